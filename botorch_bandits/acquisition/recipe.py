@@ -1,0 +1,182 @@
+"""Recipes for acquisition functions: all settings but the model, and what every method answers.
+
+``ImprovedUpperConfidenceBound.with_options(...)`` returns an :class:`AcquisitionRecipe`; a loop
+builds a fresh acquisition function from it in every round.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE, check_double, check_finite
+from botorch_bandits.confidence import Guarantee
+from botorch_bandits.domains import Domain
+
+GIVEN_BY_THE_LOOP = ("model", "round_number", "X_pending", "seed", "X_observed", "Y_observed")
+"""Arguments that change from round to round; a recipe does not contain them."""
+
+
+@dataclass(frozen=True, eq=False)
+class AcquisitionRecipe:
+    """An acquisition class and its options; equal recipes have equal classes and options.
+
+    Attributes:
+        acquisition_class: The class to build.
+        options: Keyword arguments of its constructor.
+    """
+
+    acquisition_class: type[BanditAcquisition]
+    options: Mapping[str, Any]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare class and options; tensors by their entries."""
+        if not isinstance(other, AcquisitionRecipe):
+            return NotImplemented
+        return (
+            self.acquisition_class is other.acquisition_class
+            and self.options.keys() == other.options.keys()
+            and all(_equal(value, other.options[name]) for name, value in self.options.items())
+        )
+
+    def __hash__(self) -> int:
+        """Hash the class and the names of the options."""
+        return hash((self.acquisition_class, frozenset(self.options)))
+
+    def check(self, domain: Domain) -> None:
+        """Raise what building on this domain would raise for bad options."""
+        self.acquisition_class.complete_options(dict(self.options), domain)
+
+    def build(self, model: Model, domain: Domain, **given: Any) -> AcquisitionFunction:
+        """Build the acquisition function of one round.
+
+        Args:
+            model: The model of what has arrived.
+            domain: Where the acquisition will be maximised; it completes the options (the
+                number of arms, the arms to draw on).
+            given: Of ``round_number``, ``X_pending``, ``seed``, ``X_observed`` and
+                ``Y_observed`` what the caller has; the class takes those that it knows.
+        """
+        known = _constructor_names(self.acquisition_class)
+        options = self.acquisition_class.complete_options(dict(self.options), domain)
+        options.update({name: value for name, value in given.items() if name in known})
+        return self.acquisition_class(model, **options)
+
+
+class BanditAcquisition(AcquisitionFunction):
+    """What every acquisition function of this package has beside ``forward``."""
+
+    @classmethod
+    def with_options(cls, **options: Any) -> AcquisitionRecipe:
+        """Return a recipe: this class with these constructor arguments, but no model.
+
+        Raises:
+            TypeError: If an option is unknown, or changes from round to round.
+            ValueError: If a value is infeasible on any domain.
+        """
+        known = [name for name in _constructor_names(cls) if name not in GIVEN_BY_THE_LOOP]
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"{cls.__name__}.with_options has no option {name!r}; it has "
+                    f"{', '.join(known)}."
+                )
+        cls.complete_options(dict(options), None)
+        return AcquisitionRecipe(cls, dict(options))
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Check options and add what the domain knows.
+
+        Args:
+            options: Constructor arguments.
+            domain: Where the acquisition will be maximised; None if that is not known yet.
+
+        Returns:
+            The constructor arguments to use.
+        """
+        return options
+
+    def guarantee(self) -> Guarantee:
+        """Return what theorem covers this acquisition function with this model, if any."""
+        return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return what the acquisition knew at one point, by name.
+
+        Args:
+            x: A ``d``-dimensional point.
+        """
+        with torch.no_grad():
+            return {"acquisition_value": float(self(x.unsqueeze(0)))}
+
+
+def check_model(model: Model) -> Model:
+    """Return ``model`` if none of its numbers is in low precision.
+
+    Raises:
+        TypeError: If a parameter, buffer or training input is not float64.
+    """
+    tensors = list(model.parameters()) + list(model.buffers())
+    tensors += [t for t in getattr(model, "train_inputs", None) or () if isinstance(t, Tensor)]
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype != DTYPE:
+            raise TypeError(
+                f"model ({type(model).__name__}) holds {tensor.dtype} numbers, but float64 is "
+                "needed. Build it from train_X.double() and train_Y.double()."
+            )
+    return model
+
+
+def check_pending(X_pending: Tensor | None) -> Tensor | None:
+    """Return pending points as an ``n x d`` float64 matrix, or None if there are none.
+
+    Raises:
+        TypeError: If they are not a float64 tensor.
+        ValueError: If the shape is wrong or an entry is not finite.
+    """
+    if X_pending is None:
+        return None
+    check_finite("X_pending", check_double("X_pending", X_pending))
+    if X_pending.dim() != 2:
+        raise ValueError(
+            f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. One point becomes a row "
+            "with X_pending.unsqueeze(0)."
+        )
+    return X_pending if len(X_pending) > 0 else None
+
+
+def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:
+    """Raise unless ``X`` is ``batch_shape x 1 x d`` in float64.
+
+    BoTorch itself would silently cast the whole model to the precision of ``X``.
+
+    Raises:
+        TypeError: If ``X`` is not a float64 tensor.
+        UnsupportedError: If ``q > 1`` points are to be evaluated jointly.
+    """
+    check_double("X", X)
+    if X.dim() > 1 and X.shape[-2] != 1:
+        raise UnsupportedError(
+            f"{type(acquisition).__name__} values one point at a time, got X of shape "
+            f"{tuple(X.shape)} with q = {X.shape[-2]}. For q > 1 pass sequential=True to "
+            "optimize_acqf, or return_acq_values=False to optimize_acqf_mixed."
+        )
+
+
+def _constructor_names(cls: type) -> list[str]:
+    return list(inspect.signature(cls).parameters)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.equal(a, b)
+    return type(a) is type(b) and bool(a == b)

@@ -1,0 +1,305 @@
+r"""Thompson sampling with the scale of GP-TS, as a drop-in acquisition function.
+
+In round ``t`` a function is drawn from the posterior with its standard deviations multiplied by
+``v_t``, jointly over all points, and maximised:
+
+.. math:: f_t \sim GP(\mu_{t-1}, v_t^2 k_{t-1}), \qquad x_t = \arg\max_x f_t(x)
+
+Source: Chowdhury and Gopalan 2017, Algorithm 2 and Theorem 4. Finite sets of points are drawn on
+exactly; on a box a pathwise draw is scaled, ``mu + v_t (path - mu)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.deterministic import GenericDeterministicModel
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
+from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
+from torch import Tensor
+
+from botorch_bandits.acquisition.kernelized import check_kernelized_options, kernelized_rule
+from botorch_bandits.acquisition.recipe import (
+    BanditAcquisition,
+    check_model,
+    check_pending,
+    check_single_point,
+)
+from botorch_bandits.checks import check_integer, check_probability
+from botorch_bandits.confidence import ConstantWidth, Guarantee, PriorReading
+from botorch_bandits.confidence.widths import check_scale
+from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.random_streams import derive_seed, seeded_globally
+
+
+class GPThompsonSampling(BanditAcquisition):
+    r"""GP-TS (Chowdhury and Gopalan 2017): one draw of the posterior, scaled by ``v_t``.
+
+    .. math:: v_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(2/\delta))}
+
+    The scale multiplies the standard deviation. The same draw answers every evaluation until
+    :meth:`set_X_pending` is called: each pending set has a draw of its own, so sequential
+    optimisers with ``q > 1`` return one maximiser a draw. The user's model is never changed.
+
+    Args:
+        model: A fitted BoTorch model in float64.
+        rkhs_bound: ``B``; see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
+        noise_bound: ``R``; see there.
+        delta: The confidence bound fails with at most this probability.
+        any_lambda: Use the form of the width that holds for every ``lam``.
+        information_gain: An explicit gain in place of the realised one, in nats.
+        width: A constant scale in place of all this; 1 is plain Thompson sampling.
+        scale: A factor on the scale.
+        choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
+            In a loop on arms these are the arms. Without choices the draw is pathwise (random
+            Fourier features for the prior, Matheron's rule for the data).
+        posterior_transform: Needed for a model with several outputs.
+        X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model;
+            each call has another draw.
+        seed: Makes the draws reproducible; taken from torch's global generator if omitted.
+
+    Raises:
+        TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
+        ValueError: If neither the two bounds nor ``width`` is given, or both are.
+        UnsupportedError: If the posterior is not Gaussian, or the kernel has no pathwise prior
+            draws in BoTorch (pass ``choices`` then).
+
+    Example:
+        >>> from botorch.models import SingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> acqf = GPThompsonSampling(SingleTaskGP(X, X.sin()), width=1.0, seed=0)
+        >>> bool((acqf(X.unsqueeze(-2)) == acqf(X.unsqueeze(-2))).all())
+        True
+    """
+
+    width: Tensor
+    _path: GenericDeterministicModel | None
+    _values: Tensor | None
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        rkhs_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | tuple[float, ...] | None = None,
+        delta: float = 0.1,
+        any_lambda: bool = False,
+        information_gain: float | None = None,
+        width: float | None = None,
+        scale: float = 1.0,
+        choices: Tensor | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(check_model(model))
+        if posterior_transform is None and model.num_outputs != 1:
+            raise UnsupportedError(
+                f"model has {model.num_outputs} outputs; pass a posterior_transform that makes "
+                "them one."
+            )
+        self.posterior_transform = posterior_transform
+        # Theorem 4 spends half of delta on the confidence bound and half on the draw.
+        self.delta = check_probability("delta", delta)
+        self.rule = kernelized_rule(
+            type(self).__name__,
+            rkhs_bound=rkhs_bound,
+            noise_bound=noise_bound,
+            delta=delta / 2,
+            any_lambda=any_lambda,
+            information_gain=information_gain,
+            width=width,
+        )
+        self._reading = PriorReading(model, posterior_transform)
+        width_tensor = check_scale(scale) * self.rule.width(self._reading, 1)
+        self.scale = scale
+        self.register_buffer("width", width_tensor)
+        self.arms = None if choices is None else Arms(choices)
+        self.seed = (
+            int(torch.randint(2**62, ()))
+            if seed is None
+            else check_integer("seed", seed, minimum=0)
+        )
+        self._num_draws = -1
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Draw on the arms of a finite domain; see the base class."""
+        check_kernelized_options(cls.__name__, options)
+        if "choices" not in options and isinstance(domain, Arms):
+            options["choices"] = domain.choices
+        return options
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending and draw again.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+        """
+        AcquisitionFunction.set_X_pending(self, check_pending(X_pending))
+        self._num_draws += 1
+        self._forget_draw()
+
+    @t_batch_mode_transform()
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the draw.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` values of the scaled posterior draw.
+
+        Raises:
+            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
+        """
+        check_single_point(self, X)
+        if self.arms is not None:
+            if self._values is None:
+                self._values = self._draw_on_arms(self.arms.choices)
+            index = self.arms.index_of(X.reshape(-1, X.shape[-1]))
+            return self._values[index].reshape(X.shape[:-2])
+        if self._path is None:
+            # not registered as a module: a draw is no part of the state
+            object.__setattr__(self, "_path", self._draw_path())
+        values = self._evaluate_path(self._path, X)  # ``batch_shape x 1 x m``
+        if self.posterior_transform is None:
+            values = values.squeeze(-1)  # ``batch_shape x 1``
+        else:
+            values = self.posterior_transform.evaluate(values, X)
+        values = values.squeeze(-1)
+        if self._is_plain:
+            return values
+        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
+        mean = self._select_member(posterior.mean, event_dims=2).squeeze(-1).squeeze(-1)
+        return mean + self._width_of_member() * (values - mean)
+
+    def guarantee(self) -> Guarantee:
+        """Return the theorem that covers this draw with this model, or why none does."""
+        guarantee = self.rule.guarantee(self._reading, 1)
+        if guarantee.theorem is not None:
+            guarantee = replace(
+                guarantee,
+                method="GP-TS",
+                theorem=guarantee.theorem.replace("Theorem 2", "Theorem 4"),
+                constants={**guarantee.constants, "delta": self.delta},
+            )
+        else:
+            guarantee = replace(guarantee, method=f"Thompson sampling, {guarantee.method}")
+        if self.scale != 1.0:
+            guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
+        if self.arms is None:
+            guarantee = guarantee.with_gaps(
+                "Theorem 4 draws on a finite set in each round; a pathwise draw approximates a "
+                "draw on the whole box"
+            )
+        if self.X_pending is not None:
+            guarantee = guarantee.with_gaps(f"{len(self.X_pending)} outcomes are pending")
+        return guarantee
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return mean, standard deviation, scale and information gain at one point.
+
+        Args:
+            x: A ``d``-dimensional point. The model must not be batched.
+        """
+        with torch.no_grad():
+            posterior = self.model.posterior(
+                x.unsqueeze(0), posterior_transform=self.posterior_transform
+            )
+            value = self(x.unsqueeze(0))
+        known = {
+            "mean": float(posterior.mean.mean()),
+            "standard_deviation": float(posterior.variance.clamp_min(0.0).sqrt().mean()),
+            "width": float(self.width.mean()),
+            "acquisition_value": float(value),
+        }
+        gain = self.rule.information_gain(self._reading)
+        if gain is not None:
+            known["information_gain"] = float(gain.mean())
+        return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the draw out: it is a function of model, seed and count, and is drawn again."""
+        return {**self.__dict__, "_path": None, "_values": None}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self._forget_draw()  # it lives where the model lived
+        return super()._apply(fn, recurse)
+
+    def _forget_draw(self) -> None:
+        self._path = None
+        self._values = None
+
+    def _draw_path(self) -> GenericDeterministicModel:
+        try:
+            with torch.no_grad(), seeded_globally(self._seed_of("path")):
+                return get_matheron_path_model(self.model)
+        except NotImplementedError as error:
+            raise UnsupportedError(
+                f"BoTorch has no pathwise draws for this model ({error}). Pass choices=, a finite "
+                "set of points, to draw on exactly."
+            ) from error
+
+    def _evaluate_path(self, path: GenericDeterministicModel, X: Tensor) -> Tensor:
+        member = self._member
+        if member is None:
+            return path(X)
+        # BoTorch pairs every member's prior part with every member's update part: what belongs
+        # together stands on the diagonal.
+        values = path(X.unsqueeze(-3))
+        while values.dim() > X.dim():
+            values = values.select(-3, member)
+        return values
+
+    def _draw_on_arms(self, choices: Tensor) -> Tensor:
+        with torch.no_grad():
+            posterior = self.model.posterior(choices, posterior_transform=self.posterior_transform)
+            if not isinstance(posterior, GPyTorchPosterior):
+                raise UnsupportedError(
+                    f"an exact draw needs a Gaussian posterior, got {type(posterior).__name__}."
+                )
+            mean = self._select_member(posterior.mean, event_dims=2).squeeze(-1)
+            covariance = self._select_member(posterior.distribution.covariance_matrix, event_dims=2)
+            # Covariances of smooth kernels are singular to rounding: Cholesky would fail.
+            eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+            generator = torch.Generator().manual_seed(self._seed_of("arms"))
+            normal = torch.randn(mean.shape, dtype=mean.dtype, generator=generator).to(mean.device)
+            root = eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
+            deviation = (root @ normal.unsqueeze(-1)).squeeze(-1)
+            width = self._width_of_member()
+            return mean + (width.unsqueeze(-1) if width.dim() else width) * deviation
+
+    def _seed_of(self, purpose: str) -> int:
+        return derive_seed(self.seed, self._num_draws, f"thompson {purpose}")
+
+    @property
+    def _is_plain(self) -> bool:
+        return isinstance(self.rule, ConstantWidth) and self.rule.value * self.scale == 1.0
+
+    @property
+    def _member(self) -> int | None:
+        """The ensemble member of this draw; None if the model is no ensemble."""
+        if not is_ensemble(self.model):
+            return None
+        generator = torch.Generator().manual_seed(self._seed_of("member"))
+        return int(torch.randint(self.model.batch_shape[-1], (), generator=generator))
+
+    def _select_member(self, values: Tensor, event_dims: int) -> Tensor:
+        """Pick the draw's ensemble member from ``... x members x (event_dims)``."""
+        member = self._member
+        return values if member is None else values.select(-event_dims - 1, member)
+
+    def _width_of_member(self) -> Tensor:
+        member = self._member
+        return self.width if member is None or self.width.dim() == 0 else self.width[..., member]

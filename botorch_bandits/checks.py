@@ -1,0 +1,216 @@
+"""Checks of what a user hands in.
+
+Every check either returns the value in the one form the package works with (float64 tensors,
+Python numbers) or raises an error that names the argument, the value and the remedy. They run
+before anything is recorded.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+DTYPE = torch.float64
+
+
+def check_double(name: str, value: Tensor) -> Tensor:
+    """Return ``value`` unchanged if it is a float64 tensor.
+
+    Args:
+        name: The argument's name, for the error.
+        value: A tensor of any shape.
+
+    Raises:
+        TypeError: If ``value`` is not a tensor or has another dtype.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}.")
+    if value.dtype != DTYPE:
+        raise TypeError(
+            f"{name} has dtype {value.dtype}, but float64 is needed: Gaussian-process algebra "
+            f"loses most of its digits in lower precision. Pass {name}.double()."
+        )
+    return value
+
+
+def check_finite(name: str, value: Tensor) -> Tensor:
+    """Return ``value`` unchanged if every entry is finite.
+
+    Raises:
+        ValueError: Naming the first offending entry.
+    """
+    bad = ~torch.isfinite(value)
+    if bad.any():
+        index = tuple(int(i) for i in bad.nonzero()[0])
+        where = f"{name}[{', '.join(map(str, index))}]" if index else name
+        raise ValueError(
+            f"{where} is {value[index].item()}; every entry of {name} must be finite. "
+            "Drop or repair the entry."
+        )
+    return value
+
+
+def check_matrix(name: str, value: Any, num_columns: int | None = None) -> Tensor:
+    """Return ``value`` as a finite float64 matrix.
+
+    Args:
+        name: The argument's name, for errors.
+        value: A two-dimensional float64 tensor, or nested sequences of numbers.
+        num_columns: The number of columns required, if any.
+
+    Raises:
+        TypeError: If it is a tensor of another dtype, or not numeric.
+        ValueError: If the shape is wrong or an entry is not finite.
+    """
+    tensor = _as_double(name, value)
+    if tensor.dim() != 2 or (num_columns is not None and tensor.shape[-1] != num_columns):
+        wanted = "a matrix" if num_columns is None else f"a matrix with {num_columns} columns"
+        raise ValueError(
+            f"{name} must be {wanted} (one point a row), got shape {tuple(tensor.shape)}. "
+            "A single point x becomes one row with x.unsqueeze(0)."
+        )
+    return check_finite(name, tensor)
+
+
+def check_vector(name: str, value: Any, length: int | None = None) -> Tensor:
+    """Return ``value`` as a finite float64 vector.
+
+    Args:
+        name: The argument's name, for errors.
+        value: A one-dimensional float64 tensor, or a sequence of numbers.
+        length: The length required, if any.
+
+    Raises:
+        TypeError: If it is a tensor of another dtype, or not numeric.
+        ValueError: If the shape is wrong or an entry is not finite.
+    """
+    tensor = _as_double(name, value)
+    if tensor.dim() != 1 or (length is not None and tensor.shape[0] != length):
+        wanted = "a vector" if length is None else f"a vector of length {length}"
+        raise ValueError(f"{name} must be {wanted}, got shape {tuple(tensor.shape)}.")
+    return check_finite(name, tensor)
+
+
+def check_number(name: str, value: Any) -> float:
+    """Return ``value`` as a finite Python float.
+
+    Args:
+        name: The argument's name, for errors.
+        value: A Python or numpy number, or a tensor with exactly one entry in float64.
+
+    Raises:
+        TypeError: If ``value`` is not one number, or is one in lower precision.
+        ValueError: If it is NaN or infinite.
+    """
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise TypeError(
+                f"{name} must be one number, got a tensor of shape {tuple(value.shape)}."
+            )
+        if value.is_floating_point():
+            check_double(name, value)
+        value = value.item()
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and getattr(dtype, "kind", "") == "f" and dtype.itemsize < 8:
+        raise TypeError(
+            f"{name} is a {dtype} number, but float64 is needed. Pass float({name}) if its "
+            "rounding is accepted."
+        )
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} must be one number, got the text {value!r}.")
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be one number, got {value!r}.") from error
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}; it must be finite.")
+    return number
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` as a finite Python float greater than zero.
+
+    Raises:
+        TypeError: If it is not one number.
+        ValueError: If it is not finite or not greater than zero.
+    """
+    number = check_number(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} is {number}; it must be greater than 0.")
+    return number
+
+
+def check_nonnegative(name: str, value: Any) -> float:
+    """Return ``value`` as a finite Python float of at least zero.
+
+    Raises:
+        TypeError: If it is not one number.
+        ValueError: If it is not finite or below zero.
+    """
+    number = check_number(name, value)
+    if number < 0:
+        raise ValueError(f"{name} is {number}; it must be at least 0.")
+    return number
+
+
+def check_probability(name: str, value: Any) -> float:
+    """Return ``value`` as a Python float strictly between zero and one.
+
+    Raises:
+        TypeError: If it is not one number.
+        ValueError: If it is not strictly between 0 and 1.
+    """
+    number = check_number(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} is {number}; it must lie strictly between 0 and 1.")
+    return number
+
+
+def check_integer(name: str, value: Any, minimum: int) -> int:
+    """Return ``value`` as a Python integer of at least ``minimum``.
+
+    Raises:
+        TypeError: If it is not an integer (booleans are refused too).
+        ValueError: If it is below ``minimum``.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got {value!r}.")
+    if number < minimum:
+        raise ValueError(f"{name} is {number}; it must be at least {minimum}.")
+    return number
+
+
+def check_one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+    """Return ``value`` if it is one of ``allowed``.
+
+    Raises:
+        ValueError: Listing what is allowed.
+    """
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}.")
+    return value
+
+
+def _as_double(name: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return check_double(name, value)
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and getattr(dtype, "kind", "") == "f" and dtype.itemsize < 8:
+        raise TypeError(
+            f"{name} has dtype {dtype}, but float64 is needed. Pass {name}.astype('float64')."
+        )
+    try:
+        return torch.as_tensor(value, dtype=DTYPE)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} must be a float64 tensor or nested sequences of numbers, got {value!r}."
+        ) from error

@@ -1,0 +1,239 @@
+"""What a width needs to know of a model's prior: kernel, inputs, noise and units.
+
+Theorems speak of a unit-variance kernel. :class:`PriorReading` looks into exact Gaussian-process
+models (BoTorch's ``SingleTaskGP`` family, ``ModelListGP`` of them, ensembles and batches) without
+changing them, and says in raw outcome units what the theorem's constants are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.models import ModelListGP
+from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
+from botorch.models.model import Model
+from botorch.models.transforms.outcome import Standardize
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from botorch_bandits.confidence.information_gain import realized_information_gain
+
+
+class UnreadablePriorError(ValueError):
+    """The model's prior cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class OutputPrior:
+    """The prior of one output; every tensor has the model's batch shape.
+
+    Attributes:
+        kernel_matrix: Computes the ``batch_shape x n x n`` kernel matrix of the model's inputs,
+            in the model's own (transformed) outcome units.
+        noise_variance: Modelled noise variance in the same units.
+        prior_variance: Prior variance in the same units: of the whole kernel where it is
+            stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
+        outcome_scale: Raw outcome units in one transformed outcome unit.
+        learned: What was, or could have been, learned from the same data, in words.
+    """
+
+    kernel_matrix: Callable[[], Tensor]
+    noise_variance: Tensor
+    prior_variance: Tensor
+    outcome_scale: Tensor
+    learned: tuple[str, ...]
+
+    @property
+    def lam(self) -> Tensor:
+        """The theorem's regularisation, noise variance over prior variance."""
+        return self.noise_variance / self.prior_variance
+
+    @property
+    def standard_deviation(self) -> Tensor:
+        """The prior standard deviation ``s`` in raw outcome units."""
+        return self.prior_variance.sqrt() * self.outcome_scale
+
+    @cached_property
+    def information_gain(self) -> Tensor:
+        """The realised information gain of the model's inputs, in nats."""
+        return realized_information_gain(self.kernel_matrix(), self.noise_variance)
+
+
+def read_prior(model: Model) -> tuple[OutputPrior, ...]:
+    """Read the prior of each output of an exact Gaussian-process model.
+
+    Args:
+        model: In training or evaluation mode; it is not changed.
+
+    Returns:
+        One entry an output. For a batched model or an ensemble each tensor has the model's
+        batch shape.
+
+    Raises:
+        UnreadablePriorError: If the model is not an exact Gaussian process with one noise
+            level, a plain kernel and no other outcome transform than ``Standardize``.
+    """
+    if isinstance(model, ModelListGP):
+        return tuple(prior for submodel in model.models for prior in read_prior(submodel))
+    name = type(model).__name__
+    if not (isinstance(model, ExactGP) and isinstance(model, BatchedMultiOutputGPyTorchModel)):
+        raise UnreadablePriorError(f"{name} is not an exact Gaussian process with its own kernel")
+    kernel = getattr(model, "covar_module", None)
+    if not isinstance(kernel, Kernel) or len(model.train_inputs) != 1:
+        raise UnreadablePriorError(f"{name} has no single kernel `covar_module`")
+    inputs = _kernel_inputs(model)
+    noise, learned = _noise_variance(model)
+    # Internally, several outputs are the last batch dimension.
+    batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
+    scale, transform_learned = _outcome_scale(model)
+    learned += transform_learned
+    learned += [
+        f"{parameter_name} (a free parameter)"
+        for parameter_name, parameter in model.named_parameters()
+        if parameter.requires_grad and not parameter_name.startswith("likelihood.")
+    ]
+
+    @cache
+    def kernel_matrix() -> Tensor:
+        with torch.no_grad():
+            matrix = kernel(inputs).to_dense() if inputs.shape[-2] else inputs.new_zeros(0, 0)
+        return matrix.expand(*batch_shape, *matrix.shape[-2:])
+
+    with torch.no_grad():
+        prior_variance = _prior_variance(kernel, inputs).expand(batch_shape)
+    noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
+    if model.num_outputs == 1:
+        return (OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned)),)
+    return tuple(
+        OutputPrior(
+            partial(_select_output, kernel_matrix, j),
+            noise[..., j],
+            prior_variance[..., j],
+            scale[..., j],
+            tuple(learned),
+        )
+        for j in range(model.num_outputs)
+    )
+
+
+class PriorReading:
+    """Reads a model's prior at most once.
+
+    Args:
+        model: Any BoTorch model; it is not changed.
+        posterior_transform: What makes several outputs one, if anything.
+    """
+
+    def __init__(self, model: Model, posterior_transform: PosteriorTransform | None = None) -> None:
+        """See the class."""
+        self.model = model
+        self.posterior_transform = posterior_transform
+
+    @cached_property
+    def priors(self) -> tuple[OutputPrior, ...]:
+        """The prior of each output; see :func:`read_prior`."""
+        return read_prior(self.model)
+
+    @cached_property
+    def active_outputs(self) -> tuple[int, ...]:
+        """The outputs with a non-zero weight in the scalar that the acquisition sees.
+
+        Raises:
+            UnreadablePriorError: If the posterior transform is not a linear scalarisation.
+        """
+        transform = self.posterior_transform
+        if transform is None:
+            return tuple(range(self.model.num_outputs))
+        if type(transform) is not ScalarizedPosteriorTransform:
+            raise UnreadablePriorError(
+                f"{type(transform).__name__} is not a ScalarizedPosteriorTransform"
+            )
+        active = tuple(j for j, weight in enumerate(transform.weights.tolist()) if weight != 0.0)
+        if not active:
+            raise ValueError(
+                "posterior_transform has only zero weights; give at least one output a weight."
+            )
+        return active
+
+    @cached_property
+    def num_rows(self) -> int:
+        """How many observations the model holds.
+
+        Raises:
+            UnreadablePriorError: If the model does not show its training targets.
+        """
+        return _count_rows(self.model)
+
+
+def _count_rows(model: Model) -> int:
+    if isinstance(model, ModelListGP):
+        return max(_count_rows(submodel) for submodel in model.models)
+    targets = getattr(model, "train_targets", None)
+    if not isinstance(targets, Tensor):
+        raise UnreadablePriorError(f"{type(model).__name__} does not show its training targets")
+    return int(targets.shape[-1])
+
+
+def _select_output(kernel_matrix: Callable[[], Tensor], output: int) -> Tensor:
+    return kernel_matrix()[..., output, :, :]
+
+
+def _kernel_inputs(model: ExactGP) -> Tensor:
+    inputs = model.train_inputs[0].detach()
+    transform = getattr(model, "input_transform", None)
+    # BoTorch keeps raw inputs in training mode and transformed ones in evaluation mode.
+    if model.training and transform is not None:
+        with torch.no_grad():
+            inputs = copy.deepcopy(transform).eval()(inputs)
+    return inputs
+
+
+def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
+    likelihood = model.likelihood
+    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        levels = likelihood.noise.detach()
+        if levels.shape[-1] == 0:
+            raise UnreadablePriorError("the model has observation noise only at its rows, and none")
+        noise = levels[..., 0]
+        if not torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
+            raise UnreadablePriorError("the observation noise differs between rows")
+        return noise, []
+    if type(likelihood) is GaussianLikelihood:
+        learned = ["likelihood noise (a free parameter)"]
+        is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
+        return likelihood.noise.detach().squeeze(-1), learned if is_free else []
+    raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
+
+
+def _outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
+    one = torch.ones((), dtype=torch.float64, device=model.train_targets.device)
+    transform = getattr(model, "outcome_transform", None)
+    if transform is None:
+        return one, []
+    if type(transform) is not Standardize:
+        raise UnreadablePriorError(
+            f"the outcome transform {type(transform).__name__} is not affine"
+        )
+    scale = transform.stdvs.detach().squeeze(-2)
+    if model.num_outputs == 1:
+        scale = scale.squeeze(-1)
+    return scale, ["outcome scale and mean (Standardize)"]
+
+
+def _prior_variance(kernel: Kernel, inputs: Tensor) -> Tensor:
+    if kernel.is_stationary:
+        if inputs.shape[-2] > 0:
+            points = inputs[..., :1, :]
+        else:
+            points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
+        return kernel(points, diag=True).squeeze(-1)
+    if isinstance(kernel, ScaleKernel):
+        return kernel.outputscale.detach()
+    return inputs.new_ones(())

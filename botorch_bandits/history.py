@@ -1,0 +1,343 @@
+"""The history of a bandit: an append-only table of queries and what came back.
+
+The history is the only truth. Models, acquisition functions and suggestions are derived from
+it and can be thrown away. Nothing in it is ever changed or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vector
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ORIGINS = ("initial", "acquisition", "random")
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One question that the bandit asked: evaluate the reward at ``x``.
+
+    Attributes:
+        id: Counts queries from 0; name it when telling the outcome.
+        x: The point, ``d``-dimensional, float64.
+        round_number: The round in which it was asked, from 1.
+        origin: ``"acquisition"``, ``"initial"`` (a uniform initial round) or ``"random"`` (a
+            method that does not look at outcomes).
+        asked_at: Clock reading in seconds.
+        context: The context that was given in this round, if any.
+        diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
+            ``information_gain`` and ``acquisition_value``, as far as they exist.
+    """
+
+    id: int
+    x: Tensor
+    round_number: int
+    origin: str
+    asked_at: float
+    context: Tensor | None = None
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Show what a user evaluates and tells."""
+        return f"Query(id={self.id}, x={self.x.tolist()}, origin={self.origin!r})"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back for a query.
+
+    Attributes:
+        query_id: The query's id.
+        reward: The observed reward.
+        arrived_at: Clock reading in seconds.
+        arrived_round: How many queries had been asked when it arrived.
+    """
+
+    query_id: int
+    reward: float
+    arrived_at: float
+    arrived_round: int
+
+
+class History:
+    """Append-only table of queries and outcomes for points in ``dim`` dimensions.
+
+    Args:
+        dim: The dimension of the points.
+        context_dim: The dimension of the contexts; 0 where there are none.
+
+    Example:
+        >>> history = History(dim=1)
+        >>> query = history.add_query(torch.tensor([0.5], dtype=torch.float64), "initial", 0.0)
+        >>> outcome = history.add_outcome(query.id, reward=2.0, arrived_at=1.0)
+        >>> X, Y = history.arrived()
+        >>> X.tolist(), Y.tolist()
+        ([[0.5]], [[2.0]])
+    """
+
+    def __init__(self, dim: int, context_dim: int = 0) -> None:
+        """See the class."""
+        self.dim = check_integer("dim", dim, minimum=1)
+        self.context_dim = check_integer("context_dim", context_dim, minimum=0)
+        self._queries: list[Query] = []
+        self._outcomes: dict[int, Outcome] = {}  # by query id, in order of arrival
+
+    def __repr__(self) -> str:
+        """Show the counts."""
+        return f"History({self.num_queries} queries, {self.num_arrived} arrived)"
+
+    @property
+    def num_queries(self) -> int:
+        """How many queries were asked."""
+        return len(self._queries)
+
+    @property
+    def num_arrived(self) -> int:
+        """How many outcomes arrived."""
+        return len(self._outcomes)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """All queries in the order in which they were asked."""
+        return tuple(self._queries)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """All outcomes in the order in which they arrived."""
+        return tuple(self._outcomes.values())
+
+    def query(self, query_id: int) -> Query:
+        """Return the query with this id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        query_id = check_integer("query_id", query_id, minimum=0)
+        if query_id >= len(self._queries):
+            asked = f"0 to {len(self._queries) - 1}" if self._queries else "none yet"
+            raise KeyError(
+                f"query_id {query_id} was never asked (asked so far: {asked}). Tell the id of a "
+                "Query that ask() returned."
+            )
+        return self._queries[query_id]
+
+    def outcome(self, query_id: int) -> Outcome | None:
+        """Return the outcome of a query, or None while it is pending.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        return self._outcomes.get(self.query(query_id).id)
+
+    def add_query(
+        self,
+        x: Tensor,
+        origin: str,
+        asked_at: float,
+        context: Tensor | None = None,
+        diagnostics: Mapping[str, float] | None = None,
+    ) -> Query:
+        """Record a question and return it.
+
+        Args:
+            x: The point, ``d``-dimensional, float64.
+            origin: ``"initial"``, ``"acquisition"`` or ``"random"``.
+            asked_at: Clock reading in seconds.
+            context: The context, if the history has a context dimension.
+            diagnostics: What the acquisition knew, by name.
+
+        Raises:
+            ValueError: If a shape is wrong, a value is not finite or the origin is unknown.
+        """
+        if origin not in ORIGINS:
+            raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
+        if (context is None) != (self.context_dim == 0):
+            raise ValueError(f"context is {context}, but context_dim is {self.context_dim}.")
+        query = Query(
+            id=len(self._queries),
+            x=check_vector("x", x, length=self.dim).detach().clone(),
+            round_number=len(self._queries) + 1,
+            origin=origin,
+            asked_at=check_number("asked_at", asked_at),
+            context=None
+            if context is None
+            else check_vector("context", context, length=self.context_dim).detach().clone(),
+            diagnostics=MappingProxyType(dict(diagnostics or {})),
+        )
+        self._queries.append(query)
+        return query
+
+    def add_outcome(self, query_id: int, reward: Any, arrived_at: float) -> Outcome:
+        """Record what came back for a query and return it.
+
+        Args:
+            query_id: The query's id.
+            reward: One finite number.
+            arrived_at: Clock reading in seconds.
+
+        Raises:
+            KeyError: If no such query was asked.
+            ValueError: If the query has an outcome already or the reward is not finite.
+            TypeError: If the reward is not one number, or has less than double precision.
+        """
+        query = self.query(query_id)
+        known = self._outcomes.get(query.id)
+        if known is not None:
+            raise ValueError(
+                f"query_id {query.id} already has the reward {known.reward}; the history is "
+                "append-only. Ask again to evaluate the point a second time."
+            )
+        outcome = Outcome(
+            query_id=query.id,
+            reward=check_number("reward", reward),
+            arrived_at=check_number("arrived_at", arrived_at),
+            arrived_round=len(self._queries),
+        )
+        self._outcomes[query.id] = outcome
+        return outcome
+
+    def arrived(self) -> tuple[Tensor, Tensor]:
+        """Return the inputs and rewards that arrived, in order of arrival.
+
+        Returns:
+            ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
+        """
+        rewards = [outcome.reward for outcome in self._outcomes.values()]
+        Y = torch.tensor(rewards, dtype=DTYPE).reshape(-1, 1)
+        return self._inputs(self._queries[i] for i in self._outcomes), Y
+
+    def pending(self) -> tuple[Query, ...]:
+        """Return the queries without an outcome, in the order in which they were asked."""
+        return tuple(query for query in self._queries if query.id not in self._outcomes)
+
+    def pending_inputs(self) -> Tensor:
+        """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
+        return self._inputs(self.pending())
+
+    def best(self) -> tuple[Query, Outcome] | None:
+        """Return the query with the largest observed reward (the first of equals), if any."""
+        if not self._outcomes:
+            return None
+        outcome = max(self._outcomes.values(), key=lambda o: (o.reward, -o.query_id))
+        return self._queries[outcome.query_id], outcome
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one dictionary a query, in asking order, of plain Python values.
+
+        ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again.
+        ``arrival_order`` is None while a query is pending.
+        """
+        arrival_order = {query_id: i for i, query_id in enumerate(self._outcomes)}
+        records = []
+        for query in self._queries:
+            outcome = self._outcomes.get(query.id)
+            records.append(
+                {
+                    "id": query.id,
+                    "round_number": query.round_number,
+                    "origin": query.origin,
+                    "x": query.x.tolist(),
+                    "context": None if query.context is None else query.context.tolist(),
+                    "asked_at": query.asked_at,
+                    "reward": None if outcome is None else outcome.reward,
+                    "arrived_at": None if outcome is None else outcome.arrived_at,
+                    "arrived_round": None if outcome is None else outcome.arrived_round,
+                    "arrival_order": arrival_order.get(query.id),
+                    "diagnostics": dict(query.diagnostics),
+                }
+            )
+        return records
+
+    @classmethod
+    def from_records(
+        cls, records: Iterable[Mapping[str, Any]], dim: int, context_dim: int = 0
+    ) -> History:
+        """Rebuild a history from what :meth:`to_records` returned.
+
+        Args:
+            records: One mapping a query, in asking order.
+            dim: The dimension of the points.
+            context_dim: The dimension of the contexts.
+
+        Raises:
+            ValueError: If the records are not a history: ids out of order, an outcome that
+                arrived before its query was asked, orders of arrival with gaps.
+        """
+        history = cls(dim, context_dim)
+        arrivals = []
+        for i, record in enumerate(records):
+            if record["id"] != i:
+                raise ValueError(f"records[{i}] has the id {record['id']}; it must be {i}.")
+            context = record["context"]
+            history.add_query(
+                check_vector(f"records[{i}]['x']", record["x"]),
+                record["origin"],
+                record["asked_at"],
+                None if context is None else check_vector(f"records[{i}]['context']", context),
+                record["diagnostics"],
+            )
+            if record["arrival_order"] is not None:
+                arrivals.append(record)
+        arrivals.sort(key=lambda record: int(record["arrival_order"]))
+        for order, record in enumerate(arrivals):
+            arrived_round = check_integer("arrived_round", record["arrived_round"], minimum=1)
+            if record["arrival_order"] != order or not (
+                record["id"] < arrived_round <= history.num_queries
+            ):
+                raise ValueError(
+                    f"records[{record['id']}] has arrival_order {record['arrival_order']} and "
+                    f"arrived_round {arrived_round}, which no history can have."
+                )
+            history._outcomes[record["id"]] = Outcome(
+                record["id"],
+                check_number("reward", record["reward"]),
+                check_number("arrived_at", record["arrived_at"]),
+                arrived_round,
+            )
+        return history
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the table as a pandas DataFrame, one row a query in asking order.
+
+        The columns are those of :meth:`to_records`, with ``x`` and ``context`` as one column a
+        coordinate (``x0``, ``x1``, ...) and each diagnostic as a column of its own.
+
+        Raises:
+            ImportError: If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
+                "History.to_records gives the same as plain dictionaries."
+            ) from error
+        return pd.DataFrame([flatten_record(record) for record in self.to_records()])
+
+    def _inputs(self, queries: Iterable[Query]) -> Tensor:
+        rows = [q.x if q.context is None else torch.cat([q.context.to(q.x), q.x]) for q in queries]
+        if not rows:
+            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
+        return torch.stack(rows)
+
+
+def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn one record of :meth:`History.to_records` into one flat table row."""
+    row: dict[str, Any] = {}
+    for name, value in record.items():
+        if name in ("x", "context"):
+            row.update({f"{name}{i}": v for i, v in enumerate(value or ())})
+        elif name == "diagnostics":
+            row.update(value)
+        else:
+            row[name] = value
+    return row

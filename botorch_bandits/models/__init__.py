@@ -1,0 +1,14 @@
+"""Models: the bandit's Gaussian process, its recipes, and conditioning of any BoTorch model."""
+
+from botorch_bandits.models.bandit_gp import BanditGP
+from botorch_bandits.models.condition import condition, hallucinate
+from botorch_bandits.models.recipe import BanditGPRecipe, RefitWarning, fingerprint_kernel
+
+__all__ = [
+    "BanditGP",
+    "BanditGPRecipe",
+    "RefitWarning",
+    "condition",
+    "fingerprint_kernel",
+    "hallucinate",
+]

@@ -1,0 +1,220 @@
+r"""The Gaussian-process model of the bandit literature, as a BoTorch model.
+
+Zero prior mean, kernel ``k`` and regularisation ``lam`` (the modelled noise variance):
+
+.. math::
+   \mu_t(x) = k_t(x)^\top (K_t + \lambda I)^{-1} y, \qquad
+   \sigma_t^2(x) = k(x, x) - k_t(x)^\top (K_t + \lambda I)^{-1} k_t(x)
+
+Source: Srinivas et al. 2010, equations 1 and 2; Chowdhury and Gopalan 2017, equations 2 to 4.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
+from gpytorch import settings
+from gpytorch.constraints import GreaterThan
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import MarginalLogLikelihood
+from torch import Tensor
+
+from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
+from botorch_bandits.models.recipe import BanditGPRecipe, double_kernel
+
+MINIMUM_NOISE = 1e-10
+"""Lower end of the modelled noise variance; float64 cannot factorise much below it."""
+
+
+class BanditGP(SingleTaskGP):
+    r"""Exact Gaussian process with zero prior mean, a given kernel and a given noise variance.
+
+    Hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
+    set; the theorems need them fixed. Without data (``n = 0``) the model is the prior. Outcomes
+    are never transformed: rewards, bounds and widths share the user's units.
+
+    Args:
+        train_X: ``batch_shape x n x d`` inputs, float64; ``n`` may be 0.
+        train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and
+            share kernel and noise unless these have a batch shape.
+        kernel: Any GPyTorch kernel. It is copied, so later changes to it do not reach the model.
+        noise: The modelled noise variance ``lam``, a VARIANCE in squared outcome units.
+        learn_hyperparameters: Leave the kernel's and the noise's parameters free for
+            ``fit_gpytorch_mll``.
+        input_transform: Applied to inputs before the kernel, as in ``SingleTaskGP``. Copied.
+
+    Raises:
+        TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
+        ValueError: If shapes disagree, an entry is not finite, or ``noise`` is not positive.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> X = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> Y = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+        >>> model = BanditGP(X, Y, kernel=RBFKernel(), noise=0.01)
+        >>> model.posterior(X).mean.shape
+        torch.Size([2, 1])
+        >>> prior = BanditGP(X[:0], Y[:0], kernel=RBFKernel(), noise=0.01)
+        >>> prior.posterior(X).variance.squeeze(-1).tolist()
+        [1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        kernel: Kernel,
+        noise: float | Tensor = 0.01,
+        learn_hyperparameters: bool = False,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        """See the class."""
+        check_finite("train_X", check_double("train_X", train_X))
+        check_finite("train_Y", check_double("train_Y", train_Y))
+        if train_X.dim() < 2 or train_Y.shape[:-1] != train_X.shape[:-1]:
+            raise ValueError(
+                f"train_X has shape {tuple(train_X.shape)} and train_Y {tuple(train_Y.shape)}; "
+                "they must be batch_shape x n x d and batch_shape x n x m. A vector y becomes "
+                "train_Y with y.unsqueeze(-1)."
+            )
+        levels = torch.as_tensor(noise, dtype=train_X.dtype, device=train_X.device)
+        for level in levels.reshape(-1).tolist():
+            if check_positive("noise", level) <= MINIMUM_NOISE:
+                raise ValueError(
+                    f"noise is {level}; as a variance it must be above {MINIMUM_NOISE}."
+                )
+        aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
+        levels = levels.expand(torch.broadcast_shapes(levels.shape, aug_batch_shape))
+        likelihood = GaussianLikelihood(
+            noise_constraint=GreaterThan(MINIMUM_NOISE), batch_shape=levels.shape
+        ).to(train_X)
+        likelihood.noise = levels.unsqueeze(-1)
+        kernel = double_kernel(kernel).to(train_X)
+        if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
+            kernel = kernel.expand_batch(
+                torch.broadcast_shapes(kernel.batch_shape, aug_batch_shape)
+            )
+            for parameter in kernel.parameters():  # an expanded view could not be fitted
+                parameter.data = parameter.data.contiguous()
+        super().__init__(
+            train_X,
+            train_Y,
+            likelihood=likelihood,
+            covar_module=kernel,
+            mean_module=ZeroMean(batch_shape=aug_batch_shape),
+            outcome_transform=None,
+            input_transform=copy.deepcopy(input_transform),
+        )
+        self.learn_hyperparameters = learn_hyperparameters
+        self.requires_grad_(learn_hyperparameters)
+        self.eval()
+
+    @classmethod
+    def with_kernel(
+        cls,
+        kernel: Kernel,
+        noise: float = 0.01,
+        *,
+        lengthscale: float | None = None,
+        refit_every: int | None = None,
+        input_transform: InputTransform | None = None,
+    ) -> BanditGPRecipe:
+        """Return a recipe: everything but the data.
+
+        Args:
+            kernel: Any GPyTorch kernel; copied.
+            noise: The modelled noise variance ``lam``; the starting value if it is learned.
+            lengthscale: Set on the kernel (or its base kernel) in double precision. Kernels are
+                created in float32, where 0.2 is 0.200000003.
+            refit_every: Learn kernel parameters and noise by marginal likelihood whenever the
+                number of rows reaches a multiple of this; None keeps everything fixed.
+            input_transform: Applied to inputs before the kernel; copied.
+
+        Example:
+            >>> from gpytorch.kernels import MaternKernel
+            >>> recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.2)
+            >>> X = torch.rand(3, 1, dtype=torch.float64)
+            >>> recipe(X, X.sin()).num_outputs
+            1
+        """
+        return BanditGPRecipe(
+            model_class=cls,
+            kernel=double_kernel(kernel, lengthscale),
+            noise=check_positive("noise", noise),
+            refit_every=None
+            if refit_every is None
+            else check_integer("refit_every", refit_every, minimum=1),
+            input_transform=copy.deepcopy(input_transform),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """How many observations the model holds (in each batch)."""
+        return int(self.train_targets.shape[-1])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> MultivariateNormal:
+        """Return the prior without data, GPyTorch's posterior with data."""
+        if self.num_rows == 0 and not self.training:
+            (X,) = args
+            batch_shape = torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])
+            with settings.prior_mode(True):
+                prior = super().__call__(X.expand(*batch_shape, *X.shape[-2:]), **kwargs)
+            # A stationary prior does not depend on X; its gradient is zero, but it must exist.
+            mean = prior.mean + 0.0 * X.sum(-1)
+            return MultivariateNormal(mean, prior.lazy_covariance_matrix)
+        return super().__call__(*args, **kwargs)
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
+        """Return a new model with the rows ``(X, Y)`` added; this one is left as it was.
+
+        Args:
+            X: ``batch_shape x n' x d`` inputs, raw.
+            Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
+            kwargs: Passed on to BoTorch.
+
+        Returns:
+            A :class:`BanditGP` (in BoTorch's sense batched, if ``X`` or ``Y`` is).
+        """
+        if self.num_rows == 0:
+            return self._with_data(X, Y)
+        if self.prediction_strategy is None:
+            with torch.no_grad():  # GPyTorch extends existing caches only
+                self.posterior(X[..., :1, :])
+        return super().condition_on_observations(X, Y, **kwargs)
+
+    @property
+    def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
+        """BoTorch's ``fit_gpytorch_mll`` calls this in place of its own fit, if it is there.
+
+        It is there only when nothing can be fitted (fixed hyperparameters, or no data).
+
+        Raises:
+            AttributeError: If there is something to fit: BoTorch then does it.
+        """
+        if self.learn_hyperparameters and self.num_rows > 0:
+            raise AttributeError("BoTorch fits this model in its ordinary way")
+        return _nothing_to_fit
+
+    def _with_data(self, X: Tensor, Y: Tensor) -> BanditGP:
+        batch_shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
+        return type(self)(
+            X.expand(*batch_shape, *X.shape[-2:]),
+            Y.expand(*batch_shape, *Y.shape[-2:]),
+            kernel=self.covar_module,
+            noise=self.likelihood.noise.detach().squeeze(-1),
+            learn_hyperparameters=self.learn_hyperparameters,
+            input_transform=getattr(self, "input_transform", None),
+        )
+
+
+def _nothing_to_fit(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+    return mll.eval()

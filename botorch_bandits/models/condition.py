@@ -1,0 +1,94 @@
+"""Pseudo-observations: how each kind of BoTorch model takes them.
+
+This is the only place that knows. The user's model is never changed: conditioning returns a new
+model with the same hyperparameters and outcome statistics.
+"""
+
+from __future__ import annotations
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import ModelListGP
+from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.model import Model
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from botorch_bandits.checks import check_double
+
+
+def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
+    """Return ``model`` conditioned on outcomes ``Y`` at ``X``; ``model`` is left as it was.
+
+    Hyperparameters and the statistics of outcome transforms stay those of the model: they never
+    see the pseudo-observations. Under fixed noise levels the new rows get the rows' mean level.
+
+    Args:
+        model: An exact Gaussian-process model, or a ``ModelListGP`` of such.
+        X: ``n x d`` points in raw inputs.
+        Y: ``batch_shape x n x m`` outcomes in raw units (``batch_shape`` is the model's).
+
+    Returns:
+        A model of the same class with ``n`` more rows.
+
+    Raises:
+        UnsupportedError: If this kind of model cannot be conditioned.
+    """
+    check_double("X", X)
+    check_double("Y", Y)
+    if isinstance(model, ModelListGP):
+        sizes = [submodel.num_outputs for submodel in model.models]
+        columns = Y.split(sizes, dim=-1)
+        return ModelListGP(
+            *(condition(sub, X, Y_sub) for sub, Y_sub in zip(model.models, columns, strict=True))
+        )
+    if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
+        raise UnsupportedError(_refusal(model, "it is not an exact Gaussian process"))
+    options = {}
+    if isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
+        options["noise"] = _mean_noise(model, Y)
+    if not isinstance(model, AbstractFullyBayesianSingleTaskGP):
+        X = X.expand(*Y.shape[:-2], *X.shape[-2:])
+    with torch.no_grad():
+        model.posterior(X[..., :1, :])  # GPyTorch extends the caches of an evaluated model only
+        try:
+            return model.condition_on_observations(X, Y, **options)
+        except (NotImplementedError, AttributeError) as error:
+            raise UnsupportedError(_refusal(model, str(error))) from error
+
+
+def hallucinate(model: Model, X: Tensor) -> Model:
+    """Return ``model`` conditioned on its own posterior mean at ``X``.
+
+    The posterior mean stays as it is and the posterior variance shrinks as if the outcomes at
+    ``X`` were known: GP-BUCB's way with pending points (Desautels, Krause and Burdick 2014).
+
+    Args:
+        model: See :func:`condition`.
+        X: ``n x d`` pending points in raw inputs.
+
+    Raises:
+        UnsupportedError: If this kind of model cannot be conditioned.
+    """
+    with torch.no_grad():
+        mean = model.posterior(X).mean  # an ensemble has its members in the batch shape
+    return condition(model, X, mean)
+
+
+def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:
+    levels = model.likelihood.noise  # ``batch_shape x (m) x n``, in transformed outcome units
+    if levels.shape[-1] == 0:
+        raise UnsupportedError(_refusal(model, "it has no rows to take a noise level from"))
+    mean = levels.mean(dim=-1, keepdim=True)
+    mean = mean.unsqueeze(-1) if model.num_outputs == 1 else mean.transpose(-1, -2)
+    return mean.expand_as(Y)
+
+
+def _refusal(model: Model, reason: str) -> str:
+    return (
+        f"{type(model).__name__} cannot take pseudo-observations for pending points: {reason}. Use "
+        "an exact Gaussian process (SingleTaskGP, BanditGP, ModelListGP of such), or leave "
+        "X_pending out."
+    )

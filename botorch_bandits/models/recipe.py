@@ -1,0 +1,228 @@
+"""Recipes for models: all settings but the data, comparable and safe to share.
+
+A loop rebuilds its model from a recipe whenever its data change. Two recipes are equal if they
+build equal models: kernels are compared by class, parameters and their values at fixed probe
+points, because two GPyTorch kernels can differ while their printed forms do not.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms.input import InputTransform
+from gpytorch.kernels import Kernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_bandits.checks import DTYPE, check_positive
+from botorch_bandits.random_streams import derive_seed, seeded_globally
+
+if TYPE_CHECKING:
+    from botorch_bandits.models.bandit_gp import BanditGP
+
+
+class RefitWarning(RuntimeWarning):
+    """A marginal-likelihood fit failed; the starting hyperparameters are used instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class BanditGPRecipe:
+    """Everything a :class:`~botorch_bandits.BanditGP` needs but its data.
+
+    Made by :meth:`BanditGP.with_kernel`; calling it with data builds the model.
+
+    Attributes:
+        model_class: The class to build.
+        kernel: The kernel with its starting parameters, float64.
+        noise: The modelled noise variance, or its starting value.
+        refit_every: Rows between refits of the hyperparameters; None for never.
+        input_transform: Applied to inputs before the kernel.
+    """
+
+    model_class: type[BanditGP]
+    kernel: Kernel
+    noise: float
+    refit_every: int | None = None
+    input_transform: InputTransform | None = None
+
+    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
+        """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0)."""
+        return self.builder(seed=0)(X, Y)
+
+    def builder(self, seed: int) -> Callable[[Tensor, Tensor], BanditGP]:
+        """Return a function that builds models and refits only when it must.
+
+        The hyperparameters for ``n`` rows are fitted to the first ``n // refit_every *
+        refit_every`` of them, always from the recipe's starting values: they depend on the
+        data alone, not on which models were built before.
+
+        Args:
+            seed: Seeds what the fit may draw when it retries.
+        """
+        return _Builder(self, seed)
+
+    def fingerprint(self) -> str:
+        """Return a digest that is equal for recipes that build equal models."""
+        parts = [
+            f"{self.model_class.__module__}.{self.model_class.__qualname__}",
+            repr(self.noise),
+            repr(self.refit_every),
+            fingerprint_kernel(self.kernel),
+            "" if self.input_transform is None else _describe(self.input_transform),
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by fingerprint."""
+        if not isinstance(other, BanditGPRecipe):
+            return NotImplemented
+        return self.fingerprint() == other.fingerprint()
+
+    def __hash__(self) -> int:
+        """Hash the fingerprint."""
+        return hash(self.fingerprint())
+
+
+class _Builder:
+    """Builds models from one recipe and remembers the last refit."""
+
+    def __init__(self, recipe: BanditGPRecipe, seed: int) -> None:
+        self._recipe = recipe
+        self._seed = seed
+        self._fitted: tuple[Tensor, Tensor, Kernel, Tensor] | None = None
+
+    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
+        recipe = self._recipe
+        if recipe.refit_every is None:
+            return self._build(X, Y, recipe.kernel, recipe.noise)
+        num_fitted = X.shape[0] // recipe.refit_every * recipe.refit_every
+        if num_fitted == 0:
+            return self._build(X, Y, recipe.kernel, recipe.noise)
+        kernel, noise = self._fit(X[:num_fitted], Y[:num_fitted])
+        return self._build(X, Y, kernel, noise)
+
+    def _build(self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor) -> BanditGP:
+        return self._recipe.model_class(
+            X,
+            Y,
+            kernel=kernel,
+            noise=noise,
+            learn_hyperparameters=self._recipe.refit_every is not None,
+            input_transform=self._recipe.input_transform,
+        )
+
+    def _fit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
+        if self._fitted is not None:
+            known_X, known_Y, kernel, noise = self._fitted
+            if torch.equal(known_X, X) and torch.equal(known_Y, Y):
+                return kernel, noise
+        model = self._build(X, Y, self._recipe.kernel, self._recipe.noise)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        try:
+            with seeded_globally(derive_seed(self._seed, X.shape[0], "refit")):
+                fit_gpytorch_mll(mll)
+        except ModelFittingError as error:
+            warnings.warn(
+                f"the marginal-likelihood fit to {X.shape[0]} rows failed ({error}); the recipe's "
+                "starting hyperparameters are used. A ScaleKernel, other starting values or "
+                "rescaled rewards usually help.",
+                RefitWarning,
+                stacklevel=4,
+            )
+            model = self._build(X, Y, self._recipe.kernel, self._recipe.noise)
+        kernel, noise = model.covar_module, model.likelihood.noise.detach().squeeze(-1)
+        self._fitted = (X, Y, kernel, noise)
+        return kernel, noise
+
+
+def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
+    """Return a float64 copy of a kernel.
+
+    Args:
+        kernel: Any GPyTorch kernel.
+        lengthscale: Set, in float64, on the kernel that has one (inside a ``ScaleKernel`` too).
+
+    Raises:
+        TypeError: If ``kernel`` is not a GPyTorch kernel.
+        ValueError: If a lengthscale is given but the kernel has none, or it is not positive.
+    """
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"kernel must be a gpytorch.kernels.Kernel instance, got {kernel!r}. For example "
+            "MaternKernel(nu=2.5)."
+        )
+    if any(p.dtype != DTYPE and bool((p != 0).any()) for p in kernel.parameters()):
+        # An untouched raw parameter is exactly 0; anything else was rounded to float32.
+        warnings.warn(
+            "the kernel's parameters were set in float32, which keeps 7 digits (0.2 becomes "
+            "0.200000003). Call kernel = kernel.double(), then set float64 tensors, or pass "
+            "lengthscale=.",
+            UserWarning,
+            stacklevel=3,
+        )
+    kernel = copy.deepcopy(kernel).to(DTYPE)
+    if lengthscale is not None:
+        check_positive("lengthscale", lengthscale)
+        target = kernel
+        while not target.has_lengthscale and isinstance(
+            getattr(target, "base_kernel", None), Kernel
+        ):
+            target = target.base_kernel
+        if not target.has_lengthscale:
+            raise ValueError(
+                f"lengthscale is {lengthscale}, but {type(kernel).__name__} has no single "
+                "lengthscale; set its parts before passing it."
+            )
+        # GPyTorch would round a Python number to float32 on its way
+        target.lengthscale = torch.tensor(lengthscale, dtype=DTYPE)
+    return kernel
+
+
+def fingerprint_kernel(kernel: Kernel) -> str:
+    """Return a digest of a kernel: classes, parameters and values at fixed probe points.
+
+    The values tell apart what neither class nor parameters do, such as the ``nu`` of a Matern
+    kernel.
+
+    Example:
+        >>> from gpytorch.kernels import MaternKernel
+        >>> a, b = MaternKernel(nu=1.5).double(), MaternKernel(nu=2.5).double()
+        >>> fingerprint_kernel(a) == fingerprint_kernel(b)
+        False
+    """
+    text = _describe(kernel) + repr(_probe(kernel))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _describe(module: Module) -> str:
+    lines = [
+        f"{name}: {type(part).__module__}.{type(part).__qualname__}"
+        for name, part in module.named_modules()
+    ]
+    lines += [
+        f"{name} = {value.detach().cpu().reshape(-1).tolist()} {tuple(value.shape)}"
+        for name, value in sorted(module.state_dict().items())
+    ]
+    return "\n".join(lines)
+
+
+def _probe(kernel: Kernel) -> list[Any]:
+    generator = torch.Generator().manual_seed(0)
+    for dim in range(1, 33):
+        points = torch.rand(4, dim, dtype=DTYPE, generator=generator)
+        try:
+            with torch.no_grad():
+                values: list[Any] = kernel.to("cpu")(points).to_dense().tolist()
+        except (RuntimeError, IndexError, ValueError, AssertionError):
+            continue  # a kernel that needs another number of dimensions
+        return values
+    return []

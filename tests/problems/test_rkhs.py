@@ -1,0 +1,209 @@
+"""Functions of known RKHS norm, against dense formulas written out here."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, RBFKernelGrad, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits.problems import RKHSFunction
+
+BOX = torch.tensor([[-2.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
+LENGTHSCALES = torch.tensor([0.7, 0.3], dtype=torch.float64)
+
+
+def se_kernel(scale: float = 1.0) -> ScaleKernel:
+    """A scaled squared exponential kernel of GPyTorch in float64."""
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=2)).double()
+    kernel.base_kernel.lengthscale = LENGTHSCALES
+    # GPyTorch would round a plain Python number to float32.
+    kernel.outputscale = torch.tensor(scale, dtype=torch.float64)
+    return kernel
+
+
+def se_matrix(left: Tensor, right: Tensor, scale: float = 1.0) -> Tensor:
+    """The same kernel, written out entry by entry."""
+    rows = []
+    for x in left.tolist():
+        row = []
+        for y in right.tolist():
+            exponent = sum(
+                ((a - b) / ell) ** 2 for a, b, ell in zip(x, y, LENGTHSCALES.tolist(), strict=True)
+            )
+            row.append(scale * math.exp(-0.5 * exponent))
+        rows.append(row)
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def exponential_matrix(left: Tensor, right: Tensor, lengthscale: float) -> Tensor:
+    """The Matern kernel with nu = 1/2: its Gram matrices are well conditioned."""
+    return torch.exp(
+        -torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist") / lengthscale
+    )
+
+
+def points_in_box(num_points: int, seed: int = 0) -> Tensor:
+    """Uniform points in BOX."""
+    generator = torch.Generator().manual_seed(seed)
+    unit = torch.rand(num_points, 2, dtype=torch.float64, generator=generator)
+    return BOX[0] + (BOX[1] - BOX[0]) * unit
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.5])
+def test_value_and_norm_match_the_written_out_kernel(scale: float) -> None:
+    problem = RKHSFunction(se_kernel(scale), BOX, num_centers=12, rkhs_norm=2.5, seed=3)
+    points = points_in_box(40)
+    expected = se_matrix(points, problem.centers, scale) @ problem.weights
+    assert torch.allclose(problem(points), expected, rtol=0.0, atol=1e-10)
+    gram = se_matrix(problem.centers, problem.centers, scale)
+    norm = math.sqrt((problem.weights @ gram @ problem.weights).item())
+    assert norm == pytest.approx(2.5, rel=1e-12)
+    assert problem.rkhs_norm == 2.5
+
+
+def test_norm_with_default_number_of_centers() -> None:
+    problem = RKHSFunction(se_kernel(), BOX, rkhs_norm=0.01)
+    assert problem.centers.shape == (30, 2)
+    assert problem.weights.shape == (30,)
+    gram = se_matrix(problem.centers, problem.centers)
+    norm = math.sqrt((problem.weights @ gram @ problem.weights).item())
+    assert norm == pytest.approx(0.01, rel=1e-10)
+
+
+def test_norm_matches_interpolation_where_that_is_well_posed() -> None:
+    # The interpolant of f at its centers is f, so f' K^-1 f is its squared norm.
+    kernel = MaternKernel(nu=0.5).double()
+    kernel.lengthscale = torch.tensor(0.4, dtype=torch.float64)
+    problem = RKHSFunction(kernel, BOX, num_centers=15, rkhs_norm=3.0, seed=8)
+    gram = exponential_matrix(problem.centers, problem.centers, 0.4)
+    values = problem(problem.centers)
+    squared = values @ torch.linalg.solve(gram, values)
+    assert squared.item() == pytest.approx(9.0, rel=1e-8)
+
+
+def test_reproducing_property_and_its_bound() -> None:
+    # <f, k(x, .)> = sum_i alpha_i k(c_i, x). By polarisation it also equals
+    # (|f + k(x, .)|^2 - |f - k(x, .)|^2) / 4, from norms alone.
+    problem = RKHSFunction(se_kernel(2.0), BOX, num_centers=8, rkhs_norm=1.5, seed=4)
+    for point in torch.cat([problem.centers, points_in_box(5, seed=1)]):
+        nodes = torch.cat([problem.centers, point.unsqueeze(0)])
+        gram = se_matrix(nodes, nodes, 2.0)
+        one = torch.ones(1, dtype=torch.float64)
+        plus, minus = torch.cat([problem.weights, one]), torch.cat([problem.weights, -one])
+        inner = (plus @ gram @ plus - minus @ gram @ minus) / 4.0
+        value = problem(point)
+        assert value.item() == pytest.approx(inner.item(), abs=1e-10)
+        assert abs(value.item()) <= 1.5 * math.sqrt(2.0) + 1e-12
+
+
+def test_centers_lie_in_the_box_and_depend_on_the_seed() -> None:
+    first = RKHSFunction(se_kernel(), BOX, num_centers=200, seed=0)
+    second = RKHSFunction(se_kernel(), BOX, num_centers=200, seed=1)
+    assert bool(((first.centers >= BOX[0]) & (first.centers <= BOX[1])).all())
+    # The mean of 200 uniforms is within 5 standard errors of the middle.
+    error = (first.centers.mean(dim=0) - BOX.mean(dim=0)).abs() / (BOX[1] - BOX[0])
+    assert error.max().item() < 5.0 / math.sqrt(12.0 * 200.0)
+    assert not torch.equal(first.centers, second.centers)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optimum_in_one_dimension_matches_a_dense_grid(seed: int) -> None:
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.05, dtype=torch.float64)
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    problem = RKHSFunction(kernel, bounds, rkhs_norm=5.0, seed=seed)
+    grid = torch.linspace(0.0, 1.0, 100_001, dtype=torch.float64).unsqueeze(-1)
+    best_on_grid = problem(grid).max().item()
+    # Half a grid step costs at most |f''| h^2 / 8 <= norm sqrt(3) / ell^2 h^2 / 8.
+    slack = 5.0 * math.sqrt(3.0) / 0.05**2 * 1e-10 / 8.0
+    assert best_on_grid <= problem.optimal_value + 1e-12
+    assert problem.optimal_value <= best_on_grid + slack
+
+
+def test_optimum_in_two_dimensions_beats_a_dense_grid() -> None:
+    for seed in range(3):
+        problem = RKHSFunction(se_kernel(), BOX, rkhs_norm=2.0, seed=seed)
+        axes = [torch.linspace(*column, 301, dtype=torch.float64) for column in BOX.T.tolist()]
+        grid = torch.cartesian_prod(*axes)
+        assert problem.optimal_value >= problem(grid).max().item() - 1e-12
+
+
+def test_narrow_peaks_in_many_dimensions_are_found_at_the_centers() -> None:
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.05, dtype=torch.float64)
+    bounds = torch.tensor([[0.0] * 6, [1.0] * 6], dtype=torch.float64)
+    problem = RKHSFunction(kernel, bounds, num_centers=10)
+    assert problem.optimal_value >= problem(problem.centers).max().item() - 1e-12
+    assert problem.optimal_value > 0.0
+
+
+def test_optimum_does_not_depend_on_the_scale_of_rewards() -> None:
+    large = RKHSFunction(se_kernel(), BOX, rkhs_norm=1.0, seed=2)
+    small = RKHSFunction(se_kernel(), BOX, rkhs_norm=1e-9, seed=2)
+    assert small.optimal_value == pytest.approx(1e-9 * large.optimal_value, rel=1e-10)
+
+
+def test_kernel_is_copied_and_cast() -> None:
+    kernel = MaternKernel(nu=1.5)
+    assert kernel.dtype == torch.float32
+    problem = RKHSFunction(kernel, BOX)
+    points = points_in_box(5)
+    before = problem(points)
+    kernel.lengthscale = 9.0
+    assert torch.equal(problem(points), before)
+    assert before.dtype == torch.float64
+    assert kernel.dtype == torch.float32 and kernel.raw_lengthscale.requires_grad
+    assert not any(parameter.requires_grad for parameter in problem.parameters())
+
+
+def test_on_arms_has_the_norm_and_the_exact_optimum() -> None:
+    choices = points_in_box(25, seed=6)
+    kernel = MaternKernel(nu=0.5).double()
+    kernel.lengthscale = torch.tensor(0.4, dtype=torch.float64)
+    problem = RKHSFunction.on_arms(kernel, choices, num_centers=40, rkhs_norm=2.0, seed=1)
+    gram = exponential_matrix(choices, choices, 0.4)
+    # All centers are arms, so the interpolant on the arms is the function itself.
+    squared = problem.values @ torch.linalg.solve(gram, problem.values)
+    assert squared.item() == pytest.approx(4.0, rel=1e-8)
+    assert problem.rkhs_norm == 2.0
+    assert problem.optimal_value == problem(choices).max().item()
+    other = RKHSFunction.on_arms(kernel, choices, num_centers=40, rkhs_norm=2.0, seed=2)
+    assert not torch.equal(problem.values, other.values)
+
+
+def test_one_center_on_one_arm_is_the_kernel_section() -> None:
+    choices = points_in_box(6, seed=7)
+    problem = RKHSFunction.on_arms(se_kernel(4.0), choices, num_centers=1, rkhs_norm=3.0)
+    center = int(problem.values.abs().argmax().item())
+    # |c k(z, .)| = |c| sqrt(k(z, z)) = 3 with k(z, z) = 4 gives |c| = 1.5.
+    expected = 1.5 * se_matrix(choices, choices[center : center + 1], 4.0).squeeze(-1)
+    assert torch.allclose(problem.values.abs(), expected, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_centers", [0, -3, 2.5])
+def test_bad_number_of_centers_is_refused(num_centers: int) -> None:
+    message = f"`num_centers` must be an integer >= 1, got {num_centers}"
+    with pytest.raises(ValueError, match=message):
+        RKHSFunction(se_kernel(), BOX, num_centers=num_centers)
+    with pytest.raises(ValueError, match=message):
+        RKHSFunction.on_arms(se_kernel(), points_in_box(3), num_centers=num_centers)
+
+
+@pytest.mark.parametrize("rkhs_norm", [0.0, -1.0, float("nan"), float("inf"), None])
+def test_bad_norm_is_refused(rkhs_norm: float) -> None:
+    message = f"`rkhs_norm` must be positive and finite, got {rkhs_norm}"
+    with pytest.raises(ValueError, match=message):
+        RKHSFunction(se_kernel(), BOX, rkhs_norm=rkhs_norm)
+    with pytest.raises(ValueError, match=message):
+        RKHSFunction.on_arms(se_kernel(), points_in_box(3), rkhs_norm=rkhs_norm)
+
+
+def test_unusable_kernels_are_refused() -> None:
+    origin = torch.zeros(1, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match="squared norm of 0.0"):
+        RKHSFunction.on_arms(LinearKernel(), origin)
+    with pytest.raises(ValueError, match="pass a kernel with one output"):
+        RKHSFunction(RBFKernelGrad(), BOX)

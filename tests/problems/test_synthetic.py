@@ -1,0 +1,104 @@
+"""BoTorch's test functions as rewards, against the published formulas."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from botorch.test_functions import Branin, Hartmann, Rosenbrock
+from torch import Tensor
+
+from botorch_bandits.problems import BraninReward, Hartmann3Reward, RosenbrockReward
+
+
+def uniform_points(bounds: Tensor, num_points: int, seed: int) -> Tensor:
+    """Uniform points in a box."""
+    generator = torch.Generator().manual_seed(seed)
+    unit = torch.rand(num_points, bounds.shape[1], dtype=torch.float64, generator=generator)
+    return bounds[0] + (bounds[1] - bounds[0]) * unit
+
+
+def test_branin_formula() -> None:
+    problem = BraninReward()
+    points = uniform_points(problem.bounds, 100, seed=0)
+    for row, reward in zip(points.tolist(), problem(points).tolist(), strict=True):
+        x, y = row
+        bend = y - 5.1 * x**2 / (4 * math.pi**2) + 5 * x / math.pi - 6
+        cost = bend**2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+        assert reward == pytest.approx(-cost, rel=1e-12)
+
+
+def test_branin_has_three_optimizers_with_zero_gradient() -> None:
+    problem = BraninReward()
+    assert problem.optimal_value == pytest.approx(-Branin().optimal_value, abs=1e-6)
+    points = problem.optimizers.clone().requires_grad_(True)
+    rewards = problem(points)
+    assert rewards.tolist() == pytest.approx([problem.optimal_value] * 3, abs=1e-13)
+    (gradient,) = torch.autograd.grad(rewards.sum(), points)
+    assert gradient.abs().max().item() < 1e-12
+
+
+def test_hartmann_formula() -> None:
+    heights = [1.0, 1.2, 3.0, 3.2]
+    rates = [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0], [3.0, 10.0, 30.0], [0.1, 10.0, 35.0]]
+    centers = [
+        [0.3689, 0.1170, 0.2673],
+        [0.4699, 0.4387, 0.7470],
+        [0.1091, 0.8732, 0.5547],
+        [0.0381, 0.5743, 0.8828],
+    ]
+    problem = Hartmann3Reward()
+    points = uniform_points(problem.bounds, 100, seed=1)
+    for row, reward in zip(points.tolist(), problem(points).tolist(), strict=True):
+        expected = 0.0
+        for height, rate, center in zip(heights, rates, centers, strict=True):
+            exponent = sum(a * (x - p) ** 2 for a, x, p in zip(rate, row, center, strict=True))
+            expected += height * math.exp(-exponent)
+        assert reward == pytest.approx(expected, rel=1e-12)
+
+
+def test_hartmann_optimum_is_stationary() -> None:
+    problem = Hartmann3Reward()
+    assert problem.optimal_value == pytest.approx(-Hartmann(dim=3).optimal_value, abs=1e-5)
+    points = problem.optimizers.clone().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(problem(points).sum(), points)
+    assert gradient.abs().max().item() < 1e-12
+    hessian = torch.autograd.functional.hessian(lambda x: problem(x), problem.optimizers[0])
+    assert torch.linalg.eigvalsh(hessian).max().item() < 0.0
+
+
+@pytest.mark.parametrize("dim", [2, 5])
+def test_rosenbrock_formula(dim: int) -> None:
+    problem = RosenbrockReward(dim=dim)
+    points = uniform_points(problem.bounds, 100, seed=2)
+    for row, reward in zip(points.tolist(), problem(points).tolist(), strict=True):
+        cost = sum(
+            100.0 * (row[i + 1] - row[i] ** 2) ** 2 + (row[i] - 1.0) ** 2 for i in range(dim - 1)
+        )
+        assert reward == pytest.approx(-cost, rel=1e-12)
+    assert problem.optimal_value == 0.0
+    assert problem.optimizers.tolist() == [[1.0] * dim]
+
+
+@pytest.mark.parametrize(
+    ("reward", "cost"),
+    [
+        (BraninReward(), Branin()),
+        (Hartmann3Reward(), Hartmann(dim=3)),
+        (RosenbrockReward(dim=3), Rosenbrock(dim=3)),
+    ],
+)
+def test_rewards_are_negated_costs_on_the_same_box(reward: BraninReward, cost: Branin) -> None:
+    assert isinstance(reward, type(cost))
+    assert torch.equal(reward.bounds, cost.bounds)
+    points = uniform_points(reward.bounds, 50, seed=3)
+    # BoTorch's Hartmann constants are float32, hence the wide tolerance.
+    assert torch.allclose(reward(points), -cost(points), rtol=1e-6, atol=1e-6)
+    assert cost.is_minimization_problem and not reward.is_minimization_problem
+
+
+@pytest.mark.parametrize("dim", [1, 0, 2.5])
+def test_bad_dimension_is_refused(dim: int) -> None:
+    with pytest.raises(ValueError, match="`dim` must be an integer >= 2"):
+        RosenbrockReward(dim=dim)
