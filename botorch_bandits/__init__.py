@@ -12,8 +12,10 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.evaluation import RunResult, run
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.models import BanditGP, BanditGPRecipe
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
 from botorch_bandits.version import __version__
 
 __all__ = [
@@ -22,9 +24,11 @@ __all__ = [
     "BanditAcquisition",
     "BanditGP",
     "BanditGPRecipe",
+    "BanditLoop",
     "Box",
     "Domain",
     "ExpectedImprovement",
+    "FittedSingleTaskGP",
     "GPThompsonSampling",
     "GPUpperConfidenceBound",
     "Guarantee",
@@ -33,6 +37,8 @@ __all__ = [
     "Outcome",
     "Query",
     "RandomSearch",
+    "RunResult",
     "WidthUpperConfidenceBound",
     "__version__",
+    "run",
 ]

@@ -13,6 +13,7 @@ KERNELIZED_OPTIONS = (
     "delta",
     "any_lambda",
     "information_gain",
+    "units",
     "width",
 )
 
@@ -30,6 +31,7 @@ def kernelized_rule(
     delta: float = 0.1,
     any_lambda: bool = False,
     information_gain: float | None = None,
+    units: str = "outcome",
     width: float | None = None,
 ) -> WidthRule:
     """Return the rule of IGP-UCB and GP-TS from the ingredients or an explicit width.
@@ -41,6 +43,7 @@ def kernelized_rule(
         delta: See :class:`ImprovedUpperConfidenceBound`.
         any_lambda: See :class:`ImprovedUpperConfidenceBound`.
         information_gain: See :class:`ImprovedUpperConfidenceBound`.
+        units: See :class:`ImprovedUpperConfidenceBound`.
         width: See :class:`ImprovedUpperConfidenceBound`.
 
     Raises:
@@ -58,4 +61,4 @@ def kernelized_rule(
             f"{name} needs rkhs_bound= and noise_bound= (or a constant width=), got "
             f"rkhs_bound={rkhs_bound} and noise_bound={noise_bound}."
         )
-    return KernelizedWidth(rkhs_bound, noise_bound, delta, any_lambda, information_gain)
+    return KernelizedWidth(rkhs_bound, noise_bound, delta, any_lambda, information_gain, units)

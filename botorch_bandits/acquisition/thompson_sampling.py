@@ -56,6 +56,8 @@ class GPThompsonSampling(BanditAcquisition):
         delta: The confidence bound fails with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
         information_gain: An explicit gain in place of the realised one, in nats.
+        units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
+            model's prior standard deviation (models that learn the scale of the outcomes).
         width: A constant scale in place of all this; 1 is plain Thompson sampling.
         scale: A factor on the scale.
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
@@ -93,6 +95,7 @@ class GPThompsonSampling(BanditAcquisition):
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | None = None,
+        units: str = "outcome",
         width: float | None = None,
         scale: float = 1.0,
         choices: Tensor | None = None,
@@ -117,6 +120,7 @@ class GPThompsonSampling(BanditAcquisition):
             delta=delta / 2,
             any_lambda=any_lambda,
             information_gain=information_gain,
+            units=units,
             width=width,
         )
         self._reading = PriorReading(model, posterior_transform)

@@ -123,6 +123,8 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         any_lambda: Use the form for every ``lam``.
         information_gain: An explicit gain in place of the realised one, in nats. Models whose
             prior cannot be read need it or ``width``.
+        units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
+            model's prior standard deviation (models that learn the scale of the outcomes).
         width: A constant width in place of all this.
         scale: A factor on the width.
         round_number: See :class:`WidthUpperConfidenceBound`.
@@ -155,6 +157,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | None = None,
+        units: str = "outcome",
         width: float | None = None,
         scale: float = 1.0,
         round_number: int | None = None,
@@ -172,6 +175,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
                 delta=delta,
                 any_lambda=any_lambda,
                 information_gain=information_gain,
+                units=units,
                 width=width,
             ),
             scale=scale,

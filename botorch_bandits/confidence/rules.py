@@ -25,6 +25,7 @@ from botorch_bandits.checks import (
     DTYPE,
     check_integer,
     check_nonnegative,
+    check_one_of,
     check_probability,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
@@ -155,6 +156,8 @@ class KernelizedWidth(WidthRule):
         explicit_gain: The information gain to use in place of the realised one. With a model
             whose prior cannot be read, the bounds are taken in units of its prior standard
             deviation.
+        units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
+            of the prior standard deviation, for models that learn the scale of the outcomes.
     """
 
     rkhs_bound: float | tuple[float, ...]
@@ -162,6 +165,7 @@ class KernelizedWidth(WidthRule):
     delta: float
     any_lambda: bool = False
     explicit_gain: float | None = None
+    units: str = "outcome"
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -171,6 +175,7 @@ class KernelizedWidth(WidthRule):
         check_probability("delta", self.delta)
         if self.explicit_gain is not None:
             check_nonnegative("information_gain", self.explicit_gain)
+        check_one_of("units", self.units, ("outcome", "prior"))
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
@@ -255,7 +260,7 @@ class KernelizedWidth(WidthRule):
     def _output_width(
         self, output: int, prior: OutputPrior, num_outputs: int, delta: float
     ) -> Tensor:
-        unit = prior.standard_deviation
+        unit = prior.standard_deviation if self.units == "outcome" else 1.0
         rkhs_bound = _pick("rkhs_bound", self.rkhs_bound, output, num_outputs) / unit
         noise_bound = _pick("noise_bound", self.noise_bound, output, num_outputs) / unit
         gain = prior.information_gain if self.explicit_gain is None else self.explicit_gain

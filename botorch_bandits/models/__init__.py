@@ -2,11 +2,13 @@
 
 from botorch_bandits.models.bandit_gp import BanditGP
 from botorch_bandits.models.condition import condition, hallucinate
+from botorch_bandits.models.fitted import FittedSingleTaskGP
 from botorch_bandits.models.recipe import BanditGPRecipe, RefitWarning, fingerprint_kernel
 
 __all__ = [
     "BanditGP",
     "BanditGPRecipe",
+    "FittedSingleTaskGP",
     "RefitWarning",
     "condition",
     "fingerprint_kernel",

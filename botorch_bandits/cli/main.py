@@ -1,0 +1,275 @@
+"""Arguments of the command line and what they start."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from torch import Tensor
+
+from botorch_bandits.cli.compare import compare
+from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
+from botorch_bandits.cli.output import OutputFolder
+from botorch_bandits.cli.session import Session
+from botorch_bandits.domains import Box
+from botorch_bandits.problems.tuning import (
+    DATASETS,
+    TASK_NAMES,
+    TuningProblem,
+    load_csv,
+    load_dataset,
+)
+from botorch_bandits.version import __version__
+
+BAD_ARGUMENTS = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: error: {message} (see {self.prog} --help)", file=sys.stderr)
+        sys.exit(BAD_ARGUMENTS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: Command-line arguments; those of the process if omitted.
+
+    Returns:
+        The exit code: 0, 2 for bad arguments, 130 if the user interrupted.
+    """
+    parser = _build_parser()
+    options = parser.parse_args(arguments)
+    try:
+        start: Callable[[argparse.Namespace], Session | int] = options.start
+        session = start(options)
+    except (ValueError, TypeError, ImportError) as error:
+        print(f"{parser.prog} {options.command}: error: {error}", file=sys.stderr)
+        return BAD_ARGUMENTS
+    return session if isinstance(session, int) else session.execute()
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="botorch-bandits",
+        description="Gaussian-process bandits: tune a classifier, or optimise any function.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+
+    tune = commands.add_parser(
+        "tune",
+        help="tune a classifier on real data",
+        description="Tune a scikit-learn classifier; the reward is its cross-validated accuracy.",
+    )
+    _add_problem_arguments(tune)
+    _add_method_arguments(tune)
+    _add_run_arguments(tune, rounds=40)
+    tune.set_defaults(start=_start_tune)
+
+    optimize = commands.add_parser(
+        "optimize",
+        help="maximise a Python function",
+        description="Maximise a function of yours. It is called with a list of numbers and "
+        "returns one number.",
+    )
+    optimize.add_argument("function", metavar="MODULE:FUNCTION", help="for example mymodule:reward")
+    optimize.add_argument(
+        "--bounds", required=True, help="low:high for each dimension, as in 0:1,-5:5"
+    )
+    optimize.add_argument(
+        "--integer", default="", metavar="I,J", help="dimensions (from 0) that take whole numbers"
+    )
+    _add_method_arguments(optimize)
+    _add_run_arguments(optimize, rounds=40)
+    optimize.set_defaults(start=_start_optimize)
+
+    against = commands.add_parser(
+        "compare",
+        help="compare methods on a tuning problem over several seeds",
+        description="Run several methods over several seeds and print the best rewards. "
+        "Interrupted comparisons continue where they stopped.",
+    )
+    _add_problem_arguments(against)
+    _add_method_arguments(against, one=False)
+    against.add_argument("--methods", default="igp-ucb,random", help="names separated by commas")
+    against.add_argument("--seeds", type=int, default=10, help="number of seeds (default 10)")
+    _add_run_arguments(against, rounds=40)
+    against.set_defaults(start=_start_compare)
+    return parser
+
+
+def _add_problem_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", choices=TASK_NAMES, default="svm", help="default svm")
+    parser.add_argument(
+        "--dataset", choices=DATASETS, default="breast-cancer", help="default breast-cancer"
+    )
+    parser.add_argument("--data", metavar="FILE", help="a CSV file in place of --dataset")
+    parser.add_argument("--target", metavar="COLUMN", help="the class column of --data")
+    parser.add_argument("--folds", type=int, default=5, help="cross-validation folds (default 5)")
+
+
+def _add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> None:
+    if one:
+        parser.add_argument("--method", choices=METHODS, default="igp-ucb", help="default igp-ucb")
+    parser.add_argument(
+        "--rkhs-bound",
+        type=float,
+        default=1.0,
+        help="norm bound B in prior standard deviations (igp-ucb, gp-ts; default 1)",
+    )
+    parser.add_argument(
+        "--noise-bound",
+        type=float,
+        default=0.1,
+        help="noise bound R in prior standard deviations (igp-ucb, gp-ts; default 0.1)",
+    )
+    parser.add_argument(
+        "--delta", type=float, default=0.1, help="failure probability (default 0.1)"
+    )
+    parser.add_argument(
+        "--width", type=float, default=2.0, help="constant width (gp-ucb; default 2)"
+    )
+
+
+def _add_run_arguments(parser: argparse.ArgumentParser, rounds: int) -> None:
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"default {rounds}")
+    parser.add_argument(
+        "--initial", type=int, default=5, help="uniform rounds at the start (default 5)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
+    parser.add_argument("--out", metavar="FOLDER", help="default runs/<command>-...")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: value for name, value in vars(options).items() if name not in ("start", "quiet")}
+
+
+def _check_rounds(options: argparse.Namespace) -> None:
+    if options.rounds < 1:
+        raise ValueError(f"--rounds is {options.rounds}; it must be at least 1.")
+
+
+def _build_problem(options: argparse.Namespace) -> tuple[TuningProblem, str]:
+    if (options.data is None) != (options.target is None):
+        raise ValueError("--data and --target go together: a CSV file and its class column.")
+    if options.data is None:
+        name, data = options.dataset, load_dataset(options.dataset)
+    else:
+        name, data = Path(options.data).stem, load_csv(options.data, options.target)
+    return TuningProblem(options.task, *data, num_folds=options.folds), name
+
+
+def _acquisition(options: argparse.Namespace, method: str) -> Any:
+    return build_acquisition(
+        method, options.rkhs_bound, options.noise_bound, options.delta, options.width
+    )
+
+
+def _start_tune(options: argparse.Namespace) -> Session:
+    _check_rounds(options)
+    acquisition = _acquisition(options, options.method)
+    problem, name = _build_problem(options)
+    folder = options.out or f"runs/tune-{options.task}-{name}-{options.method}-{options.seed}"
+    return Session(
+        loop=build_loop(problem.box, acquisition, options.initial, options.seed),
+        function=problem,
+        num_rounds=options.rounds,
+        output=OutputFolder(folder, problem.decode),
+        decode=problem.decode,
+        title=f"{options.task} on {name}, {METHODS[options.method]}",
+        settings=_settings(options),
+        reference=("scikit-learn's default", problem.default_accuracy()),
+        progress=not options.quiet,
+    )
+
+
+def _start_optimize(options: argparse.Namespace) -> Session:
+    _check_rounds(options)
+    acquisition = _acquisition(options, options.method)
+    box = _parse_box(options.bounds, options.integer)
+    function = _import_function(options.function)
+    name = options.function.replace(":", "-")
+
+    def decode(x: Sequence[float]) -> dict[str, float]:
+        return {f"x{i}": value for i, value in enumerate(x)}
+
+    def evaluate(x: Tensor) -> Any:
+        return function(x.tolist())
+
+    return Session(
+        loop=build_loop(box, acquisition, options.initial, options.seed),
+        function=evaluate,
+        num_rounds=options.rounds,
+        output=OutputFolder(
+            options.out or f"runs/optimize-{name}-{options.method}-{options.seed}", decode
+        ),
+        decode=decode,
+        title=f"{options.function}, {METHODS[options.method]}",
+        settings=_settings(options),
+        progress=not options.quiet,
+    )
+
+
+def _start_compare(options: argparse.Namespace) -> int:
+    _check_rounds(options)
+    if options.seeds < 1:
+        raise ValueError(f"--seeds is {options.seeds}; it must be at least 1.")
+    methods = [name.strip() for name in options.methods.split(",") if name.strip()]
+    acquisitions = {method: _acquisition(options, method) for method in methods}
+    if not acquisitions:
+        raise ValueError(f"--methods is empty; choose from {', '.join(METHODS)}.")
+    problem, name = _build_problem(options)
+    return compare(
+        problem,
+        acquisitions,
+        seeds=range(options.seed, options.seed + options.seeds),
+        num_rounds=options.rounds,
+        num_initial=options.initial,
+        folder=Path(options.out or f"runs/compare-{options.task}-{name}"),
+        settings={k: v for k, v in _settings(options).items() if k not in ("methods", "seeds")},
+        progress=not options.quiet,
+    )
+
+
+def _parse_box(bounds: str, integer: str) -> Box:
+    pairs = []
+    for part in bounds.split(","):
+        low, _, high = part.partition(":")
+        try:
+            pairs.append((float(low), float(high)))
+        except ValueError:
+            raise ValueError(
+                f"--bounds has the part {part!r}; each part must be low:high, as in 0:1,-5:5."
+            ) from None
+    try:
+        dims = [int(i) for i in integer.split(",") if i.strip()]
+    except ValueError:
+        raise ValueError(f"--integer is {integer!r}; it must be numbers as in 0,2.") from None
+    return Box([[low for low, _ in pairs], [high for _, high in pairs]], integer_dims=dims)
+
+
+def _import_function(name: str) -> Callable[[list[float]], Any]:
+    module_name, colon, function_name = name.partition(":")
+    if not (module_name and colon and function_name):
+        raise ValueError(
+            f"function is {name!r}; it must be MODULE:FUNCTION, as in mymodule:reward."
+        )
+    # modules in the current folder can be named, as with python -m
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ValueError(f"module {module_name!r} cannot be imported: {error}.") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ValueError(f"module {module_name!r} has no function {function_name!r}.")
+    return function

@@ -1,0 +1,307 @@
+"""The loop: ask for a point, tell what came back.
+
+A suggestion is a pure function of settings, history and seed. The loop keeps a history and
+derives everything else from it, so a loop that is rebuilt from the same history suggests the
+same point, to the last bit on the same platform.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_bandits.acquisition import (
+    AcquisitionRecipe,
+    BanditAcquisition,
+    RandomSearch,
+    WidthUpperConfidenceBound,
+)
+from botorch_bandits.checks import check_integer
+from botorch_bandits.confidence import Guarantee
+from botorch_bandits.domains import Box, Domain
+from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
+
+ModelFactory = Callable[[Tensor, Tensor], Model]
+AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
+
+
+class BanditLoop:
+    """Sequential decisions under uncertainty: :meth:`ask`, evaluate, :meth:`tell`, repeat.
+
+    The reward is maximised. Any number of queries may be asked before an outcome is told, and
+    outcomes may be told in any order; queries without an outcome are passed to the acquisition
+    function as pending points.
+
+    Args:
+        domain: Where points are chosen: :class:`~botorch_bandits.Box` or
+            :class:`~botorch_bandits.Arms`.
+        model: A recipe such as ``BanditGP.with_kernel(...)``, or any callable that takes
+            arrived inputs ``n x d`` and rewards ``n x 1`` and returns a BoTorch model (called
+            once per change of the data, never with ``n = 0``). None for :class:`RandomSearch`.
+        acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
+            ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
+            or None) and returns a BoTorch acquisition function.
+        horizon: The number of rounds, if it is known. Asking for more is an error.
+        num_initial: Rounds at the start that choose uniformly at random.
+        seed: Seeds everything that is drawn.
+        clock: Returns the time in seconds; passed in so that tests and replays are exact.
+        history: Continue from this history; it is used, not copied.
+
+    Raises:
+        TypeError: If an argument is of the wrong kind.
+        ValueError: If a setting is infeasible on this domain.
+
+    Example:
+        >>> from gpytorch.kernels import MaternKernel
+        >>> from botorch_bandits import Box, BanditGP, ImprovedUpperConfidenceBound
+        >>> loop = BanditLoop(
+        ...     domain=Box([[0.0], [1.0]]),
+        ...     model=BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.2),
+        ...     acquisition=ImprovedUpperConfidenceBound.with_options(
+        ...         rkhs_bound=2.0, noise_bound=0.1, any_lambda=True
+        ...     ),
+        ...     seed=0,
+        ... )
+        >>> for _ in range(3):
+        ...     query = loop.ask()
+        ...     outcome = loop.tell(query.id, reward=-float((query.x - 0.3) ** 2))
+        >>> loop.history
+        History(3 queries, 3 arrived)
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        model: BanditGPRecipe | ModelFactory | None,
+        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        *,
+        horizon: int | None = None,
+        num_initial: int = 0,
+        seed: int = 0,
+        clock: Callable[[], float] = time.time,
+        history: History | None = None,
+    ) -> None:
+        """See the class."""
+        if not isinstance(domain, Domain):
+            raise TypeError(f"domain must be a Box or Arms, got {type(domain).__name__}.")
+        self.domain = domain
+        self.acquisition = _check_acquisition(acquisition, domain)
+        self.model = _check_model(model, needed=not isinstance(acquisition, RandomSearch))
+        self.horizon = None if horizon is None else check_integer("horizon", horizon, minimum=1)
+        self.num_initial = check_integer("num_initial", num_initial, minimum=0)
+        self.seed = check_integer("seed", seed, minimum=0)
+        self._clock = clock
+        self.history = History(domain.dim) if history is None else history
+        if self.history.dim != domain.dim or self.history.context_dim != 0:
+            raise ValueError(
+                f"history is for {self.history.dim} dimensions and {self.history.context_dim} "
+                f"context dimensions, the domain has {domain.dim} and the loop 0."
+            )
+        self._num_given = self.history.num_queries
+        for query in self.history.queries:
+            domain.check_point(f"x of query {query.id} in history", query.x)
+        self._build_model = (
+            self.model.builder(self.seed)
+            if isinstance(self.model, BanditGPRecipe)
+            else self._call_factory
+        )
+        self._known_model: tuple[int, Model] | None = None
+
+    def ask(self) -> Query:
+        """Choose the next point, record the query and return it.
+
+        Returns:
+            A :class:`~botorch_bandits.Query`; evaluate the reward at ``query.x`` and tell it
+            with ``query.id``.
+
+        Raises:
+            RuntimeError: If ``horizon`` rounds were asked already.
+        """
+        round_number = self.history.num_queries + 1
+        if self.horizon is not None and round_number > self.horizon:
+            raise RuntimeError(
+                f"horizon={self.horizon} rounds were asked already. Build a loop with a larger "
+                "horizon and history=loop.history to go on."
+            )
+        diagnostics: dict[str, float] = {}
+        if round_number <= self.num_initial:
+            origin, x = "initial", self._sample(round_number)
+        elif isinstance(self.acquisition, RandomSearch):
+            origin, x = "random", self._sample(round_number)
+        elif self.history.num_arrived == 0 and not isinstance(self.model, BanditGPRecipe):
+            # a user's model cannot be built without data
+            origin, x = "initial", self._sample(round_number)
+        else:
+            origin = "acquisition"
+            acquisition = self._build_acquisition(round_number)
+            x, value = self.domain.maximize(
+                acquisition, seed=derive_seed(self.seed, round_number, "maximize")
+            )
+            if isinstance(acquisition, BanditAcquisition):
+                diagnostics = acquisition.describe(x)
+            else:
+                diagnostics = {"acquisition_value": value}
+        return self.history.add_query(x, origin, self._clock(), diagnostics=diagnostics)
+
+    def tell(self, query_id: int, reward: Any) -> Outcome:
+        """Record the reward of a query.
+
+        Args:
+            query_id: The id of a query that :meth:`ask` returned.
+            reward: One finite number; float32 is refused.
+
+        Raises:
+            KeyError: If the id was never asked.
+            TypeError: If the reward is not one number in double precision.
+            ValueError: If the reward is NaN or infinite, or the query has one already. Nothing
+                is recorded then.
+        """
+        return self.history.add_outcome(query_id, reward, self._clock())
+
+    def best(self) -> tuple[Query, Outcome] | None:
+        """Return the query with the largest observed reward and its outcome, if any."""
+        return self.history.best()
+
+    def guarantee(self) -> Guarantee:
+        """Return which theorem covers the loop as set up, its constants and current bound.
+
+        The regret bound is ``sum_t 2 w_t sigma_{t-1}(x_t)`` over the rounds so far: it holds
+        whenever the confidence bound holds in every round and each round was played by the
+        optimistic rule with every outcome at hand.
+        """
+        if isinstance(self.acquisition, RandomSearch):
+            return Guarantee(method="random search", gaps=("it does not look at outcomes",))
+        if self.history.num_arrived == 0 and not isinstance(self.model, BanditGPRecipe):
+            return Guarantee(
+                method="a user's model", gaps=("without data the model cannot be built",)
+            )
+        acquisition = self._build_acquisition(self.history.num_queries + 1)
+        if not isinstance(acquisition, BanditAcquisition):
+            return Guarantee(
+                method=type(acquisition).__name__, gaps=("no theorem is stated for it",)
+            )
+        guarantee = acquisition.guarantee()
+        if guarantee.holds and isinstance(acquisition, WidthUpperConfidenceBound):
+            guarantee = replace(
+                guarantee,
+                regret_bound=self._regret_bound(),
+                assumptions=(*guarantee.assumptions, *self._assumptions()),
+            )
+        return guarantee
+
+    def current_model(self) -> Model:
+        """Return the model of everything that arrived; it is shared, so do not change it.
+
+        Raises:
+            RuntimeError: If the loop has no model, or a user's model lacks data.
+        """
+        if self.model is None:
+            raise RuntimeError("random search has no model.")
+        if self.history.num_arrived == 0 and not isinstance(self.model, BanditGPRecipe):
+            raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
+        num_arrived = self.history.num_arrived
+        if self._known_model is None or self._known_model[0] != num_arrived:
+            self._known_model = (num_arrived, self._build_model(*self.history.arrived()))
+        return self._known_model[1]
+
+    def _sample(self, round_number: int) -> Tensor:
+        return self.domain.sample(1, generator(self.seed, round_number, "sample")).squeeze(0)
+
+    def _call_factory(self, X: Tensor, Y: Tensor) -> Model:
+        assert self.model is not None
+        # a user's fit may draw from the global generator
+        with seeded_globally(derive_seed(self.seed, len(X), "model")):
+            return self.model(X, Y)
+
+    def _build_acquisition(self, round_number: int) -> AcquisitionFunction:
+        model = self.current_model()
+        pending = self.history.pending_inputs()
+        X_pending = pending if len(pending) > 0 else None
+        if isinstance(self.acquisition, AcquisitionRecipe):
+            X, Y = self.history.arrived()
+            return self.acquisition.build(
+                model,
+                self.domain,
+                round_number=round_number,
+                X_pending=X_pending,
+                seed=derive_seed(self.seed, round_number, "acquisition"),
+                X_observed=X,
+                Y_observed=Y,
+            )
+        assert not isinstance(self.acquisition, RandomSearch)
+        with seeded_globally(derive_seed(self.seed, round_number, "acquisition")):
+            return self.acquisition(model, X_pending)
+
+    def _assumptions(self) -> list[str]:
+        assumptions = []
+        if isinstance(self.domain, Box):
+            assumptions.append("the acquisition is maximised exactly (on a box it is numerically)")
+        if self._num_given > 0:
+            assumptions.append(f"the first {self._num_given} rounds were played by these settings")
+        return assumptions
+
+    def _regret_bound(self) -> float | None:
+        total = 0.0
+        for query in self.history.queries:
+            outcome = self.history.outcome(query.id)
+            known = query.diagnostics
+            if (
+                query.origin != "acquisition"
+                or outcome is None
+                or outcome.arrived_round != query.round_number
+                or "width" not in known
+            ):
+                return None
+            total += 2.0 * known["width"] * known["standard_deviation"]
+        return total
+
+
+def _check_acquisition(acquisition: Any, domain: Domain) -> Any:
+    if isinstance(acquisition, AcquisitionRecipe):
+        acquisition.check(domain)
+    elif isinstance(acquisition, type) and issubclass(acquisition, BanditAcquisition):
+        raise TypeError(
+            f"acquisition is the class {acquisition.__name__}; pass "
+            f"{acquisition.__name__}.with_options(...)."
+        )
+    elif isinstance(acquisition, AcquisitionFunction):
+        raise TypeError(
+            f"acquisition is a built {type(acquisition).__name__}, but the loop builds a fresh one "
+            f"each round. Pass {type(acquisition).__name__}.with_options(...), or a callable "
+            "(model, X_pending) -> acquisition function."
+        )
+    elif not isinstance(acquisition, RandomSearch) and not callable(acquisition):
+        raise TypeError(
+            "acquisition must be a recipe (Class.with_options(...)), RandomSearch() or a callable "
+            f"(model, X_pending) -> acquisition function, got {acquisition!r}."
+        )
+    return acquisition
+
+
+def _check_model(model: Any, needed: bool) -> Any:
+    if model is None:
+        if needed:
+            raise TypeError(
+                "model is None, but the acquisition needs one. Pass BanditGP.with_kernel(...) or a "
+                "callable (X, Y) -> BoTorch model."
+            )
+    elif isinstance(model, Model | torch.nn.Module):
+        raise TypeError(
+            f"model is a built {type(model).__name__}, but the loop builds a fresh one when data "
+            "arrive. Pass BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model."
+        )
+    elif not callable(model):
+        raise TypeError(
+            "model must be BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model, got "
+            f"{model!r}."
+        )
+    return model

@@ -1,0 +1,184 @@
+"""Figures: one style, legible in black and white. Every function returns its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from botorch_bandits.history import History
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+STYLE = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "font.size": 10,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 130,
+}
+
+
+def need_matplotlib() -> Any:
+    """Return ``matplotlib.pyplot`` with a backend that needs no screen where there is none.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'botorch_bandits[plot]'.") from error
+    return plt
+
+
+def new_figure(num_rows: int = 1, num_columns: int = 1, width: float = 7.0) -> tuple[Figure, Any]:
+    """Return a figure in the package's style and an array of its axes.
+
+    Args:
+        num_rows: Rows of axes.
+        num_columns: Columns of axes.
+        width: Inches.
+
+    Returns:
+        The figure and a ``num_rows x num_columns`` array of axes.
+    """
+    plt = need_matplotlib()
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            num_rows,
+            num_columns,
+            figsize=(width, 2.6 * num_rows + 0.4),
+            squeeze=False,
+            layout="constrained",
+        )
+    return figure, axes
+
+
+def plot_rewards(history: History, ax: Axes | None = None, reference: float | None = None) -> Axes:
+    """Draw observed rewards and the best so far over rounds.
+
+    Args:
+        history: Rounds without an outcome are left out.
+        ax: Axes to draw on; new ones if omitted.
+        reference: A horizontal line for comparison, such as the default's reward.
+    """
+    ax = new_figure()[1][0, 0] if ax is None else ax
+    told = [(q, history.outcome(q.id)) for q in history.queries]
+    arrived = [(q.round_number, q.origin, o.reward) for q, o in told if o is not None]
+    for origin, marker, fill, label in (
+        ("initial", "s", "white", "reward (initial)"),
+        ("random", "o", "0.6", "reward (random)"),
+        ("acquisition", "o", "0.6", "reward"),
+    ):
+        points = [(t, y) for t, o, y in arrived if o == origin]
+        if points:
+            ax.plot(*_columns(points), marker, color="0.3", mfc=fill, ms=4, ls="none", label=label)
+    best, steps = float("-inf"), []
+    for t, _, y in arrived:
+        best = max(best, y)
+        steps.append((t, best))
+    if steps:
+        ax.step(*_columns(steps), where="post", color="black", lw=1.8, label="best so far")
+    if reference is not None:
+        ax.axhline(reference, color="black", ls=":", lw=1.2, label="default")
+    ax.set_ylabel("reward")
+    ax.legend(loc="lower right", fontsize=8)
+    return ax
+
+
+def plot_diagnostic(history: History, name: str, ax: Axes | None = None) -> Axes:
+    """Draw one diagnostic of the acquisition over rounds.
+
+    Args:
+        history: Rounds without it are left out.
+        name: ``"width"``, ``"information_gain"``, ``"mean"`` or ``"standard_deviation"``.
+        ax: Axes to draw on; new ones if omitted.
+    """
+    ax = new_figure()[1][0, 0] if ax is None else ax
+    points = [
+        (q.round_number, q.diagnostics[name]) for q in history.queries if name in q.diagnostics
+    ]
+    if points:
+        ax.plot(*_columns(points), color="black", lw=1.5)
+    else:
+        ax.text(0.5, 0.5, "this method has none", transform=ax.transAxes, ha="center", va="center")
+    label = {"width": "width (standard deviations)", "information_gain": "information gain (nats)"}
+    ax.set_ylabel(label.get(name, name.replace("_", " ")))
+    return ax
+
+
+def plot_run(history: History, title: str = "", reference: float | None = None) -> Any:
+    """Draw reward, best so far, width and information gain over rounds.
+
+    Args:
+        history: What to draw.
+        title: A title for the figure.
+        reference: A horizontal line in the reward panel.
+
+    Returns:
+        An array of three axes; ``axes[0].figure`` is the figure.
+    """
+    figure, axes = new_figure(3)
+    column = axes[:, 0]
+    plot_rewards(history, column[0], reference)
+    plot_diagnostic(history, "width", column[1])
+    plot_diagnostic(history, "information_gain", column[2])
+    for ax in column:
+        ax.set_xlim(0, max(history.num_queries, 1) + 1)
+    column[-1].set_xlabel("round")
+    figure.suptitle(title, fontsize=11)
+    return column
+
+
+def plot_posterior(
+    model: Any,
+    low: float,
+    high: float,
+    width: float = 2.0,
+    history: History | None = None,
+    function: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the posterior over a one-dimensional domain with its confidence band.
+
+    Args:
+        model: A BoTorch model of one input and one output.
+        low: Left end of the domain.
+        high: Right end of the domain.
+        width: Half the height of the band, in posterior standard deviations.
+        history: Its arrived outcomes are drawn as points.
+        function: The true reward (maps an ``n x 1`` tensor to ``n`` values), drawn dashed.
+        ax: Axes to draw on; new ones if omitted.
+    """
+    import torch
+
+    ax = new_figure()[1][0, 0] if ax is None else ax
+    X = torch.linspace(low, high, 400, dtype=torch.float64).unsqueeze(-1)
+    with torch.no_grad():
+        posterior = model.posterior(X)
+        mean = posterior.mean.squeeze(-1)
+        deviation = width * posterior.variance.clamp_min(0.0).sqrt().squeeze(-1)
+    x = X.squeeze(-1).numpy()
+    lower, upper = (mean - deviation).numpy(), (mean + deviation).numpy()
+    ax.fill_between(x, lower, upper, color="0.85", label="confidence band")
+    ax.plot(x, mean.numpy(), color="black", lw=1.5, label="posterior mean")
+    if function is not None:
+        ax.plot(x, function(X).numpy(), color="black", ls="--", lw=1.0, label="reward function")
+    if history is not None and history.num_arrived > 0:
+        X_arrived, Y_arrived = history.arrived()
+        ax.plot(
+            X_arrived[:, 0], Y_arrived[:, 0], "o", color="black", mfc="white", ms=4, label="told"
+        )
+    ax.set_xlabel("x")
+    ax.set_ylabel("reward")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def _columns(points: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    return [p[0] for p in points], [p[1] for p in points]

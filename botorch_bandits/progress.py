@@ -1,0 +1,53 @@
+"""A progress bar where tqdm is installed, and a plain word where it is not."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+
+class ProgressBar:
+    """Counts rounds on standard error; does nothing if disabled.
+
+    Args:
+        total: How many rounds there are.
+        description: What is being done.
+        enabled: If False, nothing is shown.
+    """
+
+    def __init__(self, total: int, description: str, enabled: bool = True) -> None:
+        """See the class."""
+        self._bar = None
+        if not enabled:
+            return
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            print(
+                f"{description}: {total} rounds (pip install 'botorch_bandits[progress]' for a "
+                "progress bar)",
+                file=sys.stderr,
+            )
+            return
+        self._bar = tqdm(total=total, desc=description, dynamic_ncols=True)
+
+    def advance(self, **shown: float | str) -> None:
+        """Count one round and show some values."""
+        if self._bar is not None:
+            self._bar.set_postfix(shown, refresh=False)
+            self._bar.update(1)
+
+    def __enter__(self) -> Self:
+        """Return the bar."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave the bar as it stands."""
+        if self._bar is not None:
+            self._bar.close()
