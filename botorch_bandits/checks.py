@@ -125,6 +125,8 @@ def check_number(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be one number, got the text {value!r}.")
     try:
         number = float(value)
+    except OverflowError as error:
+        raise ValueError(f"{name} is {value}, which is too large for float64.") from error
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be one number, got {value!r}.") from error
     if not math.isfinite(number):
@@ -210,6 +212,8 @@ def _as_double(name: str, value: Any) -> Tensor:
         )
     try:
         return torch.as_tensor(value, dtype=DTYPE)
+    except OverflowError as error:
+        raise ValueError(f"{name} has an entry too large for float64: {value!r}.") from error
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{name} must be a float64 tensor or nested sequences of numbers, got {value!r}."

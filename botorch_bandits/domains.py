@@ -21,7 +21,13 @@ from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from botorch_bandits.checks import check_finite, check_integer, check_matrix, check_vector
+from botorch_bandits.checks import (
+    DTYPE,
+    check_finite,
+    check_integer,
+    check_matrix,
+    check_vector,
+)
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 TIE_TOLERANCE = 1e-9
@@ -140,6 +146,10 @@ class Box(Domain):
                     f"bounds of dimension {i} are [{low}, {high}]; the lower bound must be below "
                     "the upper one. Leave a constant dimension out of the box."
                 )
+            if math.isinf(high - low):
+                raise ValueError(
+                    f"bounds of dimension {i} are [{low}, {high}]; too long a side for float64."
+                )
         self.dim = self.bounds.shape[1]
         self.integer_dims = tuple(
             sorted({check_integer("integer_dims entry", i, minimum=0) for i in integer_dims})
@@ -224,8 +234,8 @@ class Box(Domain):
             points = draw_sobol_samples(
                 unit, n=num_points, q=1, seed=derive_seed(seed, i, "integrate") % 2**31
             ).squeeze(-2)
-            values = function(self._from_unit(points.to(self.bounds)))
-            means.append(check_finite("the function's values", values).mean())
+            values = _evaluate(function, self._from_unit(points.to(self.bounds)))
+            means.append(values.mean())
         estimates = torch.stack(means) * self.volume
         error = estimates.std() / math.sqrt(num_scramblings)
         return Integral(float(estimates.mean()), float(error))
@@ -248,8 +258,8 @@ class Box(Domain):
         for i in self.integer_dims:
             low, high = self.bounds[:, i]
             # every whole number gets an equal share of [0, 1)
-            points[..., i] = (low + torch.floor(uniform[..., i] * (high - low + 1))).clamp(max=high)
-        return points
+            points[..., i] = low + torch.floor(uniform[..., i] * (high - low + 1))
+        return torch.minimum(points, self.bounds[1])  # rounding may carry a point past the end
 
     def _clamp(self, point: Tensor) -> Tensor:
         point = torch.minimum(torch.maximum(point, self.bounds[0]), self.bounds[1])
@@ -259,7 +269,10 @@ class Box(Domain):
 
     def _integer_values(self) -> dict[int, list[float]]:
         return {
-            i: torch.arange(float(self.bounds[0, i]), float(self.bounds[1, i]) + 1).tolist()
+            # float32, the usual default, skips whole numbers above 2**24
+            i: torch.arange(
+                float(self.bounds[0, i]), float(self.bounds[1, i]) + 1, dtype=DTYPE
+            ).tolist()
             for i in self.integer_dims
         }
 
@@ -335,8 +348,7 @@ class Arms(Domain):
 
     def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
         """Sum over the arms, exactly; see :meth:`Domain.integrate`."""
-        values = check_finite("the function's values", function(self.choices))
-        return Integral(float(values.sum()), 0.0)
+        return Integral(float(_evaluate(function, self.choices).sum()), 0.0)
 
     def check_point(self, name: str, x: Any) -> Tensor:
         """See :meth:`Domain.check_point`."""
@@ -360,11 +372,25 @@ class Arms(Domain):
         try:
             index = [self._index[tuple(row)] for row in rows]
         except KeyError as error:
+            row = list(error.args[0])
+            distances = (self.choices - self.choices.new_tensor(row)).norm(dim=-1)
+            nearest = int(distances.argmin())
             raise ValueError(
-                f"{name} has the row {list(error.args[0])}, which is not one of the "
-                f"{self.num_arms} arms. Take rows of Arms.choices unchanged."
+                f"{name} has the row {row}, which is not one of the {self.num_arms} arms (arm "
+                f"{nearest} is nearest, at distance {float(distances[nearest]):.3g}). Take rows of "
+                "Arms.choices unchanged."
             ) from None
         return torch.tensor(index, dtype=torch.long, device=self.choices.device)
+
+
+def _evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+    values = function(points)
+    if values.shape != points.shape[:1]:
+        raise ValueError(
+            f"the function's values have shape {tuple(values.shape)} at {len(points)} points; they "
+            f"must have shape ({len(points)},). A column becomes that with values.squeeze(-1)."
+        )
+    return check_finite("the function's values", values)
 
 
 def first_of_the_largest(values: Tensor) -> int:

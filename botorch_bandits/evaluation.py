@@ -76,19 +76,20 @@ def run(
 ) -> RunResult:
     """Ask, evaluate and tell for a number of rounds.
 
-    If the problem raises, or the run is interrupted, the loop keeps everything that was told;
-    calling ``run`` again goes on from there.
+    If the problem raises, or the run is interrupted, the loop keeps everything that was told.
+    Calling ``run`` again goes on from there: it first evaluates the queries that were left
+    without an outcome, so that the run ends up as if nothing had happened.
 
     Args:
         loop: The loop; it continues from its history.
         problem: A BoTorch test problem to be maximised (its noise is drawn from a stream of the
             loop's seed), or a function from a ``d``-dimensional point to one number.
-        num_rounds: How many rounds to add.
+        num_rounds: How many rounds to add, beside the queries that were left pending.
         progress: Show a progress bar with the best reward so far.
         on_round: Called after each round.
 
     Returns:
-        The rounds that were added.
+        The rounds that were evaluated.
 
     Raises:
         ValueError: If the problem is one that BoTorch minimises.
@@ -117,9 +118,10 @@ def run(
         )
     rewards: list[float] = []
     points: list[Tensor] = []
-    with ProgressBar(num_rounds, "rounds", progress) as bar:
-        for _ in range(num_rounds):
-            query = loop.ask()
+    left = loop.history.pending()
+    with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
+        for i in range(len(left) + num_rounds):
+            query = left[i] if i < len(left) else loop.ask()
             outcome = loop.tell(query.id, _evaluate(problem, query, loop.seed))
             rewards.append(outcome.reward)
             points.append(query.x)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,23 +27,39 @@ class Query:
 
     Attributes:
         id: Counts queries from 0; name it when telling the outcome.
-        x: The point, ``d``-dimensional, float64.
+        x: The point, ``d``-dimensional, float64; a copy at each reading, so that an evaluation
+            that works in place cannot change the history.
         round_number: The round in which it was asked, from 1.
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round) or ``"random"`` (a
             method that does not look at outcomes).
         asked_at: Clock reading in seconds.
-        context: The context that was given in this round, if any.
+        context: The context that was given in this round, if any; a copy like ``x``.
         diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
-            ``information_gain`` and ``acquisition_value``, as far as they exist.
+            ``information_gain`` and ``acquisition_value``, as far as they exist. A copy too.
     """
 
     id: int
-    x: Tensor
+    _x: Tensor
     round_number: int
     origin: str
     asked_at: float
-    context: Tensor | None = None
-    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    _context: Tensor | None = None
+    _diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def x(self) -> Tensor:
+        """See the class."""
+        return self._x.clone()
+
+    @property
+    def context(self) -> Tensor | None:
+        """See the class."""
+        return None if self._context is None else self._context.clone()
+
+    @property
+    def diagnostics(self) -> dict[str, float]:
+        """See the class."""
+        return dict(self._diagnostics)
 
     def __repr__(self) -> str:
         """Show what a user evaluates and tells."""
@@ -164,14 +179,14 @@ class History:
             raise ValueError(f"context is {context}, but context_dim is {self.context_dim}.")
         query = Query(
             id=len(self._queries),
-            x=check_vector("x", x, length=self.dim).detach().clone(),
+            _x=check_vector("x", x, length=self.dim).detach().clone(),
             round_number=len(self._queries) + 1,
             origin=origin,
             asked_at=check_number("asked_at", asked_at),
-            context=None
+            _context=None
             if context is None
             else check_vector("context", context, length=self.context_dim).detach().clone(),
-            diagnostics=MappingProxyType(dict(diagnostics or {})),
+            _diagnostics=dict(diagnostics or {}),
         )
         self._queries.append(query)
         return query
@@ -211,9 +226,9 @@ class History:
         Returns:
             ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
         """
+        X = self._inputs(self._queries[i] for i in self._outcomes)
         rewards = [outcome.reward for outcome in self._outcomes.values()]
-        Y = torch.tensor(rewards, dtype=DTYPE).reshape(-1, 1)
-        return self._inputs(self._queries[i] for i in self._outcomes), Y
+        return X, torch.tensor(rewards, dtype=DTYPE, device=X.device).reshape(-1, 1)
 
     def pending(self) -> tuple[Query, ...]:
         """Return the queries without an outcome, in the order in which they were asked."""
@@ -270,7 +285,8 @@ class History:
 
         Raises:
             ValueError: If the records are not a history: ids out of order, an outcome that
-                arrived before its query was asked, orders of arrival with gaps.
+                arrived before its query was asked or before an earlier one, orders of arrival
+                with gaps.
         """
         history = cls(dim, context_dim)
         arrivals = []
@@ -285,18 +301,25 @@ class History:
                 None if context is None else check_vector(f"records[{i}]['context']", context),
                 record["diagnostics"],
             )
+            if (record["reward"] is None) != (record["arrival_order"] is None):
+                raise ValueError(
+                    f"records[{i}] has the reward {record['reward']} but the arrival_order "
+                    f"{record['arrival_order']}; both are None while a query is pending."
+                )
             if record["arrival_order"] is not None:
                 arrivals.append(record)
         arrivals.sort(key=lambda record: int(record["arrival_order"]))
+        last_round = 1
         for order, record in enumerate(arrivals):
             arrived_round = check_integer("arrived_round", record["arrived_round"], minimum=1)
             if record["arrival_order"] != order or not (
-                record["id"] < arrived_round <= history.num_queries
+                max(record["id"] + 1, last_round) <= arrived_round <= history.num_queries
             ):
                 raise ValueError(
                     f"records[{record['id']}] has arrival_order {record['arrival_order']} and "
                     f"arrived_round {arrived_round}, which no history can have."
                 )
+            last_round = arrived_round
             history._outcomes[record["id"]] = Outcome(
                 record["id"],
                 check_number("reward", record["reward"]),
@@ -324,7 +347,9 @@ class History:
         return pd.DataFrame([flatten_record(record) for record in self.to_records()])
 
     def _inputs(self, queries: Iterable[Query]) -> Tensor:
-        rows = [q.x if q.context is None else torch.cat([q.context.to(q.x), q.x]) for q in queries]
+        rows = [
+            q._x if q._context is None else torch.cat([q._context.to(q._x), q._x]) for q in queries
+        ]
         if not rows:
             return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
         return torch.stack(rows)

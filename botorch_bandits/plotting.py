@@ -87,7 +87,8 @@ def plot_rewards(history: History, ax: Axes | None = None, reference: float | No
     if reference is not None:
         ax.axhline(reference, color="black", ls=":", lw=1.2, label="default")
     ax.set_ylabel("reward")
-    ax.legend(loc="lower right", fontsize=8)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="lower right", fontsize=8)
     return ax
 
 

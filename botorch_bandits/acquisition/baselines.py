@@ -41,7 +41,8 @@ class ExpectedImprovement(BanditAcquisition, LogExpectedImprovement):
         best_f: The incumbent's value; computed if omitted.
         incumbent: ``"posterior_mean"`` or ``"observed"``; how ``best_f`` is computed.
         X_observed: ``n x d`` observed inputs; needed for ``"posterior_mean"``.
-        Y_observed: ``n x 1`` observed rewards; needed for ``"observed"``.
+        Y_observed: ``n x m`` observed outcomes of the model's ``m`` outputs; needed for
+            ``"observed"``.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimised.
         X_pending: ``n x d`` points whose outcomes have not arrived; they enter at the posterior
@@ -69,11 +70,12 @@ class ExpectedImprovement(BanditAcquisition, LogExpectedImprovement):
     ) -> None:
         """See the class."""
         check_one_of("incumbent", incumbent, INCUMBENTS)
-        if best_f is None:
-            best_f = _best(model, incumbent, X_observed, Y_observed, posterior_transform, maximize)
+        check_model(model)
         super().__init__(
-            check_model(model),
-            best_f=torch.tensor(check_number("best_f", best_f), dtype=torch.float64),
+            model,
+            best_f=_best(model, incumbent, X_observed, Y_observed, posterior_transform, maximize)
+            if best_f is None
+            else torch.tensor(check_number("best_f", best_f), dtype=torch.float64),
             posterior_transform=posterior_transform,
             maximize=maximize,
         )
@@ -94,12 +96,12 @@ class ExpectedImprovement(BanditAcquisition, LogExpectedImprovement):
         Args:
             X_pending: ``n x d`` points, or None.
         """
-        AcquisitionFunction.set_X_pending(self, check_pending(X_pending))
-        self.model = (
-            self.base_model
-            if self.X_pending is None
-            else hallucinate(self.base_model, self.X_pending)
-        )
+        pending = check_pending(X_pending)
+        if pending is not None:
+            pending = pending.detach().clone()
+        # first what may be refused: a refusal leaves the old points and their model in place
+        self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
+        AcquisitionFunction.set_X_pending(self, pending)
 
     def guarantee(self) -> Guarantee:
         """Say that there is none."""
@@ -128,7 +130,7 @@ def _best(
     Y_observed: Tensor | None,
     posterior_transform: PosteriorTransform | None,
     maximize: bool,
-) -> float:
+) -> Tensor:
     name, rows = (
         ("Y_observed", Y_observed) if incumbent == "observed" else ("X_observed", X_observed)
     )
@@ -136,14 +138,17 @@ def _best(
         raise ValueError(
             f"ExpectedImprovement with incumbent={incumbent!r} needs {name}= or best_f=."
         )
-    if len(rows) == 0:
-        return 0.0  # nothing observed: improvement over the prior mean
+    check_double(name, rows)
+    if rows.shape[-2] == 0:
+        return rows.new_zeros(())  # nothing observed: improvement over the prior mean
     if incumbent == "observed":
-        values = check_double(name, rows).squeeze(-1)
+        values = (
+            rows.squeeze(-1) if posterior_transform is None else posterior_transform.evaluate(rows)
+        )
     else:
         with torch.no_grad():
-            posterior = model.posterior(
-                check_double(name, rows), posterior_transform=posterior_transform
-            )
+            posterior = model.posterior(rows, posterior_transform=posterior_transform)
             values = posterior.mean.squeeze(-1)
-    return float(values.max() if maximize else values.min())
+    # ``members x 1``, one incumbent a member, for an ensemble or a batched model
+    keepdim = values.dim() > 1
+    return values.amax(-1, keepdim=keepdim) if maximize else values.amin(-1, keepdim=keepdim)

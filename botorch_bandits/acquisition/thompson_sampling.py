@@ -140,6 +140,9 @@ class GPThompsonSampling(BanditAcquisition):
     def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
         """Draw on the arms of a finite domain; see the base class."""
         check_kernelized_options(cls.__name__, options)
+        check_probability("delta", options.get("delta", 0.1))
+        if options.get("choices") is not None:
+            Arms(options["choices"])
         if "choices" not in options and isinstance(domain, Arms):
             options["choices"] = domain.choices
         return options
@@ -171,8 +174,11 @@ class GPThompsonSampling(BanditAcquisition):
         if self.arms is not None:
             if self._values is None:
                 self._values = self._draw_on_arms(self.arms.choices)
-            index = self.arms.index_of(X.reshape(-1, X.shape[-1]))
-            return self._values[index].reshape(X.shape[:-2])
+            index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
+            # a batched model has one row of values a batch
+            index = index.expand(torch.broadcast_shapes(index.shape, self._values.shape[:-1]))
+            values = self._values.expand(*index.shape, self._values.shape[-1])
+            return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
         if self._path is None:
             # not registered as a module: a draw is no part of the state
             object.__setattr__(self, "_path", self._draw_path())
@@ -218,10 +224,10 @@ class GPThompsonSampling(BanditAcquisition):
             x: A ``d``-dimensional point. The model must not be batched.
         """
         with torch.no_grad():
+            value = self(x.unsqueeze(0))
             posterior = self.model.posterior(
                 x.unsqueeze(0), posterior_transform=self.posterior_transform
             )
-            value = self(x.unsqueeze(0))
         known = {
             "mean": float(posterior.mean.mean()),
             "standard_deviation": float(posterior.variance.clamp_min(0.0).sqrt().mean()),
@@ -235,7 +241,13 @@ class GPThompsonSampling(BanditAcquisition):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the draw out: it is a function of model, seed and count, and is drawn again."""
-        return {**self.__dict__, "_path": None, "_values": None}
+        reading = PriorReading(self.model, self.posterior_transform)
+        return {**self.__dict__, "_path": None, "_values": None, "_reading": reading}
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._forget_draw()
+        super()._load_from_state_dict(*args, **kwargs)
+        self._reading = PriorReading(self.model, self.posterior_transform)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._forget_draw()  # it lives where the model lived
@@ -259,11 +271,11 @@ class GPThompsonSampling(BanditAcquisition):
         member = self._member
         if member is None:
             return path(X)
-        # BoTorch pairs every member's prior part with every member's update part: what belongs
-        # together stands on the diagonal.
-        values = path(X.unsqueeze(-3))
+        # The members stand at -3. Where each has a copy of the training inputs, BoTorch draws one
+        # update for each copy too; they differ in the simulated noise only, and one must do.
+        values = path(X.unsqueeze(-3)).select(-3, member)
         while values.dim() > X.dim():
-            values = values.select(-3, member)
+            values = values.select(-3, 0)
         return values
 
     def _draw_on_arms(self, choices: Tensor) -> Tensor:

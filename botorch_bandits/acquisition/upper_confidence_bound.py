@@ -81,7 +81,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
     @classmethod
     def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
         """Take the number of arms from the domain; see the base class."""
-        if "num_arms" not in options and "width" not in options:
+        if options.get("num_arms") is None and options.get("width") is None:
             if isinstance(domain, Arms):
                 options["num_arms"] = domain.num_arms
             elif domain is None:

@@ -5,6 +5,8 @@ r"""The upper confidence bound of any width rule: what GP-UCB, IGP-UCB and their
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from botorch.acquisition.objective import PosteriorTransform
@@ -116,13 +118,10 @@ class WidthUpperConfidenceBound(BanditAcquisition, UpperConfidenceBound):
         """
         pending = check_pending(X_pending)
         if pending is not None:
-            pending = pending.to(self.beta.device)
+            pending = pending.detach().to(self.beta.device, copy=True)
+        # first what may be refused: a refusal leaves the old points and their model in place
+        self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
         AcquisitionFunction.set_X_pending(self, pending)
-        self.model = (
-            self.base_model
-            if self.X_pending is None
-            else hallucinate(self.base_model, self.X_pending)
-        )
         round_number = self.round_number if self.rule.needs_round else 1
         width = self.scale * self.rule.width(self._reading, round_number)
         # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
@@ -148,8 +147,8 @@ class WidthUpperConfidenceBound(BanditAcquisition, UpperConfidenceBound):
             x: A ``d``-dimensional point. The model must not be batched.
         """
         with torch.no_grad():
+            value = self(x.unsqueeze(0))  # refuses float32, to which BoTorch would cast the model
             mean, sigma = self._mean_and_sigma(x.unsqueeze(0))
-            value = self(x.unsqueeze(0))
         assert sigma is not None
         known = {
             "mean": float(mean.mean()),
@@ -177,6 +176,17 @@ class WidthUpperConfidenceBound(BanditAcquisition, UpperConfidenceBound):
         """
         check_single_point(self, X)
         return super().forward(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        return {
+            **self.__dict__,
+            "_reading": PriorReading(self.base_model, self.posterior_transform),
+        }
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._reading = PriorReading(self.base_model, self.posterior_transform)
 
     def _mean_and_sigma(
         self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE

@@ -44,7 +44,7 @@ def compare(
         The exit code.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    known = json.loads(json.dumps({k: v for k, v in settings.items() if k not in ("out", "seed")}))
+    known = json.loads(json.dumps(dict(settings)))
     best: dict[str, list[float]] = {method: [] for method in acquisitions}
     with ProgressBar(len(seeds) * len(acquisitions), "trials", progress) as bar:
         for seed in seeds:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from torch import Tensor
 
+from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.compare import compare
 from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.output import OutputFolder
@@ -71,7 +72,8 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     _add_problem_arguments(tune)
     _add_method_arguments(tune)
-    _add_run_arguments(tune, rounds=40)
+    _add_run_arguments(tune)
+    _add_continue_arguments(tune)
     tune.set_defaults(start=_start_tune)
 
     optimize = commands.add_parser(
@@ -88,7 +90,8 @@ def _build_parser() -> argparse.ArgumentParser:
         "--integer", default="", metavar="I,J", help="dimensions (from 0) that take whole numbers"
     )
     _add_method_arguments(optimize)
-    _add_run_arguments(optimize, rounds=40)
+    _add_run_arguments(optimize)
+    _add_continue_arguments(optimize)
     optimize.set_defaults(start=_start_optimize)
 
     against = commands.add_parser(
@@ -101,7 +104,7 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_method_arguments(against, one=False)
     against.add_argument("--methods", default="igp-ucb,random", help="names separated by commas")
     against.add_argument("--seeds", type=int, default=10, help="number of seeds (default 10)")
-    _add_run_arguments(against, rounds=40)
+    _add_run_arguments(against)
     against.set_defaults(start=_start_compare)
     return parser
 
@@ -139,8 +142,16 @@ def _add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> 
     )
 
 
-def _add_run_arguments(parser: argparse.ArgumentParser, rounds: int) -> None:
-    parser.add_argument("--rounds", type=int, default=rounds, help=f"default {rounds}")
+def _add_continue_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="start afresh where the folder holds a run (otherwise it is continued)",
+    )
+
+
+def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=40, help="default 40")
     parser.add_argument(
         "--initial", type=int, default=5, help="uniform rounds at the start (default 5)"
     )
@@ -150,12 +161,14 @@ def _add_run_arguments(parser: argparse.ArgumentParser, rounds: int) -> None:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {name: value for name, value in vars(options).items() if name not in ("start", "quiet")}
+    """Return what determines the run: not how long it is, where it goes and how it looks."""
+    left_out = ("start", "quiet", "rounds", "out", "overwrite")
+    return {name: value for name, value in vars(options).items() if name not in left_out}
 
 
-def _check_rounds(options: argparse.Namespace) -> None:
-    if options.rounds < 1:
-        raise ValueError(f"--rounds is {options.rounds}; it must be at least 1.")
+def _check_numbers(options: argparse.Namespace) -> None:
+    for name, minimum in (("rounds", 1), ("initial", 0), ("seed", 0)):
+        check_integer(f"--{name}", getattr(options, name), minimum)
 
 
 def _build_problem(options: argparse.Namespace) -> tuple[TuningProblem, str]:
@@ -175,15 +188,18 @@ def _acquisition(options: argparse.Namespace, method: str) -> Any:
 
 
 def _start_tune(options: argparse.Namespace) -> Session:
-    _check_rounds(options)
+    _check_numbers(options)
     acquisition = _acquisition(options, options.method)
     problem, name = _build_problem(options)
     folder = options.out or f"runs/tune-{options.task}-{name}-{options.method}-{options.seed}"
+    output = OutputFolder(folder, problem.decode, _settings(options), options.overwrite)
+    box = problem.box
+    history = output.load_history(box.dim)
     return Session(
-        loop=build_loop(problem.box, acquisition, options.initial, options.seed),
+        loop=build_loop(box, acquisition, options.initial, options.seed, history),
         function=problem,
         num_rounds=options.rounds,
-        output=OutputFolder(folder, problem.decode),
+        output=output,
         decode=problem.decode,
         title=f"{options.task} on {name}, {METHODS[options.method]}",
         settings=_settings(options),
@@ -193,7 +209,7 @@ def _start_tune(options: argparse.Namespace) -> Session:
 
 
 def _start_optimize(options: argparse.Namespace) -> Session:
-    _check_rounds(options)
+    _check_numbers(options)
     acquisition = _acquisition(options, options.method)
     box = _parse_box(options.bounds, options.integer)
     function = _import_function(options.function)
@@ -205,13 +221,14 @@ def _start_optimize(options: argparse.Namespace) -> Session:
     def evaluate(x: Tensor) -> Any:
         return function(x.tolist())
 
+    folder = options.out or f"runs/optimize-{name}-{options.method}-{options.seed}"
+    output = OutputFolder(folder, decode, _settings(options), options.overwrite)
+    history = output.load_history(box.dim)
     return Session(
-        loop=build_loop(box, acquisition, options.initial, options.seed),
+        loop=build_loop(box, acquisition, options.initial, options.seed, history),
         function=evaluate,
         num_rounds=options.rounds,
-        output=OutputFolder(
-            options.out or f"runs/optimize-{name}-{options.method}-{options.seed}", decode
-        ),
+        output=output,
         decode=decode,
         title=f"{options.function}, {METHODS[options.method]}",
         settings=_settings(options),
@@ -220,9 +237,8 @@ def _start_optimize(options: argparse.Namespace) -> Session:
 
 
 def _start_compare(options: argparse.Namespace) -> int:
-    _check_rounds(options)
-    if options.seeds < 1:
-        raise ValueError(f"--seeds is {options.seeds}; it must be at least 1.")
+    _check_numbers(options)
+    check_integer("--seeds", options.seeds, minimum=1)
     methods = [name.strip() for name in options.methods.split(",") if name.strip()]
     acquisitions = {method: _acquisition(options, method) for method in methods}
     if not acquisitions:
@@ -235,7 +251,12 @@ def _start_compare(options: argparse.Namespace) -> int:
         num_rounds=options.rounds,
         num_initial=options.initial,
         folder=Path(options.out or f"runs/compare-{options.task}-{name}"),
-        settings={k: v for k, v in _settings(options).items() if k not in ("methods", "seeds")},
+        settings={
+            "rounds": options.rounds,
+            **{
+                k: v for k, v in _settings(options).items() if k not in ("methods", "seeds", "seed")
+            },
+        },
         progress=not options.quiet,
     )
 

@@ -13,6 +13,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.domains import Box
+from botorch_bandits.history import History
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import FittedSingleTaskGP
 
@@ -60,9 +61,18 @@ def build_acquisition(
 
 
 def build_loop(
-    box: Box, acquisition: AcquisitionRecipe | RandomSearch, num_initial: int, seed: int
+    box: Box,
+    acquisition: AcquisitionRecipe | RandomSearch,
+    num_initial: int,
+    seed: int,
+    history: History | None = None,
 ) -> BanditLoop:
     """Return a loop on a box with the model of practitioners."""
     return BanditLoop(
-        box, FittedSingleTaskGP(box.bounds), acquisition, num_initial=num_initial, seed=seed
+        box,
+        FittedSingleTaskGP(box.bounds),
+        acquisition,
+        num_initial=num_initial,
+        seed=seed,
+        history=history,
     )

@@ -1,4 +1,4 @@
-"""What a run leaves behind: ``history.csv``, ``result.json`` and a picture."""
+"""What a run leaves behind: its history, ``result.json`` and a picture."""
 
 from __future__ import annotations
 
@@ -12,34 +12,86 @@ from typing import Any
 
 from botorch_bandits.history import History, flatten_record
 
+HISTORY_FILE = "history.json"
+
 Decode = Callable[[list[float]], Mapping[str, Any]]
 
 
 class OutputFolder:
     """Writes the files of one run; each is replaced as a whole, so none is ever half written.
 
+    A folder that holds a run with the same settings is continued; one with other settings is
+    refused, so that no outcome is ever overwritten by accident.
+
     Args:
         path: The folder; created if it does not exist.
         decode: Turns a point into named parameters, for the table and the result.
+        settings: What determines the run, by name.
+        overwrite: Start afresh whatever the folder holds.
 
     Raises:
-        ValueError: If the folder cannot be written.
+        ValueError: If the folder cannot be written, or holds a run with other settings.
     """
 
-    def __init__(self, path: str | Path, decode: Decode) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        decode: Decode,
+        settings: Mapping[str, Any],
+        overwrite: bool = False,
+    ) -> None:
         """See the class."""
         self.path = Path(path)
         self._decode = decode
+        self._settings = json.loads(json.dumps(dict(settings)))
+        self._known: dict[str, Any] | None = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path / "history.csv", "")
+            if (self.path / HISTORY_FILE).exists() and not overwrite:
+                self._known = json.loads((self.path / HISTORY_FILE).read_text(encoding="utf-8"))
+            write_atomically(self.path / ".writable", "")
+            (self.path / ".writable").unlink()
         except OSError as error:
-            raise ValueError(f"output folder {path} cannot be written: {error}") from error
+            raise ValueError(f"output folder {path} cannot be used: {error}") from error
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path / HISTORY_FILE} is damaged ({error}). Choose another --out folder, or "
+                "start afresh with --overwrite."
+            ) from error
+        if self._known is not None:
+            self._refuse_other_settings(self._known["settings"])
+
+    def load_history(self, dim: int) -> History | None:
+        """Return the history of the run that the folder holds, if any.
+
+        Args:
+            dim: The dimension of its points.
+        """
+        if self._known is None:
+            return None
+        return History.from_records(self._known["queries"], dim)
+
+    def _refuse_other_settings(self, known: Mapping[str, Any]) -> None:
+        for name in self._settings.keys() | known.keys():
+            if self._settings.get(name) != known.get(name):
+                raise ValueError(
+                    f"{self.path} holds a run with {name}={known.get(name)!r}, not "
+                    f"{self._settings.get(name)!r}. Choose another --out folder, or start afresh "
+                    "with --overwrite."
+                )
 
     def write_history(self, history: History) -> None:
-        """Write one row a query: names of parameters, reward, rounds, times, diagnostics."""
+        """Write every query: exactly (``history.json``) and as a table (``history.csv``).
+
+        A row of the table has parameters, reward, rounds, clock readings and diagnostics.
+        """
+        records = history.to_records()
+        write_atomically(
+            self.path / HISTORY_FILE,
+            json.dumps({"settings": self._settings, "queries": records}) + "\n",
+        )
         rows = []
-        for record in history.to_records():
+        for record in records:
             row = flatten_record({**record, "x": None})
             rows.append({**row, **self._decode(record["x"])})
         names = list(dict.fromkeys(name for row in rows for name in row))

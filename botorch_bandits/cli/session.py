@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from torch import Tensor
+
+from botorch_bandits.checks import check_number
 from botorch_bandits.cli.output import OutputFolder
 from botorch_bandits.evaluation import run
 from botorch_bandits.history import Outcome, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.version import __version__
 
+BAD_REWARD = 1
+"""Exit code of a run whose function returned no usable reward."""
+
 INTERRUPTED = 130
 """Exit code of a run that the user stopped (128 + SIGINT)."""
+
+
+class BadRewardError(ValueError):
+    """The function returned something that is no reward."""
 
 
 @dataclass
@@ -26,7 +37,7 @@ class Session:
     Attributes:
         loop: The loop.
         function: The reward, from a ``d``-dimensional point to one number.
-        num_rounds: How many rounds to run.
+        num_rounds: How many rounds the run has, those of an earlier start included.
         output: Where files go.
         decode: Turns a point into named parameters.
         title: What is done, in words.
@@ -49,22 +60,38 @@ class Session:
         """Run, print the summary, write the files; returns the exit code."""
         started = time.monotonic()
         previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
-        interrupted = False
+        num_known = self.loop.history.num_queries
+        if num_known > 0:
+            print(f"continuing {self.output.path} after {num_known} rounds", file=sys.stderr)
+        exit_code = 0
         try:
             run(
                 self.loop,
-                self.function,
-                self.num_rounds,
+                self._evaluate,
+                max(self.num_rounds - num_known, 0),
                 progress=self.progress,
                 on_round=self._after_round,
             )
         except KeyboardInterrupt:
-            interrupted = True
+            exit_code = INTERRUPTED
+        except BadRewardError as error:
+            print(f"error: {error}", file=sys.stderr)
+            exit_code = BAD_REWARD
         finally:
             signal.signal(signal.SIGTERM, previous)
             # also when the user's function raises: what was told is kept
-            self._finish(time.monotonic() - started, interrupted)
-        return INTERRUPTED if interrupted else 0
+            self._finish(time.monotonic() - started, exit_code == INTERRUPTED)
+        return exit_code
+
+    def _evaluate(self, x: Tensor) -> float:
+        value = self.function(x)
+        try:
+            return check_number("reward", value)
+        except (TypeError, ValueError) as error:
+            raise BadRewardError(
+                f"the function returned {value!r} at {x.tolist()}: {error} The run can be "
+                "continued with the same command."
+            ) from error
 
     def _after_round(self, query: Query, outcome: Outcome) -> None:
         self.output.write_history(self.loop.history)

@@ -31,6 +31,11 @@ def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Ten
     Returns:
         A ``batch_shape`` float64 tensor, in nats.
 
+    Raises:
+        TypeError: If ``kernel_matrix`` is not float64.
+        ValueError: If ``lam`` is not positive.
+        ModelFittingError: If the matrix is not positive semi-definite.
+
     Example:
         >>> K = torch.ones(2, 2, dtype=torch.float64)
         >>> torch.isclose(realized_information_gain(K, 0.5), torch.tensor(5.0).double().log() / 2)
@@ -38,6 +43,8 @@ def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Ten
     """
     check_double("kernel_matrix", kernel_matrix)
     lam = torch.as_tensor(lam, dtype=kernel_matrix.dtype, device=kernel_matrix.device)
+    if not (lam > 0).all():
+        raise ValueError(f"lam is {lam.tolist()}; it is a noise variance and must be positive.")
     scaled = kernel_matrix / lam[..., None, None]
     scaled = scaled + torch.eye(scaled.shape[-1], dtype=scaled.dtype, device=scaled.device)
     if scaled.shape[-1] == 0:

@@ -17,6 +17,7 @@ from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosterio
 from botorch.models import ModelListGP
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
@@ -94,6 +95,8 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
     scale, transform_learned = _outcome_scale(model)
     learned += transform_learned
+    if learns_input_scale(getattr(model, "input_transform", None)):
+        learned.append("input scale (an input transform without given bounds)")
     learned += [
         f"{parameter_name} (a free parameter)"
         for parameter_name, parameter in model.named_parameters()
@@ -121,6 +124,12 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         )
         for j in range(model.num_outputs)
     )
+
+
+def learns_input_scale(transform: InputTransform | None) -> bool:
+    """Return whether an input transform takes its scale from the data (``Normalize(d)`` does)."""
+    parts = [] if transform is None else transform.modules()
+    return any(getattr(part, "learn_coefficients", False) for part in parts)
 
 
 class PriorReading:
@@ -162,6 +171,11 @@ class PriorReading:
             )
         return active
 
+    @property
+    def active_priors(self) -> tuple[OutputPrior, ...]:
+        """The priors of the active outputs."""
+        return tuple(self.priors[j] for j in self.active_outputs)
+
     @cached_property
     def num_rows(self) -> int:
         """How many observations the model holds.
@@ -188,15 +202,17 @@ def _select_output(kernel_matrix: Callable[[], Tensor], output: int) -> Tensor:
 def _kernel_inputs(model: ExactGP) -> Tensor:
     inputs = model.train_inputs[0].detach()
     transform = getattr(model, "input_transform", None)
-    # BoTorch keeps raw inputs in training mode and transformed ones in evaluation mode.
+    # BoTorch keeps raw inputs in training mode and, in evaluation mode, what this makes of them.
     if model.training and transform is not None:
         with torch.no_grad():
-            inputs = copy.deepcopy(transform).eval()(inputs)
+            inputs = copy.deepcopy(transform).preprocess_transform(inputs)
     return inputs
 
 
 def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
     likelihood = model.likelihood
+    is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
+    learned = ["likelihood noise (a free parameter)"] if is_free else []
     if isinstance(likelihood, FixedNoiseGaussianLikelihood):
         levels = likelihood.noise.detach()
         if levels.shape[-1] == 0:
@@ -204,11 +220,9 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
         noise = levels[..., 0]
         if not torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
             raise UnreadablePriorError("the observation noise differs between rows")
-        return noise, []
+        return noise, learned
     if type(likelihood) is GaussianLikelihood:
-        learned = ["likelihood noise (a free parameter)"]
-        is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
-        return likelihood.noise.detach().squeeze(-1), learned if is_free else []
+        return likelihood.noise.detach().squeeze(-1), learned
     raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
 
 

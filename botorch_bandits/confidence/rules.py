@@ -123,7 +123,7 @@ class FiniteArmsWidth(WidthRule):
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
         gaps: list[str] = []
         try:
-            priors = reading.priors
+            priors = reading.active_priors
             gaps += _learned(priors)
         except UnreadablePriorError as error:
             gaps.append(f"the prior cannot be read ({error})")
@@ -210,7 +210,7 @@ class KernelizedWidth(WidthRule):
             constants.update(zip(names, map(float, values), strict=True))
         gaps: list[str] = []
         try:
-            priors = reading.priors
+            priors = reading.active_priors
             gaps += _learned(priors)
             lam = min(float(prior.lam.min()) for prior in priors)
             constants["lam"] = lam
@@ -248,7 +248,7 @@ class KernelizedWidth(WidthRule):
         if self.explicit_gain is not None:
             return torch.tensor(self.explicit_gain, dtype=DTYPE)
         try:
-            gains = [prior.information_gain for prior in reading.priors]
+            gains = [prior.information_gain for prior in reading.active_priors]
         except UnreadablePriorError:
             return None
         return torch.stack(torch.broadcast_tensors(*gains)).sum(0)

@@ -29,6 +29,7 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
+from botorch_bandits.confidence.readable_prior import learns_input_scale
 from botorch_bandits.models.recipe import BanditGPRecipe, double_kernel
 
 MINIMUM_NOISE = 1e-10
@@ -54,7 +55,8 @@ class BanditGP(SingleTaskGP):
 
     Raises:
         TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
-        ValueError: If shapes disagree, an entry is not finite, or ``noise`` is not positive.
+        ValueError: If shapes disagree, an entry is not finite, ``noise`` is not positive, or there
+            are no rows but ``input_transform`` learns from them.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -92,19 +94,24 @@ class BanditGP(SingleTaskGP):
                 raise ValueError(
                     f"noise is {level}; as a variance it must be above {MINIMUM_NOISE}."
                 )
+        if levels.numel() == 1:
+            levels = levels.reshape(())
         aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
-        levels = levels.expand(torch.broadcast_shapes(levels.shape, aug_batch_shape))
+        _check_batch_shape("noise", levels.shape, aug_batch_shape)
+        levels = levels.expand(aug_batch_shape)
         likelihood = GaussianLikelihood(
             noise_constraint=GreaterThan(MINIMUM_NOISE), batch_shape=levels.shape
         ).to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
         kernel = double_kernel(kernel).to(train_X)
+        _check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
         if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
-            kernel = kernel.expand_batch(
-                torch.broadcast_shapes(kernel.batch_shape, aug_batch_shape)
+            _expand_kernel(kernel, aug_batch_shape)
+        if train_X.shape[-2] == 0 and learns_input_scale(input_transform):
+            raise ValueError(
+                "input_transform learns its scale from the rows of train_X, and there are none. "
+                "Give it the bounds of the domain, as in Normalize(d, bounds=bounds)."
             )
-            for parameter in kernel.parameters():  # an expanded view could not be fitted
-                parameter.data = parameter.data.contiguous()
         super().__init__(
             train_X,
             train_Y,
@@ -170,7 +177,10 @@ class BanditGP(SingleTaskGP):
                 prior = super().__call__(X.expand(*batch_shape, *X.shape[-2:]), **kwargs)
             # A stationary prior does not depend on X; its gradient is zero, but it must exist.
             mean = prior.mean + 0.0 * X.sum(-1)
-            return MultivariateNormal(mean, prior.lazy_covariance_matrix)
+            covariance = prior.lazy_covariance_matrix
+            if self.num_outputs > 1:  # GPyTorch cannot slice every kernel by output
+                covariance = covariance.evaluate_kernel()
+            return MultivariateNormal(mean, covariance)
         return super().__call__(*args, **kwargs)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
@@ -214,6 +224,33 @@ class BanditGP(SingleTaskGP):
             learn_hyperparameters=self.learn_hyperparameters,
             input_transform=getattr(self, "input_transform", None),
         )
+
+
+def _check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> None:
+    try:
+        fits = torch.broadcast_shapes(shape, data_shape) == data_shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} has batch shape {tuple(shape)}, which does not fit the data's batch shape "
+            f"{tuple(data_shape)} (several outputs are its last dimension). Expand the data first."
+        )
+
+
+def _expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
+    """Give every part of a kernel the batch shape, with parameters of its own in each batch.
+
+    GPyTorch's ``expand_batch`` also expands ``active_dims`` (which breaks them), and leaves the
+    parts of sums and products as they were.
+    """
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            num_batch_dims = len(part._batch_shape)
+            for parameter in part.parameters(recurse=False):
+                shape = batch_shape + parameter.shape[num_batch_dims:]
+                parameter.data = parameter.data.expand(shape).contiguous()
+            part.batch_shape = batch_shape
 
 
 def _nothing_to_fit(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:

@@ -55,7 +55,7 @@ def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
         model.posterior(X[..., :1, :])  # GPyTorch extends the caches of an evaluated model only
         try:
             return model.condition_on_observations(X, Y, **options)
-        except (NotImplementedError, AttributeError) as error:
+        except (NotImplementedError, AttributeError, RuntimeError) as error:
             raise UnsupportedError(_refusal(model, str(error))) from error
 
 

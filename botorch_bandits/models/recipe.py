@@ -140,7 +140,7 @@ class _Builder:
             )
             model = self._build(X, Y, self._recipe.kernel, self._recipe.noise)
         kernel, noise = model.covar_module, model.likelihood.noise.detach().squeeze(-1)
-        self._fitted = (X, Y, kernel, noise)
+        self._fitted = (X.clone(), Y.clone(), kernel, noise)  # the caller may reuse the memory
         return kernel, noise
 
 
@@ -188,10 +188,10 @@ def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
 
 
 def fingerprint_kernel(kernel: Kernel) -> str:
-    """Return a digest of a kernel: classes, parameters and values at fixed probe points.
+    """Return a digest of a kernel: classes, settings, parameters, values at fixed probe points.
 
-    The values tell apart what neither class nor parameters do, such as the ``nu`` of a Matern
-    kernel.
+    Settings are plain attributes, such as the ``nu`` of a Matern kernel. The values tell apart
+    what is hidden elsewhere.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -204,10 +204,14 @@ def fingerprint_kernel(kernel: Kernel) -> str:
 
 
 def _describe(module: Module) -> str:
-    lines = [
-        f"{name}: {type(part).__module__}.{type(part).__qualname__}"
-        for name, part in module.named_modules()
-    ]
+    lines = []
+    for name, part in module.named_modules():
+        lines.append(f"{name}: {type(part).__module__}.{type(part).__qualname__}")
+        lines += [
+            f"{name}.{key}: {value!r}"
+            for key, value in sorted(vars(part).items())
+            if isinstance(value, bool | int | float | str) and key != "training"
+        ]
     lines += [
         f"{name} = {value.detach().cpu().reshape(-1).tolist()} {tuple(value.shape)}"
         for name, value in sorted(module.state_dict().items())
@@ -216,12 +220,13 @@ def _describe(module: Module) -> str:
 
 
 def _probe(kernel: Kernel) -> list[Any]:
+    kernel = copy.deepcopy(kernel).to("cpu")
     generator = torch.Generator().manual_seed(0)
     for dim in range(1, 33):
         points = torch.rand(4, dim, dtype=DTYPE, generator=generator)
         try:
             with torch.no_grad():
-                values: list[Any] = kernel.to("cpu")(points).to_dense().tolist()
+                values: list[Any] = kernel(points).to_dense().tolist()
         except (RuntimeError, IndexError, ValueError, AssertionError):
             continue  # a kernel that needs another number of dimensions
         return values

@@ -10,11 +10,9 @@ from botorch.test_functions.base import (
 )
 from torch import Tensor
 
-from ._base import RewardProblem
-from ._validation import check_choices, check_double_tensor, check_noise_std, format_row
-
-# Upper limit on the number of entries compared at once in the row look-up.
-_LOOKUP_ENTRIES = 2**23
+from botorch_bandits.checks import check_vector
+from botorch_bandits.domains import Arms
+from botorch_bandits.problems.reward_problem import RewardProblem
 
 
 class ArmsProblem(RewardProblem):
@@ -23,25 +21,24 @@ class ArmsProblem(RewardProblem):
     A point is evaluated by looking it up among the arms, entry by entry and
     without any tolerance. A point that is not an arm is refused.
 
-    `bounds` is the smallest box that holds all arms.
+    ``bounds`` is the smallest box that holds all arms.
 
     Args:
-        choices: The arms, `num_arms x d`, float64, no row twice.
-        values: The reward of each arm, `(num_arms,)`, float64.
+        choices: The arms, ``num_arms x d``, float64, no row twice.
+        values: The reward of each arm, ``(num_arms,)``, float64.
         noise_std: Standard deviation of the Gaussian observation noise, in units of
             the reward. None means no noise.
         rkhs_norm: The RKHS norm of the function, where it is known.
 
     Attributes:
-        choices: The arms (buffer, `num_arms x d`).
-        values: Their rewards (buffer, `(num_arms,)`).
-        optimizers: All arms of maximal reward (buffer, `num_best x d`).
+        choices: The arms (buffer, ``num_arms x d``).
+        values: Their rewards (buffer, ``(num_arms,)``).
+        optimizers: All arms of maximal reward (buffer, ``num_best x d``).
         rkhs_norm: The RKHS norm, or None where it is unknown.
 
     Raises:
-        TypeError: If `choices` or `values` is not a tensor.
-        ValueError: If a dtype, a shape or an entry is wrong, or `choices` has two
-            equal rows.
+        TypeError: If ``choices`` or ``values`` is not float64, or ``noise_std`` not a number.
+        ValueError: If a shape or an entry is wrong, or ``choices`` has two equal rows.
 
     Example:
         >>> import torch
@@ -66,21 +63,16 @@ class ArmsProblem(RewardProblem):
         *,
         rkhs_norm: float | None = None,
     ) -> None:
-        """Checks the arms and stores a copy of them."""
-        check_choices(choices)
-        check_double_tensor("values", values)
-        if values.shape != choices.shape[:1]:
-            raise ValueError(
-                f"`values` must have shape ({choices.shape[0]},), one reward per row of "
-                f"`choices`, got {tuple(values.shape)}; flatten or trim it."
-            )
-        choices, values = choices.detach().clone(), values.detach().clone()
+        """Check the arms and store a copy of them."""
+        self._arms = Arms(choices)
+        choices = self._arms.choices
+        values = check_vector("values", values, length=self._arms.num_arms).detach().clone()
         self.dim = choices.shape[1]
         self.continuous_inds = list(range(self.dim))
         self._bounds = list(
             zip(choices.amin(dim=0).tolist(), choices.amax(dim=0).tolist(), strict=True)
         )
-        super().__init__(noise_std=check_noise_std(noise_std))
+        super().__init__(noise_std=noise_std)
         self.rkhs_norm = rkhs_norm
         self.register_buffer("choices", choices)
         self.register_buffer("values", values)
@@ -103,56 +95,34 @@ class ArmsProblem(RewardProblem):
         return int((self.values == self.values.max()).nonzero()[0].item())
 
     def arm_indices(self, X: Tensor) -> Tensor:
-        """Finds the row of `choices` that each point equals.
+        """Find the row of ``choices`` that each point equals.
 
         Args:
-            X: Arms, `batch_shape x d`, float64.
+            X: Arms, ``batch_shape x d``, float64.
 
         Returns:
-            Row indices (int64), `batch_shape`.
+            Row indices (int64), ``batch_shape``.
 
         Raises:
             ValueError: If a point is not an arm.
         """
-        points = X.detach().reshape(-1, self.dim)
-        chunk_size = max(1, _LOOKUP_ENTRIES // self.choices.numel())
-        indices = torch.empty(points.shape[0], dtype=torch.long, device=points.device)
-        for start in range(0, points.shape[0], chunk_size):
-            chunk = points[start : start + chunk_size]
-            is_equal = (chunk.unsqueeze(1) == self.choices).all(dim=-1)
-            found, arms = is_equal.to(torch.uint8).max(dim=-1)
-            if not bool(found.all()):
-                missing = start + int((found == 0).nonzero()[0].item())
-                self._refuse(points[missing], missing, X.shape[:-1])
-            indices[start : start + chunk_size] = arms
-        return indices.reshape(X.shape[:-1])
-
-    def _refuse(self, point: Tensor, flat_index: int, batch_shape: torch.Size) -> None:
-        """Raises the error for a point that is not an arm."""
-        position = torch.unravel_index(torch.tensor(flat_index), batch_shape)
-        label = ", ".join(str(int(index)) for index in position)
-        distances = (self.choices - point).norm(dim=-1)
-        nearest = int(distances.argmin().item())
-        raise ValueError(
-            f"`X` must hold arms only, but row {f'X[{label}]' if label else 'X'} = "
-            f"{format_row(point)} is not one of the {self.num_arms} arms (the nearest is "
-            f"choices[{nearest}], at distance {distances[nearest].item():.3g}); pass rows of "
-            "`problem.choices` unchanged, without scaling or rounding."
-        )
+        self._check_input(X)
+        rows = self._arms.index_of(X.reshape(-1, self.dim))
+        return rows.reshape(X.shape[:-1]).to(self.values.device)
 
     def evaluate_true(self, X: Tensor) -> Tensor:
-        """Looks up rewards without noise.
+        """Look up rewards without noise.
 
         Args:
-            X: Arms, `batch_shape x d`, float64.
+            X: Arms, ``batch_shape x d``, float64.
 
         Returns:
-            Rewards, `batch_shape`.
+            Rewards, ``batch_shape``.
 
         Raises:
-            ValueError: If a row of `X` is not an arm.
+            TypeError: If ``X`` is not a float64 tensor.
+            ValueError: If a row of ``X`` is not an arm.
         """
-        self._check_input(X)
         return self._evaluate_true(X)
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
@@ -162,21 +132,21 @@ class ArmsProblem(RewardProblem):
 
 
 def restrict_to_arms(problem: BaseTestProblem, choices: Tensor) -> ArmsProblem:
-    """Restricts a problem to a finite set of arms.
+    """Restrict a problem to a finite set of arms.
 
     The problem is evaluated once, without noise, on every arm. Regret on the
     result is measured against the best of the arms, not the best of the box.
 
     Args:
         problem: A single-objective problem without constraints whose values are
-            rewards, i.e. `is_minimization_problem` is False.
-        choices: The arms, `num_arms x d`, float64, inside the bounds of the problem.
+            rewards, i.e. ``is_minimization_problem`` is False.
+        choices: The arms, ``num_arms x d``, float64, inside the bounds of the problem.
 
     Returns:
         The restricted problem, with the noise level of the given one.
 
     Raises:
-        TypeError: If `problem` is not a BoTorch test problem.
+        TypeError: If ``problem`` is not a BoTorch test problem or ``choices`` not float64.
         ValueError: If the problem is one to be minimised, has several objectives or
             constraints, or an arm is not in its domain.
 
@@ -189,24 +159,24 @@ def restrict_to_arms(problem: BaseTestProblem, choices: Tensor) -> ArmsProblem:
     """
     if not isinstance(problem, BaseTestProblem):
         raise TypeError(
-            f"`problem` must be a BoTorch BaseTestProblem, got {type(problem).__name__}; "
+            f"problem must be a BoTorch BaseTestProblem, got {type(problem).__name__}; "
             "for a table of rewards use ArmsProblem(choices, values)."
         )
     name = type(problem).__name__
     if isinstance(problem, (MultiObjectiveTestProblem, ConstrainedBaseTestProblem)):
         raise ValueError(
-            f"`problem` ({name}) has several objectives or constraints, which a bandit "
+            f"problem ({name}) has several objectives or constraints, which a bandit "
             "with one reward cannot keep; pass a problem with one objective."
         )
     if problem.is_minimization_problem:
         raise ValueError(
-            f"`problem` ({name}) is to be minimised, but bandits maximise rewards; "
+            f"problem ({name}) is to be minimised, but bandits maximise rewards; "
             f"build it with {name}(negate=True)."
         )
-    check_choices(choices)
+    choices = Arms(choices).choices
     if choices.shape[1] != problem.dim:
         raise ValueError(
-            f"`choices` must have {problem.dim} columns like `problem` ({name}), "
+            f"choices must have {problem.dim} columns like problem ({name}), "
             f"got shape {tuple(choices.shape)}."
         )
     lower, upper = problem.get_buffer("bounds")
@@ -214,9 +184,9 @@ def restrict_to_arms(problem: BaseTestProblem, choices: Tensor) -> ArmsProblem:
     if bool(is_outside.any()):
         row = int(is_outside.nonzero()[0].item())
         raise ValueError(
-            f"`choices` must lie inside the bounds of `problem` ({name}), but row {row} = "
-            f"{format_row(choices[row])} does not; drop or move it."
+            f"choices must lie inside the bounds of problem ({name}), but row {row} = "
+            f"{choices[row].tolist()} does not; drop or move it."
         )
     with torch.no_grad():
         values = problem(choices, noise=False)
-    return ArmsProblem(choices, values, noise_std=check_noise_std(problem.noise_std))
+    return ArmsProblem(choices, values, noise_std=problem.noise_std)

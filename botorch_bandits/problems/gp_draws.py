@@ -10,10 +10,11 @@ from botorch.sampling.pathwise import GeneralizedLinearPath, gen_kernel_features
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from ._box import BoxProblem
-from ._kernels import clamped_eigh, frozen_double_copy, gram_matrix
-from ._validation import check_choices, check_count, check_positive
-from .arms import ArmsProblem
+from botorch_bandits.checks import check_integer, check_one_of, check_positive
+from botorch_bandits.domains import Arms
+from botorch_bandits.problems.arms import ArmsProblem
+from botorch_bandits.problems.box_problem import BoxProblem
+from botorch_bandits.problems.kernel_matrices import clamped_eigh, frozen_double_copy, gram_matrix
 
 
 def gp_draw_on_arms(
@@ -23,7 +24,7 @@ def gp_draw_on_arms(
     noise_std: float | None = None,
     rescale: Literal["unit_interval"] | None = None,
 ) -> ArmsProblem:
-    """Draws rewards jointly from GP(0, k) on a finite set of arms.
+    """Draw rewards jointly from GP(0, k) on a finite set of arms.
 
     The draw is exact: the symmetric square root of the Gram matrix times a standard
     normal vector. Draws from the prior are the test functions of Srinivas et al.
@@ -32,8 +33,8 @@ def gp_draw_on_arms(
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape. It is copied
             to float64.
-        choices: The arms, `num_arms x d`, float64, no row twice. Time grows with the
-            cube of `num_arms`.
+        choices: The arms, ``num_arms x d``, float64, no row twice. Time grows with the
+            cube of ``num_arms``.
         seed: Seed of the draw. The global random state is not used.
         noise_std: Standard deviation of the Gaussian observation noise, in units of
             the reward after any rescaling. None means no noise.
@@ -44,8 +45,8 @@ def gp_draw_on_arms(
         The problem on the arms, with an exact optimum.
 
     Raises:
-        TypeError: If `kernel` is not a kernel or `choices` not a tensor.
-        ValueError: If another argument is out of its range, the kernel is not positive
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range, the kernel is not positive
             semi-definite, or a constant draw is to be rescaled.
 
     Example:
@@ -56,15 +57,14 @@ def gp_draw_on_arms(
         >>> problem.optimal_value
         1.0
     """
-    if rescale not in (None, "unit_interval"):
-        raise ValueError(f'`rescale` must be None or "unit_interval", got {rescale!r}.')
+    check_one_of("rescale", rescale, (None, "unit_interval"))
     eigenvalues, eigenvectors, projection = _draw_in_eigenbasis(kernel, choices, seed)
     values = eigenvectors @ (eigenvalues.sqrt() * projection)
     if rescale == "unit_interval":
         smallest, largest = values.min(), values.max()
         if not bool(largest > smallest):
             raise ValueError(
-                f"`rescale` = 'unit_interval' needs rewards that differ, but all "
+                f"rescale = 'unit_interval' needs rewards that differ, but all "
                 f"{values.numel()} arms have reward {largest.item()}; pass rescale=None."
             )
         values = (values - smallest) / (largest - smallest)
@@ -78,7 +78,7 @@ def posterior_mean_of_gp_draw(
     seed: int = 0,
     noise_std: float | None = None,
 ) -> ArmsProblem:
-    r"""Smooths a draw from GP(0, k) into a function of known RKHS norm.
+    r"""Smooth a draw from GP(0, k) into a function of known RKHS norm.
 
     A draw from the prior is almost surely not in the RKHS of k. The posterior mean
     given the draw h on all arms is, as in the experiments of Chowdhury and Gopalan
@@ -87,12 +87,12 @@ def posterior_mean_of_gp_draw(
     .. math:: f = K \alpha, \qquad \alpha = (K + \text{ridge} \cdot I)^{-1} h
 
     with squared RKHS norm :math:`\alpha^\top K \alpha`. The draw h is that of
-    `gp_draw_on_arms` with the same kernel, arms and seed.
+    ``gp_draw_on_arms`` with the same kernel, arms and seed.
 
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape. It is copied
             to float64.
-        choices: The arms, `num_arms x d`, float64, no row twice.
+        choices: The arms, ``num_arms x d``, float64, no row twice.
         ridge: The ridge, i.e. the noise variance of the posterior, in squared units of
             the reward. Positive.
         seed: Seed of the draw.
@@ -100,11 +100,11 @@ def posterior_mean_of_gp_draw(
             the reward. None means no noise.
 
     Returns:
-        The problem on the arms, with attribute `rkhs_norm`.
+        The problem on the arms, with attribute ``rkhs_norm``.
 
     Raises:
-        TypeError: If `kernel` is not a kernel or `choices` not a tensor.
-        ValueError: If another argument is out of its range, or the kernel is not
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range, or the kernel is not
             positive semi-definite.
 
     Example:
@@ -126,15 +126,15 @@ def posterior_mean_of_gp_draw(
 def _draw_in_eigenbasis(
     kernel: Kernel, choices: Tensor, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns eigenvalues, eigenvectors and a projected standard normal vector.
+    """Return eigenvalues, eigenvectors and a projected standard normal vector.
 
     Projecting the normal vector on the eigenvectors gives the symmetric square root of
     the Gram matrix. Unlike the eigenvectors themselves, it does not depend on the signs
     that the linear algebra library chose.
     """
-    check_choices(choices)
-    generator = torch.Generator().manual_seed(check_count("seed", seed, minimum=0))
-    gram = gram_matrix(frozen_double_copy(kernel, choices.device), choices.detach())
+    choices = Arms(choices).choices
+    generator = torch.Generator().manual_seed(check_integer("seed", seed, minimum=0))
+    gram = gram_matrix(frozen_double_copy(kernel, choices.device), choices)
     eigenvalues, eigenvectors = clamped_eigh(gram)
     normal = torch.randn(choices.shape[0], generator=generator, dtype=torch.float64)
     return eigenvalues, eigenvectors, eigenvectors.mT @ normal.to(choices.device)
@@ -144,13 +144,13 @@ class GPDraw(BoxProblem):
     """A function drawn from GP(0, k) on a box, through BoTorch's pathwise sampling.
 
     The path is a weighted sum of random Fourier features. Over seeds its covariance is
-    that of the kernel; a single path has only `num_features` degrees of freedom. For an
-    exact draw, or a kernel without features, use `gp_draw_on_arms`.
+    that of the kernel; a single path has only ``num_features`` degrees of freedom. For an
+    exact draw, or a kernel without features, use ``gp_draw_on_arms``.
 
     Args:
         kernel: A kernel that BoTorch has features for: RBF or Matern, alone or in a
             ScaleKernel. It is copied to float64.
-        bounds: The box, `2 x d`, float64.
+        bounds: The box, ``2 x d``, float64.
         seed: Seed of the path. The global random state is left as it was.
         noise_std: Standard deviation of the Gaussian observation noise, in units of
             the reward. None means no noise.
@@ -160,11 +160,11 @@ class GPDraw(BoxProblem):
         path: The sample path.
         optimal_value: The largest reward found on the box by many-start gradient
             ascent. It is numerical, hence a lower bound on the true maximum.
-        optimizers: The point at which it was found (buffer, `1 x d`).
+        optimizers: The point at which it was found (buffer, ``1 x d``).
 
     Raises:
-        TypeError: If `kernel` is not a kernel or `bounds` not a tensor.
-        ValueError: If another argument is out of its range.
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range.
         UnsupportedError: If BoTorch has no features for the kernel.
 
     Example:
@@ -184,16 +184,16 @@ class GPDraw(BoxProblem):
         noise_std: float | None = None,
         num_features: int = 2048,
     ) -> None:
-        """Draws the path and finds its optimum."""
+        """Draw the path and find its optimum."""
         super().__init__(bounds, noise_std)
-        seed = check_count("seed", seed, minimum=0)
-        num_features = check_count("num_features", num_features, minimum=2)
+        seed = check_integer("seed", seed, minimum=0)
+        num_features = check_integer("num_features", num_features, minimum=2)
         if num_features % 2:
             raise ValueError(
-                f"`num_features` must be even, as features come in pairs of sine and cosine, "
+                f"num_features must be even, as features come in pairs of sine and cosine, "
                 f"got {num_features}; pass {num_features + 1}."
             )
-        kernel = frozen_double_copy(kernel, bounds.device)
+        kernel = frozen_double_copy(kernel, self.bounds.device)
         # Also refuses kernels that do not fit the dimension or have several outputs.
         gram_matrix(kernel, self.bounds)
         # BoTorch takes the features from the global CPU generator. torch.manual_seed
@@ -206,13 +206,15 @@ class GPDraw(BoxProblem):
                 )
             except (NotImplementedError, UnsupportedError) as error:
                 raise UnsupportedError(
-                    f"`kernel` ({type(kernel).__name__}) has no random features in BoTorch; "
+                    f"kernel ({type(kernel).__name__}) has no random features in BoTorch; "
                     "use an RBF or Matern kernel (a ScaleKernel around it is fine), or draw "
                     "on a finite set of arms with gp_draw_on_arms, which takes any kernel."
                 ) from error
             # From the same stream as the features, so that the two are independent.
             weight = torch.randn(num_features, dtype=torch.float64)
-        self.path = GeneralizedLinearPath(feature_map=features, weight=weight.to(bounds.device))
+        self.path = GeneralizedLinearPath(
+            feature_map=features, weight=weight.to(self.bounds.device)
+        )
         self._find_optimum(seed)
 
     def _evaluate_rows(self, points: Tensor) -> Tensor:

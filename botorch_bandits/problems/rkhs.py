@@ -8,10 +8,15 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from ._box import BoxProblem
-from ._kernels import cross_covariance, frozen_double_copy, gram_matrix
-from ._validation import check_choices, check_count, check_positive
-from .arms import ArmsProblem
+from botorch_bandits.checks import check_integer, check_positive
+from botorch_bandits.domains import Arms
+from botorch_bandits.problems.arms import ArmsProblem
+from botorch_bandits.problems.box_problem import BoxProblem
+from botorch_bandits.problems.kernel_matrices import (
+    cross_covariance,
+    frozen_double_copy,
+    gram_matrix,
+)
 
 # Below this share of its terms, the sum alpha' K alpha is all rounding error.
 _CANCELLATION_LIMIT = 1e-12
@@ -26,7 +31,7 @@ class RKHSFunction(BoxProblem):
 
     with centers :math:`c_i` uniform in the box and weights :math:`\alpha` standard
     normal, then rescaled so that the norm :math:`\sqrt{\alpha^\top K \alpha}`, with
-    :math:`K_{ij} = k(c_i, c_j)`, equals `rkhs_norm` up to rounding. Regret bounds for
+    :math:`K_{ij} = k(c_i, c_j)`, equals ``rkhs_norm`` up to rounding. Regret bounds for
     GP-UCB and for IGP-UCB and GP-TS assume such a function with a known bound on its
     norm (Srinivas et al. 2010, Theorem 3; Chowdhury and Gopalan 2017).
 
@@ -42,7 +47,7 @@ class RKHSFunction(BoxProblem):
     Args:
         kernel: Any GPyTorch kernel with one output and no batch shape. A float64 copy
             is kept; a float32 hyperparameter keeps its float32 value in the copy.
-        bounds: The box, `2 x d`, float64.
+        bounds: The box, ``2 x d``, float64.
         num_centers: The number of centers.
         rkhs_norm: The norm of the function.
         seed: Seed of centers and weights. The global random state is not used.
@@ -51,16 +56,16 @@ class RKHSFunction(BoxProblem):
 
     Attributes:
         kernel: The float64 copy of the kernel.
-        centers: The centers (buffer, `num_centers x d`).
-        weights: The weights (buffer, `(num_centers,)`).
+        centers: The centers (buffer, ``num_centers x d``).
+        weights: The weights (buffer, ``(num_centers,)``).
         rkhs_norm: The norm.
         optimal_value: The largest reward found on the box by many-start gradient
             ascent. It is numerical, hence a lower bound on the true maximum.
-        optimizers: The point at which it was found (buffer, `1 x d`).
+        optimizers: The point at which it was found (buffer, ``1 x d``).
 
     Raises:
-        TypeError: If `kernel` is not a kernel or `bounds` not a tensor.
-        ValueError: If another argument is out of its range.
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range.
 
     Example:
         >>> import torch
@@ -85,16 +90,16 @@ class RKHSFunction(BoxProblem):
         seed: int = 0,
         noise_std: float | None = None,
     ) -> None:
-        """Draws centers and weights and finds the optimum."""
+        """Draw centers and weights and find the optimum."""
         super().__init__(bounds, noise_std)
-        num_centers = check_count("num_centers", num_centers)
+        num_centers = check_integer("num_centers", num_centers, minimum=1)
         self.rkhs_norm = check_positive("rkhs_norm", rkhs_norm)
-        seed = check_count("seed", seed, minimum=0)
+        seed = check_integer("seed", seed, minimum=0)
         generator = torch.Generator().manual_seed(seed)
         unit = torch.rand(num_centers, self.dim, generator=generator, dtype=torch.float64)
         lower, upper = self.bounds
         centers = (lower + (upper - lower) * unit.to(lower.device)).clamp(min=lower, max=upper)
-        self.kernel = frozen_double_copy(kernel, bounds.device)
+        self.kernel = frozen_double_copy(kernel, self.bounds.device)
         weights = _draw_weights(gram_matrix(self.kernel, centers), self.rkhs_norm, generator)
         self.register_buffer("centers", centers)
         self.register_buffer("weights", weights)
@@ -113,25 +118,25 @@ class RKHSFunction(BoxProblem):
         seed: int = 0,
         noise_std: float | None = None,
     ) -> ArmsProblem:
-        """Draws a function of known RKHS norm on a finite set of arms.
+        """Draw a function of known RKHS norm on a finite set of arms.
 
         As the class itself, but with centers drawn uniformly, with replacement,
         among the arms, and an exact optimum.
 
         Args:
             kernel: As for the class.
-            choices: The arms, `num_arms x d`, float64, no row twice.
+            choices: The arms, ``num_arms x d``, float64, no row twice.
             num_centers: The number of centers.
             rkhs_norm: The norm of the function.
             seed: Seed of centers and weights.
             noise_std: As for the class.
 
         Returns:
-            The problem on the arms, with attribute `rkhs_norm`.
+            The problem on the arms, with attribute ``rkhs_norm``.
 
         Raises:
-            TypeError: If `kernel` is not a kernel or `choices` not a tensor.
-            ValueError: If another argument is out of its range.
+            TypeError: If an argument has the wrong type, or a tensor is not float64.
+            ValueError: If an argument is out of its range.
 
         Example:
             >>> import torch
@@ -141,10 +146,10 @@ class RKHSFunction(BoxProblem):
             >>> problem.num_arms, problem.rkhs_norm
             (5, 3.0)
         """
-        check_choices(choices)
-        num_centers = check_count("num_centers", num_centers)
+        choices = Arms(choices).choices
+        num_centers = check_integer("num_centers", num_centers, minimum=1)
         rkhs_norm = check_positive("rkhs_norm", rkhs_norm)
-        generator = torch.Generator().manual_seed(check_count("seed", seed, minimum=0))
+        generator = torch.Generator().manual_seed(check_integer("seed", seed, minimum=0))
         rows = torch.randint(choices.shape[0], (num_centers,), generator=generator)
         centers = choices[rows.to(choices.device)]
         kernel = frozen_double_copy(kernel, choices.device)
@@ -155,15 +160,15 @@ class RKHSFunction(BoxProblem):
 
 
 def _draw_weights(gram: Tensor, rkhs_norm: float, generator: torch.Generator) -> Tensor:
-    """Draws standard normal weights `(n,)` and rescales them to the norm asked for."""
+    """Draw standard normal weights ``(n,)`` and rescale them to the norm asked for."""
     normal = torch.randn(gram.shape[0], generator=generator, dtype=torch.float64)
     weights = normal.to(gram.device)
     squared_norm = (weights @ gram @ weights).item()
     size_of_terms = (weights.abs() @ gram.abs() @ weights.abs()).item()
     if not squared_norm > _CANCELLATION_LIMIT * size_of_terms:
         raise ValueError(
-            f"`kernel` gives the drawn function a squared norm of {squared_norm}, so it "
-            f"cannot be rescaled to `rkhs_norm` = {rkhs_norm}; pass a kernel that is not "
+            f"kernel gives the drawn function a squared norm of {squared_norm}, so it "
+            f"cannot be rescaled to rkhs_norm = {rkhs_norm}; pass a kernel that is not "
             "zero on the domain, or another seed."
         )
     return weights * (rkhs_norm / math.sqrt(squared_norm))

@@ -9,14 +9,14 @@ import torch
 from botorch.test_functions.synthetic import Branin, Hartmann, Rosenbrock
 from torch import Tensor
 
-from ._base import RewardProblem
-from ._validation import check_count, check_noise_std
+from botorch_bandits.checks import check_integer
+from botorch_bandits.problems.reward_problem import RewardProblem
 
 
 class BraninReward(RewardProblem, Branin):
-    """The Branin function with its sign changed, on `[-5, 10] x [0, 15]`.
+    """The Branin function with its sign changed, on ``[-5, 10] x [0, 15]``.
 
-    The largest reward is `-5 / (4 pi)`, about -0.397887, at three points. It is stored
+    The largest reward is ``-5 / (4 pi)``, about -0.397887, at three points. It is stored
     in full precision, so that no point has negative regret beyond rounding.
 
     Args:
@@ -24,7 +24,8 @@ class BraninReward(RewardProblem, Branin):
             the reward. None means no noise.
 
     Raises:
-        ValueError: If `noise_std` is negative or not finite.
+        TypeError: If ``noise_std`` is not one number.
+        ValueError: If it is negative or not finite.
 
     Example:
         >>> problem = BraninReward()
@@ -38,15 +39,15 @@ class BraninReward(RewardProblem, Branin):
     _optimizers: ClassVar = [(-math.pi, 12.275), (math.pi, 2.275), (3.0 * math.pi, 2.475)]
 
     def __init__(self, noise_std: float | None = None) -> None:
-        """Builds the problem on its usual box."""
-        super().__init__(noise_std=check_noise_std(noise_std))
+        """Build the problem on its usual box."""
+        super().__init__(noise_std=noise_std)
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return -super()._evaluate_true(X)
 
 
 class Hartmann3Reward(RewardProblem, Hartmann):
-    """The three-dimensional Hartmann function with its sign changed, on `[0, 1]^3`.
+    """The three-dimensional Hartmann function with its sign changed, on ``[0, 1]^3``.
 
     Two numbers differ from BoTorch's. The constants of the function are float64
     (BoTorch rounds them to the default dtype), and the optimum is that of the function
@@ -58,7 +59,8 @@ class Hartmann3Reward(RewardProblem, Hartmann):
             the reward. None means no noise.
 
     Raises:
-        ValueError: If `noise_std` is negative or not finite.
+        TypeError: If ``noise_std`` is not one number.
+        ValueError: If it is negative or not finite.
 
     Example:
         >>> problem = Hartmann3Reward()
@@ -72,8 +74,8 @@ class Hartmann3Reward(RewardProblem, Hartmann):
     A: Tensor
 
     def __init__(self, noise_std: float | None = None) -> None:
-        """Builds the problem on its usual box."""
-        super().__init__(dim=3, noise_std=check_noise_std(noise_std))
+        """Build the problem on its usual box."""
+        super().__init__(dim=3, noise_std=noise_std)
         self._optimal_value = 3.8627797873326625
         self._optimizers = [(0.11458887665506896, 0.5556488946169301, 0.8525469846866774)]
         # In place, because BoTorch makes `optimizers` a read-only property here.
@@ -87,9 +89,9 @@ class Hartmann3Reward(RewardProblem, Hartmann):
 
 
 class RosenbrockReward(RewardProblem, Rosenbrock):
-    """The Rosenbrock function with its sign changed, on `[-5, 10]^dim`.
+    """The Rosenbrock function with its sign changed, on ``[-5, 10]^dim``.
 
-    The largest reward is 0, at `(1, ..., 1)`.
+    The largest reward is 0, at ``(1, ..., 1)``.
 
     Args:
         dim: The number of inputs, at least 2.
@@ -97,7 +99,8 @@ class RosenbrockReward(RewardProblem, Rosenbrock):
             the reward. None means no noise.
 
     Raises:
-        ValueError: If `dim` is below 2, or `noise_std` is negative or not finite.
+        TypeError: If ``dim`` is not an integer or ``noise_std`` not one number.
+        ValueError: If ``dim`` is below 2, or ``noise_std`` is negative or not finite.
 
     Example:
         >>> problem = RosenbrockReward(dim=4)
@@ -106,10 +109,8 @@ class RosenbrockReward(RewardProblem, Rosenbrock):
     """
 
     def __init__(self, dim: int = 2, noise_std: float | None = None) -> None:
-        """Builds the problem on its usual box."""
-        super().__init__(
-            dim=check_count("dim", dim, minimum=2), noise_std=check_noise_std(noise_std)
-        )
+        """Build the problem on its usual box."""
+        super().__init__(dim=check_integer("dim", dim, minimum=2), noise_std=noise_std)
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return -super()._evaluate_true(X)

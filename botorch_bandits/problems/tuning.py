@@ -265,9 +265,9 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         raise ValueError(
             f"column {column!r} of {path} lacks {missing[column]} values; fill or drop them first."
         )
-    features = pd.get_dummies(table.drop(columns=[target]), dtype=float)
-    if features.shape[1] == 0:
+    if table.shape[1] == 1:
         raise ValueError(f"{path} has no column beside the target {target!r}.")
+    features = pd.get_dummies(table.drop(columns=[target]), dtype=float)
     return features.to_numpy(dtype=np.float64), table[target].to_numpy()
 
 

@@ -82,35 +82,29 @@ def test_points_that_are_no_arms_are_refused() -> None:
     problem = ArmsProblem(choices, values)
     points = choices[:4].clone()
     points[2, 1] = math.nextafter(points[2, 1].item(), 2.0)
-    with pytest.raises(ValueError, match=r"`X`.*row X\[2\] = .*not one of the 6 arms") as info:
-        problem(points)
-    assert repr(points[2, 1].item()) in str(info.value)
-    assert "the nearest is choices[2]" in str(info.value)
-    assert "problem.choices" in str(info.value)
-    with pytest.raises(ValueError, match=r"row X\[1, 0\] ="):
-        problem(points.reshape(2, 2, 2))
-    with pytest.raises(ValueError, match="row X = "):
-        problem(points[2])
+    for X in (points, points.reshape(2, 2, 2), points[2]):
+        with pytest.raises(ValueError, match=r"X has the row .* not one of the 6 arms") as info:
+            problem(X)
+        assert repr(points[2, 1].item()) in str(info.value)
+        assert "arm 2 is nearest" in str(info.value)
 
 
 def test_bad_arms_are_refused() -> None:
     choices, values = random_arms(4, 2)
-    with pytest.raises(ValueError, match="row 2 repeats row 0, row 3 repeats row 1; keep one row"):
+    with pytest.raises(ValueError, match="choices rows 0 and 2 are the same point"):
         ArmsProblem(choices[[0, 1, 0, 1]], values)
-    with pytest.raises(ValueError, match=r"`choices` has dtype torch.float32.*choices.double\(\)"):
+    with pytest.raises(TypeError, match=r"choices has dtype torch.float32.*choices.double\(\)"):
         ArmsProblem(choices.float(), values)
-    with pytest.raises(ValueError, match=r"`values` has dtype torch.float32.*values.double\(\)"):
+    with pytest.raises(TypeError, match=r"values has dtype torch.float32.*values.double\(\)"):
         ArmsProblem(choices, values.float())
-    with pytest.raises(ValueError, match=r"`choices` must have shape \(num_arms, d\).*\(4,\)"):
+    with pytest.raises(ValueError, match=r"choices must be a matrix .*got shape \(4,\)"):
         ArmsProblem(choices[:, 0], values)
-    with pytest.raises(ValueError, match=r"`choices` must have shape.*\(0, 2\)"):
+    with pytest.raises(ValueError, match=r"choices has shape \(0, 2\); at least one arm"):
         ArmsProblem(choices[:0], values[:0])
-    with pytest.raises(ValueError, match=r"`values` must have shape \(4,\).*got \(4, 1\)"):
+    with pytest.raises(ValueError, match=r"values must be a vector of length 4.*\(4, 1\)"):
         ArmsProblem(choices, values.unsqueeze(-1))
-    with pytest.raises(ValueError, match=r"`values` must be finite, but entry \[0\] is inf"):
-        ArmsProblem(choices, values / 0.0 * values.sign())
-    with pytest.raises(TypeError, match="`choices` must be a float64 tensor, got list"):
-        ArmsProblem(choices.tolist(), values)
+    with pytest.raises(ValueError, match=r"values\[0\] is inf"):
+        ArmsProblem(choices, values.abs() / 0.0)
 
 
 def test_restriction_keeps_rewards_and_noise() -> None:
@@ -131,17 +125,19 @@ def test_restriction_keeps_rewards_and_noise() -> None:
 
 def test_restriction_of_unsuitable_problems_is_refused() -> None:
     choices, values = random_arms(5, 2)
-    with pytest.raises(ValueError, match=r"\(Ackley\) is to be minimised.*Ackley\(negate=True\)"):
+    with pytest.raises(
+        ValueError, match=r"problem \(Ackley\) is to be minimised.*Ackley\(negate=True\)"
+    ):
         restrict_to_arms(Ackley(dim=2), choices)
     with pytest.raises(ValueError, match="several objectives or constraints"):
         restrict_to_arms(BraninCurrin(negate=True), choices)
     with pytest.raises(ValueError, match="several objectives or constraints"):
         restrict_to_arms(ConstrainedHartmann(dim=6, negate=True), choices)
-    with pytest.raises(TypeError, match="`problem` must be a BoTorch BaseTestProblem, got Tensor"):
+    with pytest.raises(TypeError, match="problem must be a BoTorch BaseTestProblem, got Tensor"):
         restrict_to_arms(values, choices)
-    with pytest.raises(ValueError, match="`choices` must have 3 columns"):
+    with pytest.raises(ValueError, match="choices must have 3 columns"):
         restrict_to_arms(Ackley(dim=3, negate=True), choices)
-    with pytest.raises(ValueError, match=r"`choices` must lie inside the bounds.*row 0"):
+    with pytest.raises(ValueError, match=r"choices must lie inside the bounds.*row 0"):
         restrict_to_arms(BraninReward(), choices + 100.0)
-    with pytest.raises(ValueError, match="row 1 repeats row 0"):
+    with pytest.raises(ValueError, match="rows 0 and 1 are the same point"):
         restrict_to_arms(BraninReward(), choices[[0, 0]])

@@ -155,7 +155,8 @@ def test_kernel_is_copied_and_cast() -> None:
     kernel.lengthscale = 9.0
     assert torch.equal(problem(points), before)
     assert before.dtype == torch.float64
-    assert kernel.dtype == torch.float32 and kernel.raw_lengthscale.requires_grad
+    assert kernel.dtype == torch.float32
+    assert kernel.raw_lengthscale.requires_grad
     assert not any(parameter.requires_grad for parameter in problem.parameters())
 
 
@@ -183,27 +184,43 @@ def test_one_center_on_one_arm_is_the_kernel_section() -> None:
     assert torch.allclose(problem.values.abs(), expected, rtol=0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("num_centers", [0, -3, 2.5])
-def test_bad_number_of_centers_is_refused(num_centers: int) -> None:
-    message = f"`num_centers` must be an integer >= 1, got {num_centers}"
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(
+    ("num_centers", "error", "message"),
+    [
+        (0, ValueError, "num_centers is 0; it must be at least 1"),
+        (-3, ValueError, "num_centers is -3; it must be at least 1"),
+        (2.5, TypeError, "num_centers must be an integer, got 2.5"),
+    ],
+)
+def test_bad_number_of_centers_is_refused(
+    num_centers: int, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         RKHSFunction(se_kernel(), BOX, num_centers=num_centers)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         RKHSFunction.on_arms(se_kernel(), points_in_box(3), num_centers=num_centers)
 
 
-@pytest.mark.parametrize("rkhs_norm", [0.0, -1.0, float("nan"), float("inf"), None])
-def test_bad_norm_is_refused(rkhs_norm: float) -> None:
-    message = f"`rkhs_norm` must be positive and finite, got {rkhs_norm}"
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(
+    ("rkhs_norm", "error", "message"),
+    [
+        (0.0, ValueError, "rkhs_norm is 0.0; it must be greater than 0"),
+        (-1.0, ValueError, "rkhs_norm is -1.0; it must be greater than 0"),
+        (float("nan"), ValueError, "rkhs_norm is nan; it must be finite"),
+        (float("inf"), ValueError, "rkhs_norm is inf; it must be finite"),
+        (None, TypeError, "rkhs_norm must be one number, got None"),
+    ],
+)
+def test_bad_norm_is_refused(rkhs_norm: float, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         RKHSFunction(se_kernel(), BOX, rkhs_norm=rkhs_norm)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         RKHSFunction.on_arms(se_kernel(), points_in_box(3), rkhs_norm=rkhs_norm)
 
 
 def test_unusable_kernels_are_refused() -> None:
     origin = torch.zeros(1, 2, dtype=torch.float64)
-    with pytest.raises(ValueError, match="squared norm of 0.0"):
+    with pytest.raises(ValueError, match=r"squared norm of 0.0"):
         RKHSFunction.on_arms(LinearKernel(), origin)
     with pytest.raises(ValueError, match="pass a kernel with one output"):
         RKHSFunction(RBFKernelGrad(), BOX)

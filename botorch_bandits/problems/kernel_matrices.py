@@ -14,7 +14,7 @@ _INDEFINITE_TOLERANCE = 1e-6
 
 
 def frozen_double_copy(kernel: Kernel, device: torch.device) -> Kernel:
-    """Returns a private float64 copy of a kernel whose parameters need no gradient.
+    """Return a private float64 copy of a kernel whose parameters need no gradient.
 
     A copy, because a problem's true function must not move when the caller
     goes on to fit the kernel that was passed in.
@@ -24,17 +24,17 @@ def frozen_double_copy(kernel: Kernel, device: torch.device) -> Kernel:
         device: The device of the copy.
 
     Raises:
-        TypeError: If `kernel` is not a GPyTorch kernel.
+        TypeError: If ``kernel`` is not a GPyTorch kernel.
         ValueError: If the kernel is batched.
     """
     if not isinstance(kernel, Kernel):
         raise TypeError(
-            f"`kernel` must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}; "
+            f"kernel must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}; "
             "pass e.g. gpytorch.kernels.RBFKernel()."
         )
     if len(kernel.batch_shape) > 0:
         raise ValueError(
-            f"`kernel` must not be batched, got batch shape {tuple(kernel.batch_shape)}; "
+            f"kernel must not be batched, got batch shape {tuple(kernel.batch_shape)}; "
             "pass one kernel for one problem."
         )
     duplicate = copy.deepcopy(kernel).to(device=device, dtype=torch.float64)
@@ -42,15 +42,15 @@ def frozen_double_copy(kernel: Kernel, device: torch.device) -> Kernel:
 
 
 def cross_covariance(kernel: Kernel, left: Tensor, right: Tensor) -> Tensor:
-    """Returns the dense matrix `k(left_i, right_j)`.
+    """Return the dense matrix ``k(left_i, right_j)``.
 
     Args:
-        kernel: A kernel from `frozen_double_copy`.
-        left: Points, `n x d`.
-        right: Points, `m x d`.
+        kernel: A kernel from ``frozen_double_copy``.
+        left: Points, ``n x d``.
+        right: Points, ``m x d``.
 
     Returns:
-        The covariances, `n x m`.
+        The covariances, ``n x m``.
 
     Raises:
         ValueError: If the kernel does not accept points with d columns, or gives
@@ -61,41 +61,41 @@ def cross_covariance(kernel: Kernel, left: Tensor, right: Tensor) -> Tensor:
         matrix: Tensor = kernel(left, right).to_dense()
     except RuntimeError as error:
         raise ValueError(
-            f"`kernel` ({type(kernel).__name__}) cannot be evaluated on points with {dim} "
-            f"columns; check its `ard_num_dims` and `active_dims`. GPyTorch said: {error}"
+            f"kernel ({type(kernel).__name__}) cannot be evaluated on points with {dim} "
+            f"columns; check its ard_num_dims and active_dims. GPyTorch said: {error}"
         ) from error
     if matrix.shape != (left.shape[0], right.shape[0]):
         raise ValueError(
-            f"`kernel` ({type(kernel).__name__}) gave a matrix of shape {tuple(matrix.shape)} "
+            f"kernel ({type(kernel).__name__}) gave a matrix of shape {tuple(matrix.shape)} "
             f"for {left.shape[0]} and {right.shape[0]} points; pass a kernel with one output "
             "(no multitask or gradient kernel)."
         )
     if not bool(torch.isfinite(matrix.detach()).all()):
         raise ValueError(
-            f"`kernel` ({type(kernel).__name__}) gave NaN or infinite covariances; "
+            f"kernel ({type(kernel).__name__}) gave NaN or infinite covariances; "
             "check its hyperparameters."
         )
     return matrix
 
 
 def gram_matrix(kernel: Kernel, points: Tensor) -> Tensor:
-    """Returns the symmetric Gram matrix `k(points_i, points_j)`, `n x n`, without gradient."""
+    """Return the symmetric Gram matrix ``k(points_i, points_j)``, ``n x n``, without gradient."""
     with torch.no_grad():
         matrix = cross_covariance(kernel, points, points)
         return 0.5 * (matrix + matrix.mT)
 
 
 def clamped_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns eigenvalues, clamped at 0, and eigenvectors of a Gram matrix.
+    """Return eigenvalues, clamped at 0, and eigenvectors of a Gram matrix.
 
     Smooth kernels give Gram matrices whose numerical rank is far below their
     size. Cholesky fails on those; an eigendecomposition does not.
 
     Args:
-        gram: A symmetric matrix, `n x n`.
+        gram: A symmetric matrix, ``n x n``.
 
     Returns:
-        Eigenvalues `(n,)`, ascending and >= 0, and eigenvectors as columns, `n x n`.
+        Eigenvalues ``(n,)``, ascending and >= 0, and eigenvectors as columns, ``n x n``.
 
     Raises:
         ValueError: If an eigenvalue is negative by more than rounding.
@@ -104,7 +104,7 @@ def clamped_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
     smallest, largest = eigenvalues[0].item(), eigenvalues[-1].item()
     if smallest < -_INDEFINITE_TOLERANCE * max(largest, 0.0):
         raise ValueError(
-            f"`kernel` is not positive semi-definite on `choices`: the Gram matrix has "
+            f"kernel is not positive semi-definite on choices: the Gram matrix has "
             f"eigenvalues from {smallest} to {largest}; pass a valid covariance function."
         )
     return eigenvalues.clamp_min(0.0), eigenvectors

@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from ._base import RewardProblem
-from ._validation import check_bounds, check_noise_std
+from botorch_bandits.domains import Box
+from botorch_bandits.problems.reward_problem import RewardProblem
 
 _NUM_SOBOL_POINTS = 4096
 _NUM_STARTS = 16
@@ -22,13 +22,13 @@ FloatArray = NDArray[np.float64]
 
 
 class BoxProblem(RewardProblem):
-    """A reward function on a box. Subclasses call `_find_optimum` when they are built.
+    """A reward function on a box. Subclasses call ``_find_optimum`` when they are built.
 
     Attributes:
         optimal_value: The largest reward found on the box. It is numerical: a lower
             bound on the true maximum, tight unless the function has a peak so narrow
             that every start missed it.
-        optimizers: The point at which it was found (buffer, `1 x d`).
+        optimizers: The point at which it was found (buffer, ``1 x d``).
     """
 
     # The optimum may lie on the boundary, where the gradient need not vanish.
@@ -37,23 +37,23 @@ class BoxProblem(RewardProblem):
     optimizers: Tensor
 
     def __init__(self, bounds: Tensor, noise_std: float | None) -> None:
-        """Checks and stores the box."""
-        check_bounds(bounds)
+        """Check and store the box."""
+        bounds = Box(bounds).bounds
         self.dim = bounds.shape[1]
         self.continuous_inds = list(range(self.dim))
         self._bounds = [(lower, upper) for lower, upper in bounds.T.tolist()]
-        super().__init__(noise_std=check_noise_std(noise_std))
+        super().__init__(noise_std=noise_std)
         self.to(bounds.device)
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         return self._evaluate_rows(X.reshape(-1, self.dim)).reshape(X.shape[:-1])
 
     def _evaluate_rows(self, points: Tensor) -> Tensor:
-        """Rewards `(n,)` at points `n x d`."""
+        """Rewards ``(n,)`` at points ``n x d``."""
         raise NotImplementedError
 
     def _find_optimum(self, seed: int, extra_points: Tensor | None = None) -> None:
-        """Sets `optimal_value` and `optimizers`."""
+        """Set ``optimal_value`` and ``optimizers``."""
         point, value = maximise_on_box(self._evaluate_rows, self.bounds, seed, extra_points)
         self.optimal_value = value
         self.register_buffer("optimizers", point.unsqueeze(0))
@@ -65,19 +65,19 @@ def maximise_on_box(
     seed: int,
     extra_points: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    """Maximises a differentiable function on a box from many starts.
+    """Maximise a differentiable function on a box from many starts.
 
     The function is evaluated on a dense Sobol set. L-BFGS-B then climbs from the
     best points that are apart from each other.
 
     Args:
-        function: Maps points `n x d` to values `(n,)`.
-        bounds: The box, `2 x d`.
+        function: Maps points ``n x d`` to values ``(n,)``.
+        bounds: The box, ``2 x d``.
         seed: Seed of the scrambled Sobol set; the global random state is not used.
-        extra_points: Further candidates, `m x d`, e.g. known centers of peaks.
+        extra_points: Further candidates, ``m x d``, e.g. known centers of peaks.
 
     Returns:
-        The best point found, `(d,)`, and its value.
+        The best point found, ``(d,)``, and its value.
     """
     lower, width = bounds[0], bounds[1] - bounds[0]
     engine = SobolEngine(bounds.shape[1], scramble=True, seed=seed)
@@ -131,7 +131,7 @@ def maximise_on_box(
 
 
 def _separated_best(unit: Tensor, values: Tensor) -> list[int]:
-    """Picks the best points of the unit cube, skipping those close to a better one.
+    """Pick the best points of the unit cube, skipping those close to a better one.
 
     The plain best points would often all sit on the same peak.
     """

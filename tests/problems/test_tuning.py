@@ -1,0 +1,90 @@
+"""Tuning problems: rewards are scikit-learn's own, on fixed folds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from botorch_bandits.problems.tuning import TASK_NAMES, TuningProblem, load_csv, load_dataset
+
+
+def test_svm_reward_is_the_cross_validated_accuracy() -> None:
+    inputs, labels = load_breast_cancer(return_X_y=True)
+    problem = TuningProblem("svm", inputs, labels)
+    x = torch.tensor([0.7, -1.9], dtype=torch.float64)
+    expected = cross_val_score(
+        make_pipeline(StandardScaler(), SVC(C=10**0.7, gamma=10**-1.9)),
+        inputs,
+        labels,
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+    ).mean()
+    assert problem(x) == pytest.approx(expected, abs=1e-12)
+    default = cross_val_score(
+        make_pipeline(StandardScaler(), SVC()),
+        inputs,
+        labels,
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+    ).mean()
+    assert problem.default_accuracy() == pytest.approx(default, abs=1e-12)
+
+
+@pytest.mark.parametrize("task", TASK_NAMES)
+def test_every_task_runs_at_the_corners_of_its_box(task: str) -> None:
+    problem = TuningProblem(task, *load_iris(return_X_y=True), num_folds=3)
+    for corner in problem.box.bounds:
+        assert 0.0 <= problem(corner) <= 1.0
+    assert problem.box.dim == len(problem.hyperparameters)
+
+
+def test_decoding_respects_scales() -> None:
+    problem = TuningProblem("gradient-boosting", *load_iris(return_X_y=True))
+    assert problem.box.integer_dims == (1,)
+    decoded = problem.decode([-1.0, 7.0, 0.0])
+    assert decoded == {
+        "learning_rate": pytest.approx(0.1),
+        "max_leaf_nodes": 7,
+        "l2_regularization": pytest.approx(1.0),
+    }
+    assert isinstance(decoded["max_leaf_nodes"], int)
+
+
+def test_bad_data_are_named() -> None:
+    inputs, labels = load_iris(return_X_y=True)
+    holed = inputs.copy()
+    holed[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"inputs\[3, 1\] is nan"):
+        TuningProblem("svm", holed, labels)
+    with pytest.raises(ValueError, match="Is the target column a class"):
+        TuningProblem("svm", inputs, np.arange(len(inputs)))
+    with pytest.raises(ValueError, match=r"inputs have shape \(150, 4\) and labels \(10,\)"):
+        TuningProblem("svm", inputs, labels[:10])
+    with pytest.raises(ValueError, match="task is 'tree'"):
+        TuningProblem("tree", inputs, labels)
+    with pytest.raises(ValueError, match="dataset is 'mnist'"):
+        load_dataset("mnist")
+
+
+def test_csv_files(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("a,kind,label\n1.5,red,yes\n2.5,blue,no\n")
+    inputs, labels = load_csv(path, "label")
+    assert inputs.tolist() == [[1.5, 0.0, 1.0], [2.5, 1.0, 0.0]]
+    assert labels.tolist() == ["yes", "no"]
+    with pytest.raises(ValueError, match=r"'target' is not in .* it has a, kind, label"):
+        load_csv(path, "target")
+    path.write_text("a,label\n1.5,yes\n,no\n")
+    with pytest.raises(ValueError, match=r"column 'a' of .* lacks 1 values"):
+        load_csv(path, "label")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_csv(tmp_path / "missing.csv", "label")
+    path.write_text("label\nyes\n")
+    with pytest.raises(ValueError, match="no column beside the target"):
+        load_csv(path, "label")

@@ -1,0 +1,131 @@
+"""Running a loop against a function, and regret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from botorch.test_functions import Branin
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    GPUpperConfidenceBound,
+    RandomSearch,
+    run,
+)
+from botorch_bandits.problems import ArmsProblem, RosenbrockReward
+
+CHOICES = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
+VALUES = torch.sin(6 * CHOICES).squeeze(-1)
+
+
+def arms_loop(seed: int = 0, random: bool = False) -> BanditLoop:
+    return BanditLoop(
+        Arms(CHOICES),
+        BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.2),
+        RandomSearch() if random else GPUpperConfidenceBound.with_options(delta=0.1),
+        seed=seed,
+    )
+
+
+def test_regret_is_of_noiseless_values_against_the_arms_own_optimum() -> None:
+    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.5)
+    result = run(arms_loop(), problem, 20, progress=False)
+    index = [int((q.x == CHOICES).all(-1).nonzero()) for q in result.history.queries]
+    expected = VALUES.max() - VALUES[index]
+    assert torch.allclose(result.regret, expected, atol=1e-12, rtol=0)
+    assert torch.allclose(result.cumulative_regret, expected.cumsum(0), atol=1e-12, rtol=0)
+    assert torch.allclose(result.simple_regret, expected.cummin(0).values, atol=1e-12, rtol=0)
+    assert not torch.allclose(result.rewards, VALUES[index], atol=0.1)
+    assert result.best_so_far[-1] == result.rewards.max()
+
+
+def test_noise_is_a_function_of_the_seed_and_fresh_each_round() -> None:
+    problem = ArmsProblem(CHOICES[:1], VALUES[:1], noise_std=1.0)
+
+    def rewards(seed: int) -> Tensor:
+        loop = BanditLoop(Arms(CHOICES[:1]), None, RandomSearch(), seed=seed)
+        return run(loop, problem, 400, progress=False).rewards - VALUES[0]
+
+    first, again, other = rewards(0), rewards(0), rewards(1)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert first.unique().numel() == 400
+    # 5 standard errors of mean and of variance
+    assert abs(float(first.mean())) < 5 / 20
+    assert abs(float(first.var()) - 1) < 5 * (2 / 399) ** 0.5
+
+
+def test_plain_function_has_no_regret() -> None:
+    result = run(arms_loop(), lambda x: float(-((x - 0.5) ** 2)), 3, progress=False)
+    assert result.rewards.shape == (3,)
+    with pytest.raises(ValueError, match="knows its noiseless values"):
+        _ = result.regret
+
+
+def test_minimisation_problems_are_refused() -> None:
+    loop = BanditLoop(Box([[-5.0, 0.0], [10.0, 15.0]]), None, RandomSearch())
+    with pytest.raises(ValueError, match=r"Branin\) is to be minimised.*negate=True"):
+        run(loop, Branin(), 1, progress=False)
+    assert loop.history.num_queries == 0
+    assert run(loop, Branin(negate=True), 1, progress=False).regret[0] > 0
+
+
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened() -> None:
+    problem = RosenbrockReward(dim=2)
+    box = Box(problem.bounds.tolist(), num_restarts=2, raw_samples=16)
+
+    def loop() -> BanditLoop:
+        return BanditLoop(
+            box,
+            BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=2.0),
+            GPUpperConfidenceBound.with_options(width=2.0),
+            num_initial=2,
+        )
+
+    whole = loop()
+    run(whole, lambda x: float(problem(x.unsqueeze(0))), 6, progress=False)
+
+    calls = 0
+
+    def failing(x: Tensor) -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return float(problem(x.unsqueeze(0)))
+
+    broken = loop()
+    with pytest.raises(KeyboardInterrupt):
+        run(broken, failing, 6, progress=False)
+    assert (broken.history.num_queries, broken.history.num_arrived) == (4, 3)
+    result = run(broken, failing, 2, progress=False)
+    assert len(result.rewards) == 3  # the one that was left, and two more
+
+    def told(loop: BanditLoop) -> list[Any]:
+        return [(q.x.tolist(), loop.history.outcome(q.id).reward) for q in loop.history.queries]  # type: ignore[union-attr]
+
+    assert told(broken) == told(whole)
+
+
+def test_progress_bar_shows_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(arms_loop(random=True), ArmsProblem(CHOICES, VALUES), 5)
+    assert f"best={float(result.rewards.max()):.6g}" in capsys.readouterr().err
+
+
+def test_gp_ucb_beats_random_search() -> None:
+    """Mean cumulative regret over 10 seeds at 40 rounds, far apart on this problem."""
+    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
+
+    def total(seed: int, random: bool) -> Tensor:
+        return run(arms_loop(seed, random), problem, 40, progress=False).cumulative_regret[-1]
+
+    ours = torch.stack([total(seed, False) for seed in range(10)])
+    random = torch.stack([total(seed, True) for seed in range(10)])
+    assert ours.max() < random.min()

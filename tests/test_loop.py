@@ -1,0 +1,383 @@
+"""The ask/tell loop: bookkeeping, reproducibility, guarantees."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    ExpectedImprovement,
+    FittedSingleTaskGP,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    History,
+    ImprovedUpperConfidenceBound,
+    RandomSearch,
+)
+
+UNIT_BOX = [[0.0, 0.0], [1.0, 1.0]]
+GRID = torch.cartesian_prod(
+    torch.linspace(0, 1, 6, dtype=torch.float64), torch.linspace(0, 1, 5, dtype=torch.float64)
+)
+
+ACQUISITIONS: dict[str, Any] = {
+    "igp-ucb": ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=2.0, noise_bound=0.1, any_lambda=True
+    ),
+    "gp-ucb": GPUpperConfidenceBound.with_options(width=2.0),
+    "gp-ts": GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1),
+    "ei": ExpectedImprovement.with_options(),
+    "random": RandomSearch(),
+}
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "fixed": lambda: BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.3),
+    "refitted": lambda: BanditGP.with_kernel(
+        ScaleKernel(MaternKernel(nu=2.5)), noise=0.01, refit_every=3
+    ),
+    "callable": lambda: FittedSingleTaskGP(UNIT_BOX),
+}
+
+
+def reward(x: Tensor) -> float:
+    return float(torch.sin(5 * x[0]) - (x[1] - 0.4) ** 2)
+
+
+def small_box() -> Box:
+    return Box(UNIT_BOX, num_restarts=2, raw_samples=16)
+
+
+def make_loop(domain: str, model: str, acquisition: str, **options: Any) -> BanditLoop:
+    return BanditLoop(
+        small_box() if domain == "box" else Arms(GRID),
+        MODELS[model](),
+        ACQUISITIONS[acquisition],
+        **{"num_initial": 2, "seed": 7, "clock": itertools.count().__next__, **options},
+    )
+
+
+def play(loop: BanditLoop, num_rounds: int) -> None:
+    """Ask two queries at a time and tell them in reverse order: always one pending."""
+    waiting = [q.id for q in loop.history.pending()]
+    while loop.history.num_queries < num_rounds:
+        waiting.append(loop.ask().id)
+        if len(waiting) == 2:
+            query = loop.history.query(waiting.pop())
+            loop.tell(query.id, reward(query.x))
+
+
+def suggestions(loop: BanditLoop) -> list[list[float]]:
+    return [query.x.tolist() for query in loop.history.queries]
+
+
+class TestReproducibility:
+    @pytest.mark.parametrize("acquisition", ACQUISITIONS)
+    @pytest.mark.parametrize("model", MODELS)
+    @pytest.mark.parametrize("domain", ["box", "arms"])
+    def test_rebuilt_loop_continues_bit_for_bit(
+        self, domain: str, model: str, acquisition: str
+    ) -> None:
+        whole = make_loop(domain, model, acquisition)
+        play(whole, 8)
+
+        first = make_loop(domain, model, acquisition)
+        play(first, 5)
+        records = json.loads(json.dumps(first.history.to_records()))
+        torch.manual_seed(1234)  # a new process has another global generator
+        second = make_loop(domain, model, acquisition, history=History.from_records(records, dim=2))
+        play(second, 8)
+
+        assert suggestions(second) == suggestions(whole)
+
+    def test_new_process_suggests_the_same(self) -> None:
+        program = (
+            "import json, sys\n"
+            "import torch\n"
+            "torch.set_num_threads(1)\n"
+            "sys.path.insert(0, sys.argv[1])\n"
+            "from test_loop import make_loop, play, suggestions\n"
+            "loops = [make_loop('box', 'refitted', name) for name in ('igp-ucb', 'gp-ts')]\n"
+            "for loop in loops:\n"
+            "    play(loop, 7)\n"
+            "print(json.dumps([suggestions(loop) for loop in loops]))\n"
+        )
+        folder = str(__file__).rpartition("/")[0]
+        outputs = [
+            subprocess.run(
+                [sys.executable, "-c", program, folder],
+                capture_output=True,
+                text=True,
+                check=True,
+                env={"PYTHONHASHSEED": seed, "PATH": "", "OMP_NUM_THREADS": "1"},
+            ).stdout
+            for seed in ("1", "2")
+        ]
+        assert json.loads(outputs[0]) == json.loads(outputs[1])
+
+    def test_seed_changes_what_is_drawn(self) -> None:
+        loops = [make_loop("box", "fixed", "gp-ts", seed=seed) for seed in (0, 1)]
+        for loop in loops:
+            play(loop, 4)
+        assert suggestions(loops[0]) != suggestions(loops[1])
+
+    @pytest.mark.parametrize("acquisition", ACQUISITIONS)
+    def test_callers_random_numbers_are_left_alone(self, acquisition: str) -> None:
+        torch.manual_seed(0)
+        expected = torch.rand(3)
+        torch.manual_seed(0)
+        play(make_loop("box", "callable", acquisition), 5)
+        assert torch.equal(torch.rand(3), expected)
+
+
+class TestAskAndTell:
+    def test_choice_maximises_the_bound_written_out(self) -> None:
+        """Every choice on arms is the argmax of mean + width * sd, computed densely."""
+        rkhs_bound, noise_bound, delta, lam, lengthscale = 1.5, 0.2, 0.05, 0.04, 0.3
+        loop = BanditLoop(
+            Arms(GRID),
+            BanditGP.with_kernel(RBFKernel(), noise=lam, lengthscale=lengthscale),
+            ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=rkhs_bound, noise_bound=noise_bound, delta=delta, any_lambda=True
+            ),
+        )
+        X, y = torch.empty(0, 2, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
+        for _ in range(12):
+            query = loop.ask()
+            K, k = (
+                torch.exp(-(torch.cdist(a, b) ** 2) / (2 * lengthscale**2))
+                for a, b in ((X, X), (GRID, X))
+            )
+            regularised = K + lam * torch.eye(len(X), dtype=torch.float64)
+            mean = k @ torch.linalg.solve(regularised, y)
+            variance = 1 - (k * torch.linalg.solve(regularised, k.T).T).sum(-1)
+            gain = 0.5 * torch.logdet(torch.eye(len(X), dtype=torch.float64) + K / lam)
+            width = rkhs_bound + noise_bound / math.sqrt(lam) * torch.sqrt(
+                2 * (gain + math.log(1 / delta))
+            )
+            bound = mean + width * variance.sqrt()
+            chosen = (query.x == GRID).all(-1).nonzero().item()
+            assert chosen == int((bound >= bound.max() - 1e-9).nonzero()[0])
+            known = query.diagnostics
+            assert known["width"] == pytest.approx(float(width), abs=1e-8)
+            assert known["information_gain"] == pytest.approx(float(gain), abs=1e-8)
+            assert known["mean"] == pytest.approx(float(mean[chosen]), abs=1e-8)
+            assert known["standard_deviation"] == pytest.approx(
+                float(variance[chosen].sqrt()), abs=1e-8
+            )
+            assert known["acquisition_value"] == pytest.approx(float(bound.max()), abs=1e-8)
+            value = reward(query.x)
+            loop.tell(query.id, value)
+            X = torch.cat([X, query.x.unsqueeze(0)])
+            y = torch.cat([y, torch.tensor([value], dtype=torch.float64)])
+
+    def test_initial_rounds_are_uniform_and_marked(self) -> None:
+        loop = make_loop("box", "fixed", "igp-ucb", num_initial=3)
+        play(loop, 5)
+        assert [q.origin for q in loop.history.queries] == ["initial"] * 3 + ["acquisition"] * 2
+
+    def test_model_without_data_starts_at_once(self) -> None:
+        loop = make_loop("arms", "fixed", "igp-ucb", num_initial=0)
+        query = loop.ask()
+        assert query.origin == "acquisition"
+        assert query.x.tolist() == GRID[0].tolist()  # all arms tie: the first
+
+    def test_callable_model_waits_for_data(self) -> None:
+        calls: list[int] = []
+
+        def build(X: Tensor, Y: Tensor) -> Model:
+            calls.append(len(X))
+            return SingleTaskGP(X, Y)
+
+        loop = BanditLoop(small_box(), build, ACQUISITIONS["gp-ucb"])
+        first, second = loop.ask(), loop.ask()
+        assert (first.origin, second.origin, calls) == ("initial", "initial", [])
+        loop.tell(second.id, 1.0)
+        assert loop.ask().origin == "acquisition"
+        loop.ask()
+        assert calls == [1]  # once per change of the data
+        loop.tell(first.id, 0.5)
+        loop.ask()
+        assert calls == [1, 2]
+
+    def test_pending_queries_are_hallucinated_on_arms(self) -> None:
+        loop = make_loop("arms", "fixed", "gp-ucb", num_initial=0)
+        points = [loop.ask().x.tolist() for _ in range(6)]
+        assert len({tuple(p) for p in points}) == 6
+
+    def test_callable_acquisition_gets_model_and_pending(self) -> None:
+        seen: list[Tensor | None] = []
+
+        def build(model: Model, X_pending: Tensor | None) -> UpperConfidenceBound:
+            seen.append(X_pending)
+            return UpperConfidenceBound(model, beta=4.0)
+
+        loop = BanditLoop(small_box(), MODELS["fixed"](), build)
+        first = loop.ask()
+        loop.ask()
+        assert seen[0] is None
+        assert torch.equal(seen[1], first.x.unsqueeze(0))  # type: ignore[arg-type]
+
+    def test_horizon_is_kept(self) -> None:
+        loop = make_loop("arms", "fixed", "random", horizon=2)
+        loop.ask()
+        loop.ask()
+        with pytest.raises(RuntimeError, match=r"horizon=2 .* larger horizon"):
+            loop.ask()
+        assert loop.history.num_queries == 2
+
+    @pytest.mark.parametrize(
+        ("value", "error", "match"),
+        [
+            (math.nan, ValueError, "reward is nan"),
+            (math.inf, ValueError, "reward is inf"),
+            (torch.tensor(1.0), TypeError, "float32"),
+            (torch.zeros(2, dtype=torch.float64), TypeError, "one number"),
+            ("high", TypeError, "'high'"),
+            (None, TypeError, "None"),
+        ],
+    )
+    def test_bad_reward_leaves_no_trace(
+        self, value: Any, error: type[Exception], match: str
+    ) -> None:
+        loop = make_loop("arms", "fixed", "random")
+        query = loop.ask()
+        before = loop.history.to_records()
+        with pytest.raises(error, match=match):
+            loop.tell(query.id, value)
+        assert loop.history.to_records() == before
+        loop.tell(query.id, 1.0)
+
+    def test_unknown_and_repeated_ids_are_refused(self) -> None:
+        loop = make_loop("arms", "fixed", "random")
+        with pytest.raises(KeyError, match="query_id 0 was never asked"):
+            loop.tell(0, 1.0)
+        query = loop.ask()
+        loop.tell(query.id, 1.0)
+        with pytest.raises(ValueError, match=r"already has the reward 1\.0"):
+            loop.tell(query.id, 2.0)
+        assert loop.history.outcomes[0].reward == 1.0
+
+    def test_a_failing_model_records_nothing(self) -> None:
+        def broken(X: Tensor, Y: Tensor) -> Model:
+            raise RuntimeError("no model today")
+
+        loop = BanditLoop(small_box(), broken, ACQUISITIONS["gp-ucb"])
+        loop.tell(loop.ask().id, 1.0)
+        with pytest.raises(RuntimeError, match="no model today"):
+            loop.ask()
+        assert loop.history.num_queries == 1
+
+
+class TestSettings:
+    def test_wrong_kinds_are_named(self) -> None:
+        box, recipe = small_box(), MODELS["fixed"]()
+        X = torch.rand(3, 2, dtype=torch.float64)
+        model = SingleTaskGP(X, X[:, :1])
+        ucb = ACQUISITIONS["gp-ucb"]
+        with pytest.raises(TypeError, match="domain must be a Box or Arms"):
+            BanditLoop(UNIT_BOX, recipe, ucb)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"built SingleTaskGP.*callable \(X, Y\)"):
+            BanditLoop(box, model, ucb)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="model is None"):
+            BanditLoop(box, None, ucb)
+        with pytest.raises(TypeError, match=r"GPUpperConfidenceBound\.with_options"):
+            BanditLoop(box, recipe, GPUpperConfidenceBound)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="built UpperConfidenceBound"):
+            BanditLoop(box, recipe, UpperConfidenceBound(model, beta=1.0))  # type: ignore[arg-type]
+
+    def test_infeasible_settings_fail_before_the_first_round(self) -> None:
+        with pytest.raises(ValueError, match="num_arms"):
+            BanditLoop(small_box(), MODELS["fixed"](), GPUpperConfidenceBound.with_options())
+        with pytest.raises(ValueError, match="num_initial is -1"):
+            make_loop("box", "fixed", "random", num_initial=-1)
+        with pytest.raises(TypeError, match="seed must be an integer"):
+            make_loop("box", "fixed", "random", seed=0.5)
+
+    def test_history_must_fit_the_domain(self) -> None:
+        with pytest.raises(ValueError, match="history is for 3 dimensions"):
+            make_loop("box", "fixed", "random", history=History(3))
+        history = History(2)
+        history.add_query(torch.tensor([0.5, 2.0], dtype=torch.float64), "initial", 0.0)
+        with pytest.raises(ValueError, match=r"query 0 in history\[1\] is 2\.0, outside"):
+            make_loop("box", "fixed", "random", history=history)
+
+
+class TestGuarantee:
+    def test_regret_bound_is_the_sum_of_played_widths(self) -> None:
+        loop = BanditLoop(Arms(GRID), MODELS["fixed"](), ACQUISITIONS["igp-ucb"])
+        for _ in range(6):
+            query = loop.ask()
+            loop.tell(query.id, reward(query.x))
+        guarantee = loop.guarantee()
+        assert guarantee.holds
+        played = [q.diagnostics for q in loop.history.queries]
+        assert guarantee.regret_bound == pytest.approx(
+            sum(2 * d["width"] * d["standard_deviation"] for d in played)
+        )
+        best = max(reward(x) for x in GRID)
+        regret = sum(best - reward(q.x) for q in loop.history.queries)
+        assert regret <= guarantee.regret_bound  # type: ignore[operator]
+
+    def test_what_voids_it_is_said(self) -> None:
+        loop = make_loop("box", "refitted", "igp-ucb")
+        play(loop, 4)
+        guarantee = loop.guarantee()
+        assert not guarantee.holds
+        text = str(guarantee)
+        assert "learned from the same data" in text
+        assert "pending" in text
+
+    @pytest.mark.parametrize("acquisition", ["ei", "random", "gp-ucb"])
+    def test_heuristics_promise_nothing(self, acquisition: str) -> None:
+        loop = make_loop("arms", "fixed", acquisition)
+        assert not loop.guarantee().holds
+
+    def test_bound_needs_every_outcome_in_time(self) -> None:
+        loop = BanditLoop(Arms(GRID), MODELS["fixed"](), ACQUISITIONS["igp-ucb"])
+        first, second = loop.ask(), loop.ask()
+        loop.tell(second.id, 0.0)
+        loop.tell(first.id, 0.0)
+        assert loop.guarantee().holds
+        assert loop.guarantee().regret_bound is None
+
+
+def test_confidence_bound_covers_in_the_loop() -> None:
+    """IGP-UCB's bound, any-lambda form: all arms, all rounds, in at least 1 - delta of runs."""
+    delta, num_runs, failures = 0.1, 60, 0
+    generator = torch.Generator().manual_seed(0)
+    kernel = torch.exp(-(torch.cdist(GRID, GRID) ** 2) / (2 * 0.3**2))
+    for seed in range(num_runs):
+        weights = torch.randn(len(GRID), dtype=torch.float64, generator=generator)
+        weights *= 2.0 / (weights @ kernel @ weights).sqrt()
+        f = kernel @ weights
+        noise = 0.1 * torch.randn(12, dtype=torch.float64, generator=generator)
+        loop = BanditLoop(Arms(GRID), MODELS["fixed"](), ACQUISITIONS["igp-ucb"], seed=seed)
+        covered = True
+        for t in range(12):
+            query = loop.ask()
+            posterior = loop.current_model().posterior(GRID)
+            error = (f - posterior.mean.squeeze(-1)).abs()
+            width = query.diagnostics["width"]
+            covered &= bool((error <= width * posterior.variance.squeeze(-1).sqrt()).all())
+            value = f[(query.x == GRID).all(-1)].item() + noise[t].item()
+            loop.tell(query.id, value)
+        failures += not covered
+    # 99.9% quantile of Binomial(60, 0.1) is 14; the bound is loose, so 0 is expected
+    assert failures <= 14 * delta / 0.1

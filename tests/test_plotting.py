@@ -1,0 +1,72 @@
+"""Plots draw the numbers that the history holds."""
+
+from __future__ import annotations
+
+import matplotlib
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound, RandomSearch, run
+from botorch_bandits.plotting import plot_diagnostic, plot_posterior, plot_rewards, plot_run
+from botorch_bandits.problems import ArmsProblem
+
+matplotlib.use("Agg")
+
+CHOICES = torch.linspace(0, 1, 7, dtype=torch.float64).unsqueeze(-1)
+
+
+@pytest.fixture
+def loop() -> BanditLoop:
+    loop = BanditLoop(
+        Arms(CHOICES),
+        BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.2),
+        GPUpperConfidenceBound.with_options(),
+        num_initial=2,
+    )
+    run(loop, ArmsProblem(CHOICES, CHOICES.squeeze(-1).cos(), noise_std=0.1), 6, progress=False)
+    loop.ask()  # pending: not drawn
+    return loop
+
+
+def test_rewards_and_best_so_far(loop: BanditLoop) -> None:
+    ax = plot_rewards(loop.history, reference=0.25)
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    rewards = [outcome.reward for outcome in loop.history.outcomes]
+    assert lines["reward (initial)"].get_ydata().tolist() == rewards[:2]
+    assert lines["reward"].get_ydata().tolist() == rewards[2:]
+    best = torch.tensor(rewards, dtype=torch.float64).cummax(0).values.tolist()
+    assert lines["best so far"].get_ydata().tolist() == best
+    assert lines["default"].get_ydata()[0] == 0.25
+
+
+def test_width_over_rounds(loop: BanditLoop) -> None:
+    line = plot_diagnostic(loop.history, "width").get_lines()[0]
+    played = [q for q in loop.history.queries if q.origin == "acquisition"]
+    assert line.get_xdata().tolist() == [q.round_number for q in played]
+    assert line.get_ydata().tolist() == [q.diagnostics["width"] for q in played]
+
+
+def test_run_has_three_panels_even_without_widths() -> None:
+    loop = BanditLoop(Arms(CHOICES), None, RandomSearch())
+    run(loop, lambda x: float(x), 3, progress=False)
+    axes = plot_run(loop.history, "random")
+    assert [ax.get_ylabel() for ax in axes][1:] == [
+        "width (standard deviations)",
+        "information gain (nats)",
+    ]
+    assert axes[1].texts[0].get_text() == "this method has none"
+
+
+def test_posterior_band_is_width_standard_deviations(loop: BanditLoop) -> None:
+    model = loop.current_model()
+    ax = plot_posterior(model, 0.0, 1.0, width=3.0, history=loop.history, function=torch.cos)
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    X = torch.linspace(0, 1, 400, dtype=torch.float64).unsqueeze(-1)
+    posterior = model.posterior(X)
+    mean = posterior.mean.detach().squeeze(-1)
+    assert lines["posterior mean"].get_ydata() == pytest.approx(mean.numpy(), abs=1e-12)
+    top = ax.collections[0].get_paths()[0].vertices[:, 1].max()
+    upper = mean + 3 * posterior.variance.detach().squeeze(-1).sqrt()
+    assert top == pytest.approx(float(upper.max()), abs=1e-12)
+    assert len(lines["told"].get_xdata()) == 6
