@@ -1,0 +1,33 @@
+"""Settings of Sphinx. Build with ``python -m sphinx docs docs/_build/html``."""
+
+from botorch_bandits.version import __version__
+
+project = "botorch_bandits"
+author = "the botorch_bandits developers"
+version = release = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+templates_path: list[str] = []
+
+html_theme = "furo"
+html_title = f"botorch_bandits {version}"
+html_show_copyright = False
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_class_signature = "mixed"
+python_maximum_signature_line_length = 88
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # attributes of dataclasses would otherwise be described twice

@@ -1,0 +1,119 @@
+"""Draws the pictures of the documentation: ``python docs/make_images.py`` (about a minute).
+
+Everything is seeded, so the numbers are the same on every run on one platform.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import torch
+from gpytorch.kernels import Kernel, MaternKernel
+from matplotlib.axes import Axes
+
+from botorch_bandits import (
+    AcquisitionRecipe,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    ImprovedUpperConfidenceBound,
+    RandomSearch,
+    run,
+)
+from botorch_bandits.plotting import new_figure, plot_posterior, plot_run
+from botorch_bandits.problems import RKHSFunction, restrict_to_arms
+
+IMAGES = Path(__file__).parent / "images"
+BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+CHOICES = torch.linspace(0, 1, 201, dtype=torch.float64).unsqueeze(-1)
+NORM, NOISE, ROUNDS, SEEDS = 2.0, 0.1, 100, 20
+LATE_ROUND = 40  # of the picture of the posterior
+
+
+def make_kernel() -> Kernel:
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = torch.tensor(0.15, dtype=torch.float64)
+    return kernel
+
+
+def make_problem(seed: int) -> RKHSFunction:
+    return RKHSFunction(make_kernel(), BOUNDS, rkhs_norm=NORM, seed=seed, noise_std=NOISE)
+
+
+def igp_ucb() -> AcquisitionRecipe:
+    return ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=NORM, noise_bound=NOISE, delta=0.1, any_lambda=True
+    )
+
+
+def make_loop(acquisition: AcquisitionRecipe | RandomSearch, seed: int) -> BanditLoop:
+    model = BanditGP.with_kernel(make_kernel(), noise=NOISE**2)
+    return BanditLoop(Arms(CHOICES), model, acquisition, seed=seed)
+
+
+def draw_posterior(ax: Axes, num_rounds: int, seed: int = 1) -> None:
+    problem = make_problem(seed)
+    loop = make_loop(igp_ucb(), seed)
+    run(loop, restrict_to_arms(problem, CHOICES), num_rounds, progress=False)
+    width = float(ImprovedUpperConfidenceBound(loop.current_model(), **igp_ucb().options).width)
+    plot_posterior(
+        loop.current_model(),
+        0.0,
+        1.0,
+        width=width,
+        history=loop.history,
+        function=lambda X: problem(X, noise=False),
+        ax=ax,
+    )
+    ax.set_title(f"after {num_rounds} rounds of IGP-UCB (width {width:.1f})", fontsize=10)
+    ax.set_ylim(-4.7, 4.9)
+
+
+def draw_regret(ax: Axes) -> None:
+    rounds = torch.arange(1, ROUNDS + 1)
+    for name, acquisition, style in (
+        ("random search", RandomSearch(), "--"),
+        ("IGP-UCB", igp_ucb(), "-"),
+    ):
+        regret = torch.stack(
+            [
+                run(
+                    make_loop(acquisition, seed),
+                    restrict_to_arms(make_problem(seed), CHOICES),
+                    ROUNDS,
+                    progress=False,
+                ).cumulative_regret
+                for seed in range(SEEDS)
+            ]
+        )
+        middle = regret.median(0).values
+        low, high = regret.quantile(0.25, dim=0), regret.quantile(0.75, dim=0)
+        ax.fill_between(rounds, low, high, color="0.85")
+        ax.plot(rounds, middle, style, color="black", lw=1.5, label=name)
+        print(f"{name}: median cumulative regret after {ROUNDS} rounds {float(middle[-1]):.1f}")
+    ax.set_title(f"median of {SEEDS} functions, middle half shaded", fontsize=10)
+    ax.set_xlabel("round")
+    ax.set_ylabel("cumulative regret")
+    ax.legend(loc="upper left", fontsize=8)
+
+
+def main() -> None:
+    matplotlib.use("Agg")
+    IMAGES.mkdir(exist_ok=True)
+    figure, axes = new_figure(1, 3, width=12.0)
+    draw_posterior(axes[0, 0], 8)
+    draw_posterior(axes[0, 1], LATE_ROUND)
+    axes[0, 1].get_legend().remove()
+    draw_regret(axes[0, 2])
+    figure.savefig(IMAGES / "overview.png", dpi=110)
+
+    loop = make_loop(igp_ucb(), seed=1)
+    problem = restrict_to_arms(make_problem(1), CHOICES)
+    run(loop, problem, LATE_ROUND, progress=False)
+    panels = plot_run(loop.history, "IGP-UCB on one reward function")
+    panels[0].figure.savefig(IMAGES / "run.png", dpi=90)
+
+
+if __name__ == "__main__":
+    main()
