@@ -2,12 +2,19 @@
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
+    AMMUpperConfidenceBound,
+    AssumptionRefutedWarning,
     BanditAcquisition,
+    DMMUpperConfidenceBound,
     ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    MeanOnly,
+    ProbabilityOfImprovement,
+    RandomizedUpperConfidenceBound,
     RandomSearch,
+    VarianceOnly,
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.confidence import Guarantee
@@ -19,13 +26,16 @@ from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
 from botorch_bandits.version import __version__
 
 __all__ = [
+    "AMMUpperConfidenceBound",
     "AcquisitionRecipe",
     "Arms",
+    "AssumptionRefutedWarning",
     "BanditAcquisition",
     "BanditGP",
     "BanditGPRecipe",
     "BanditLoop",
     "Box",
+    "DMMUpperConfidenceBound",
     "Domain",
     "ExpectedImprovement",
     "FittedSingleTaskGP",
@@ -34,10 +44,14 @@ __all__ = [
     "Guarantee",
     "History",
     "ImprovedUpperConfidenceBound",
+    "MeanOnly",
     "Outcome",
+    "ProbabilityOfImprovement",
     "Query",
     "RandomSearch",
+    "RandomizedUpperConfidenceBound",
     "RunResult",
+    "VarianceOnly",
     "WidthUpperConfidenceBound",
     "__version__",
     "run",

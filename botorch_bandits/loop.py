@@ -21,7 +21,6 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     BanditAcquisition,
     RandomSearch,
-    WidthUpperConfidenceBound,
 )
 from botorch_bandits.checks import check_integer
 from botorch_bandits.confidence import Guarantee
@@ -190,7 +189,7 @@ class BanditLoop:
                 method=type(acquisition).__name__, gaps=("no theorem is stated for it",)
             )
         guarantee = acquisition.guarantee()
-        if guarantee.holds and isinstance(acquisition, WidthUpperConfidenceBound):
+        if guarantee.holds and acquisition.is_optimistic:
             guarantee = replace(
                 guarantee,
                 regret_bound=self._regret_bound(),

@@ -23,6 +23,22 @@ STYLE = {
 }
 
 
+LINE_STYLES = tuple(
+    {"color": color, "ls": style}
+    for color, style in (
+        ("black", "-"),
+        ("0.5", "-"),
+        ("black", "--"),
+        ("0.5", "--"),
+        ("black", ":"),
+        ("0.4", "-."),
+        ("black", "-."),
+        ("0.5", ":"),
+    )
+)
+"""Lines that can be told apart in black and white."""
+
+
 def need_matplotlib() -> Any:
     """Return ``matplotlib.pyplot`` with a backend that needs no screen where there is none.
 
@@ -36,13 +52,16 @@ def need_matplotlib() -> Any:
     return plt
 
 
-def new_figure(num_rows: int = 1, num_columns: int = 1, width: float = 7.0) -> tuple[Figure, Any]:
+def new_figure(
+    num_rows: int = 1, num_columns: int = 1, width: float = 7.0, height: float | None = None
+) -> tuple[Figure, Any]:
     """Return a figure in the package's style and an array of its axes.
 
     Args:
         num_rows: Rows of axes.
         num_columns: Columns of axes.
         width: Inches.
+        height: Inches; 2.6 a row and a little if omitted.
 
     Returns:
         The figure and a ``num_rows x num_columns`` array of axes.
@@ -52,7 +71,7 @@ def new_figure(num_rows: int = 1, num_columns: int = 1, width: float = 7.0) -> t
         figure, axes = plt.subplots(
             num_rows,
             num_columns,
-            figsize=(width, 2.6 * num_rows + 0.4),
+            figsize=(width, 2.6 * num_rows + 0.4 if height is None else height),
             squeeze=False,
             layout="constrained",
         )

@@ -32,11 +32,11 @@ class ProgressBar:
             return
         self._bar = tqdm(total=total, desc=description, dynamic_ncols=True)
 
-    def advance(self, **shown: float | str) -> None:
-        """Count one round and show some values."""
+    def advance(self, num_rounds: int = 1, **shown: float | str) -> None:
+        """Count rounds and show some values."""
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=False)
-            self._bar.update(1)
+            self._bar.update(num_rounds)
 
     def __enter__(self) -> Self:
         """Return the bar."""

@@ -1,6 +1,13 @@
 """Acquisition functions: drop-ins for BoTorch's optimisers, and recipes of them for the loop."""
 
-from botorch_bandits.acquisition.baselines import ExpectedImprovement, RandomSearch
+from botorch_bandits.acquisition.amm import AMMUpperConfidenceBound
+from botorch_bandits.acquisition.baselines import MeanOnly, RandomSearch, VarianceOnly
+from botorch_bandits.acquisition.dmm import AssumptionRefutedWarning, DMMUpperConfidenceBound
+from botorch_bandits.acquisition.improvement import (
+    ExpectedImprovement,
+    ProbabilityOfImprovement,
+)
+from botorch_bandits.acquisition.irgp import RandomizedUpperConfidenceBound
 from botorch_bandits.acquisition.recipe import AcquisitionRecipe, BanditAcquisition
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
@@ -10,12 +17,19 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
 
 __all__ = [
+    "AMMUpperConfidenceBound",
     "AcquisitionRecipe",
+    "AssumptionRefutedWarning",
     "BanditAcquisition",
+    "DMMUpperConfidenceBound",
     "ExpectedImprovement",
     "GPThompsonSampling",
     "GPUpperConfidenceBound",
     "ImprovedUpperConfidenceBound",
+    "MeanOnly",
+    "ProbabilityOfImprovement",
     "RandomSearch",
+    "RandomizedUpperConfidenceBound",
+    "VarianceOnly",
     "WidthUpperConfidenceBound",
 ]

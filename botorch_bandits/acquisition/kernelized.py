@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from botorch_bandits.confidence import ConstantWidth, KernelizedWidth, WidthRule
+from botorch_bandits.confidence import ConstantWidth, GainBound, KernelizedWidth, WidthRule
 from botorch_bandits.confidence.widths import check_scale
 
 KERNELIZED_OPTIONS = (
@@ -30,7 +30,7 @@ def kernelized_rule(
     noise_bound: float | tuple[float, ...] | None = None,
     delta: float = 0.1,
     any_lambda: bool = False,
-    information_gain: float | None = None,
+    information_gain: float | GainBound | None = None,
     units: str = "outcome",
     width: float | None = None,
 ) -> WidthRule:

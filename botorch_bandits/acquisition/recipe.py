@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -73,6 +73,9 @@ class AcquisitionRecipe:
 
 class BanditAcquisition(AcquisitionFunction):
     """What every acquisition function of this package has beside ``forward``."""
+
+    is_optimistic: ClassVar[bool] = False
+    """Whether a round's regret is at most twice width times standard deviation at the choice."""
 
     @classmethod
     def with_options(cls, **options: Any) -> AcquisitionRecipe:
@@ -152,6 +155,17 @@ def check_pending(X_pending: Tensor | None) -> Tensor | None:
             "with X_pending.unsqueeze(0)."
         )
     return X_pending if len(X_pending) > 0 else None
+
+
+def check_required(name: str, options: dict[str, Any], required: tuple[str, ...]) -> None:
+    """Raise if a required option is missing.
+
+    Raises:
+        ValueError: Naming what is missing.
+    """
+    missing = [option for option in required if options.get(option) is None]
+    if missing:
+        raise ValueError(f"{name} needs {' and '.join(f'{option}=' for option in missing)}.")
 
 
 def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:

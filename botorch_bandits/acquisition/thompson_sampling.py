@@ -34,7 +34,7 @@ from botorch_bandits.acquisition.recipe import (
     check_single_point,
 )
 from botorch_bandits.checks import check_integer, check_probability
-from botorch_bandits.confidence import ConstantWidth, Guarantee, PriorReading
+from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading
 from botorch_bandits.confidence.widths import check_scale
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -94,7 +94,7 @@ class GPThompsonSampling(BanditAcquisition):
         noise_bound: float | tuple[float, ...] | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
-        information_gain: float | None = None,
+        information_gain: float | GainBound | None = None,
         units: str = "outcome",
         width: float | None = None,
         scale: float = 1.0,

@@ -9,6 +9,7 @@ The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from botorch.acquisition.objective import PosteriorTransform
@@ -17,24 +18,46 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.kernelized import check_kernelized_options, kernelized_rule
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
-from botorch_bandits.confidence import ConstantWidth, FiniteArmsWidth, WidthRule
+from botorch_bandits.confidence import (
+    CompactBoxWidth,
+    ConstantWidth,
+    FiniteArmsWidth,
+    GainBound,
+    RKHSWidth,
+    WidthRule,
+)
 from botorch_bandits.confidence.widths import check_scale
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Arms, Box, Domain
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):
-    r"""GP-UCB (Srinivas et al. 2010): Theorem 1's width, or a constant one.
+    r"""GP-UCB (Srinivas et al. 2010): the widths of Theorems 1, 2 and 3, or a constant one.
 
-    .. math:: w_t = \sqrt{2 \ln(|D| t^2 \pi^2 / (6 \delta))}
+    ============  ==========================================================================
+    Theorem 1     :math:`w_t^2 = 2 \ln(|D| t^2 \pi^2 / (6 \delta))`; finitely many arms
+    Theorem 2     :math:`w_t^2 = 2 \ln(2 \pi^2 t^2 / (3 \delta))
+                  + 2 d \ln(t^2 d b r \sqrt{\ln(4 d a / \delta)})`; a box
+    Theorem 3     :math:`w_t^2 = 2 B^2 + 300 \gamma_t \ln^3(t / \delta)`; bounded RKHS norm
+    ============  ==========================================================================
 
-    It multiplies the standard deviation (the paper's ``beta_t`` is its square). Theorem 1 assumes
-    that the reward is a draw from the model's prior, on finitely many arms.
+    The width multiplies the standard deviation (the paper's ``beta_t`` is its square). Theorems 1
+    and 2 assume that the reward is a draw from the model's prior. Theorem 3's width is so large
+    that it plays at random for thousands of rounds.
 
     Args:
         model: A fitted BoTorch model in float64.
-        num_arms: ``|D|``; in a loop on arms it may be omitted.
+        num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
+        smoothness_a: ``a`` of Theorem 2: partial derivatives exceed ``L`` with probability at most
+            ``a exp(-(L/b)^2)``.
+        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input.
+        dim: ``d`` of Theorem 2; in a loop on a box it may be omitted.
+        side_length: ``r`` of Theorem 2, the longest side; in a loop on a box it may be omitted.
+        rkhs_bound: ``B`` of Theorem 3, a bound on the norm (not its square) in the unit-variance
+            kernel, in raw outcome units.
+        information_gain: A bound on the maximal information gain for Theorem 3, such as
+            :class:`~botorch_bandits.confidence.WaterFillingGain`.
         delta: The bound fails with at most this probability.
-        width: A constant width in place of the theorem's.
+        width: A constant width in place of a theorem's.
         scale: A factor on the width (the paper's experiments use ``5 ** -0.5``).
         round_number: See :class:`WidthUpperConfidenceBound`.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
@@ -42,7 +65,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
-        ValueError: If not exactly one of ``num_arms`` and ``width`` is given.
+        ValueError: If the ingredients of no width, or of more than one, are given.
 
     Example:
         >>> import torch
@@ -59,6 +82,12 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         model: Model,
         *,
         num_arms: int | None = None,
+        smoothness_a: float | None = None,
+        smoothness_b: float | None = None,
+        dim: int | None = None,
+        side_length: float | None = None,
+        rkhs_bound: float | None = None,
+        information_gain: GainBound | None = None,
         delta: float = 0.1,
         width: float | None = None,
         scale: float = 1.0,
@@ -70,7 +99,17 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         """See the class."""
         super().__init__(
             model,
-            self._rule(num_arms=num_arms, delta=delta, width=width),
+            self._rule(
+                delta,
+                num_arms=num_arms,
+                smoothness_a=smoothness_a,
+                smoothness_b=smoothness_b,
+                dim=dim,
+                side_length=side_length,
+                rkhs_bound=rkhs_bound,
+                information_gain=information_gain,
+                width=width,
+            ),
             scale=scale,
             round_number=round_number,
             posterior_transform=posterior_transform,
@@ -80,28 +119,46 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Take the number of arms from the domain; see the base class."""
-        if options.get("num_arms") is None and options.get("width") is None:
-            if isinstance(domain, Arms):
-                options["num_arms"] = domain.num_arms
-            elif domain is None:
-                return options
+        """Take the number of arms, or the shape of the box, from the domain."""
         check_scale(options.get("scale", 1.0))
-        cls._rule(options.get("num_arms"), options.get("delta", 0.1), options.get("width"))
+        given = {name for name in INGREDIENTS if options.get(name) is not None}
+        if not given and isinstance(domain, Arms):
+            options["num_arms"] = domain.num_arms
+        elif "smoothness_b" in given and isinstance(domain, Box):
+            sides = domain.bounds[1] - domain.bounds[0]
+            options.setdefault("dim", domain.dim)
+            options.setdefault("side_length", float(sides.max()))
+        elif domain is None and given <= {"smoothness_a", "smoothness_b"}:
+            return options  # the domain will complete them
+        cls._rule(options.get("delta", 0.1), **{name: options.get(name) for name in INGREDIENTS})
         return options
 
     @staticmethod
-    def _rule(num_arms: int | None, delta: float, width: float | None) -> WidthRule:
-        if (num_arms is None) == (width is None):
-            raise ValueError(
-                "GPUpperConfidenceBound takes exactly one of num_arms= (Theorem 1, finitely many "
-                f"arms) and width= (a constant), got num_arms={num_arms} and width={width}. On a "
-                "box, ImprovedUpperConfidenceBound has a width with a theorem."
-            )
-        if width is not None:
-            return ConstantWidth(width)
-        assert num_arms is not None
-        return FiniteArmsWidth(num_arms, delta)
+    def _rule(delta: float, **ingredients: Any) -> WidthRule:
+        given = {name: value for name, value in ingredients.items() if value is not None}
+        for names, build in THEOREMS.items():
+            if given.keys() == set(names):
+                return build(delta=delta, **given)
+        options = "; ".join(" and ".join(f"{name}=" for name in names) for names in THEOREMS)
+        raise ValueError(
+            f"GPUpperConfidenceBound takes the ingredients of exactly one width ({options}), got "
+            f"{', '.join(f'{n}={v}' for n, v in given.items()) or 'none'}. On a box, "
+            "ImprovedUpperConfidenceBound has a width with a theorem that needs only rkhs_bound= "
+            "and noise_bound=."
+        )
+
+
+THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
+    ("num_arms",): FiniteArmsWidth,
+    ("smoothness_a", "smoothness_b", "dim", "side_length"): CompactBoxWidth,
+    ("rkhs_bound", "information_gain"): lambda rkhs_bound, information_gain, delta: RKHSWidth(
+        rkhs_bound, information_gain, delta
+    ),
+    ("width",): lambda width, delta: ConstantWidth(width),
+}
+"""The ingredients of each width and what they make."""
+
+INGREDIENTS = tuple(name for names in THEOREMS for name in names)
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -121,7 +178,8 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form for every ``lam``.
-        information_gain: An explicit gain in place of the realised one, in nats. Models whose
+        information_gain: An explicit gain in place of the realised one, in nats, or a bound on the
+            maximal gain (a :class:`~botorch_bandits.confidence.GainBound`). Models whose
             prior cannot be read need it or ``width``.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation (models that learn the scale of the outcomes).
@@ -156,7 +214,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         noise_bound: float | tuple[float, ...] | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
-        information_gain: float | None = None,
+        information_gain: float | GainBound | None = None,
         units: str = "outcome",
         width: float | None = None,
         scale: float = 1.0,

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import (
-    BanditAcquisition,
     check_model,
     check_pending,
     check_single_point,
@@ -22,13 +22,12 @@ from botorch_bandits.acquisition.recipe import (
 from botorch_bandits.checks import check_integer
 from botorch_bandits.confidence import Guarantee, PriorReading, UnreadablePriorError, WidthRule
 from botorch_bandits.confidence.widths import check_scale
-from botorch_bandits.models.condition import hallucinate
 
 MINIMUM_VARIANCE = 1e-18
 """Posterior variances are clamped here: a wide bound would make a larger clamp visible."""
 
 
-class WidthUpperConfidenceBound(BanditAcquisition, UpperConfidenceBound):
+class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
     r"""Upper confidence bound whose width is a :class:`~botorch_bandits.confidence.WidthRule`.
 
     The user's model is never changed. Pending points shrink the posterior variance as if their
@@ -52,6 +51,7 @@ class WidthUpperConfidenceBound(BanditAcquisition, UpperConfidenceBound):
         UnsupportedError: If points are pending and the model cannot be conditioned.
     """
 
+    is_optimistic = True
     beta: Tensor
 
     def __init__(
@@ -116,12 +116,7 @@ class WidthUpperConfidenceBound(BanditAcquisition, UpperConfidenceBound):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
             UnsupportedError: If the model cannot be conditioned.
         """
-        pending = check_pending(X_pending)
-        if pending is not None:
-            pending = pending.detach().to(self.beta.device, copy=True)
-        # first what may be refused: a refusal leaves the old points and their model in place
-        self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
-        AcquisitionFunction.set_X_pending(self, pending)
+        super().set_X_pending(X_pending)
         round_number = self.round_number if self.rule.needs_round else 1
         width = self.scale * self.rule.width(self._reading, round_number)
         # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.compare import compare
+from botorch_bandits.cli.experiment import run_experiment
 from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.output import OutputFolder
 from botorch_bandits.cli.session import Session
 from botorch_bandits.domains import Box
+from botorch_bandits.experiments import EXPERIMENTS
 from botorch_bandits.problems.tuning import (
     DATASETS,
     TASK_NAMES,
@@ -106,6 +108,25 @@ def _build_parser() -> argparse.ArgumentParser:
     against.add_argument("--seeds", type=int, default=10, help="number of seeds (default 10)")
     _add_run_arguments(against)
     against.set_defaults(start=_start_compare)
+
+    experiment = commands.add_parser(
+        "experiment",
+        help="run a published experiment",
+        description="Run a published experiment, or the study of what a guarantee costs. "
+        "Interrupted experiments continue where they stopped.",
+    )
+    experiment.add_argument(
+        "name", choices=EXPERIMENTS, metavar="NAME", help=", ".join(EXPERIMENTS)
+    )
+    experiment.add_argument("--trials", type=int, help="default: the paper's number")
+    experiment.add_argument("--rounds", type=int, help="default: the paper's number")
+    experiment.add_argument("--data", metavar="FILE", nargs="+", help="data files, where needed")
+    experiment.add_argument("--ridge", type=float, help="added to an empirical covariance")
+    experiment.add_argument("--no-centre", action="store_true", help="keep the sensors' means")
+    experiment.add_argument("--seed", type=int, default=0, help="default 0")
+    experiment.add_argument("--out", metavar="FOLDER", help="default runs/experiment-NAME")
+    experiment.add_argument("--quiet", action="store_true", help="no progress bar")
+    experiment.set_defaults(start=run_experiment)
     return parser
 
 

@@ -1,37 +1,68 @@
 """Confidence: widths, information gain and what they promise. Numbers only, no loop."""
 
+from botorch_bandits.confidence.bayesian_rules import (
+    CompactBoxWidth,
+    FiniteArmsWidth,
+    RandomizedWidth,
+)
+from botorch_bandits.confidence.bayesian_widths import (
+    gp_ucb_compact_width,
+    gp_ucb_finite_width,
+    irgp_ucb_width,
+)
+from botorch_bandits.confidence.confidence_sets import RidgeConfidenceSet
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import realized_information_gain
+from botorch_bandits.confidence.maximal_information_gain import (
+    GainBound,
+    GreedyGain,
+    RateGain,
+    SpectralGain,
+    WaterFillingGain,
+    exact_maximal_information_gain,
+)
 from botorch_bandits.confidence.readable_prior import (
     OutputPrior,
     PriorReading,
     UnreadablePriorError,
 )
-from botorch_bandits.confidence.rules import (
-    ConstantWidth,
-    FiniteArmsWidth,
-    KernelizedWidth,
-    WidthRule,
-)
-from botorch_bandits.confidence.widths import (
+from botorch_bandits.confidence.rkhs_rules import AMMWidth, KernelizedWidth, RKHSWidth
+from botorch_bandits.confidence.rkhs_widths import (
+    amm_width,
     any_lambda_width,
-    constant_width,
-    gp_ucb_finite_width,
+    gp_ucb_rkhs_width,
     igp_ucb_width,
 )
+from botorch_bandits.confidence.rules import ConstantWidth, WidthRule
+from botorch_bandits.confidence.widths import constant_width
 
 __all__ = [
+    "AMMWidth",
+    "CompactBoxWidth",
     "ConstantWidth",
     "FiniteArmsWidth",
+    "GainBound",
+    "GreedyGain",
     "Guarantee",
     "KernelizedWidth",
     "OutputPrior",
     "PriorReading",
+    "RKHSWidth",
+    "RandomizedWidth",
+    "RateGain",
+    "RidgeConfidenceSet",
+    "SpectralGain",
     "UnreadablePriorError",
+    "WaterFillingGain",
     "WidthRule",
+    "amm_width",
     "any_lambda_width",
     "constant_width",
+    "exact_maximal_information_gain",
+    "gp_ucb_compact_width",
     "gp_ucb_finite_width",
+    "gp_ucb_rkhs_width",
     "igp_ucb_width",
+    "irgp_ucb_width",
     "realized_information_gain",
 ]

@@ -176,6 +176,14 @@ class PriorReading:
         """The priors of the active outputs."""
         return tuple(self.priors[j] for j in self.active_outputs)
 
+    def realized_information_gain(self) -> Tensor | None:
+        """Return the realised gain summed over active outputs; None if it cannot be read."""
+        try:
+            gains = [prior.information_gain for prior in self.active_priors]
+        except UnreadablePriorError:
+            return None
+        return torch.stack(torch.broadcast_tensors(*gains)).sum(0)
+
     @cached_property
     def num_rows(self) -> int:
         """How many observations the model holds.

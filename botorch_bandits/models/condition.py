@@ -12,6 +12,7 @@ from botorch.models import ModelListGP
 from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import Model
+from botorch.posteriors import TransformedPosterior
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
 from torch import Tensor
@@ -72,9 +73,17 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     Raises:
         UnsupportedError: If this kind of model cannot be conditioned.
     """
+    if isinstance(model, ModelListGP):
+        return ModelListGP(*(hallucinate(submodel, X) for submodel in model.models))
     with torch.no_grad():
-        mean = model.posterior(X).mean  # an ensemble has its members in the batch shape
-    return condition(model, X, mean)
+        posterior = model.posterior(X)
+        if isinstance(posterior, TransformedPosterior):
+            # Of a log-normal, say, the median is where the Gaussian process has its mean.
+            base_samples = X.new_zeros(1, *posterior.base_sample_shape)
+            Y = posterior.rsample_from_base_samples(torch.Size([1]), base_samples).squeeze(0)
+        else:
+            Y = posterior.mean  # an ensemble has its members in the batch shape
+    return condition(model, X, Y)
 
 
 def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:

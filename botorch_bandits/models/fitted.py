@@ -8,7 +8,7 @@ from botorch.models.transforms import Normalize, Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import check_matrix
+from botorch_bandits.domains import Box
 
 
 class FittedSingleTaskGP:
@@ -20,6 +20,10 @@ class FittedSingleTaskGP:
     Args:
         bounds: ``2 x d`` bounds that inputs are normalised with.
 
+    Raises:
+        TypeError: If ``bounds`` is a tensor of another dtype than float64.
+        ValueError: If it is not ``2 x d``, or a lower bound is not below its upper bound.
+
     Example:
         >>> import torch
         >>> X = torch.rand(5, 2, dtype=torch.float64)
@@ -30,7 +34,7 @@ class FittedSingleTaskGP:
 
     def __init__(self, bounds: Tensor | list[list[float]]) -> None:
         """See the class."""
-        self.bounds = check_matrix("bounds", bounds)
+        self.bounds = Box(bounds).bounds
 
     def __repr__(self) -> str:
         """Show the bounds."""

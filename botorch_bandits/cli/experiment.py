@@ -1,0 +1,78 @@
+"""Run a published experiment by name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from botorch_bandits.checks import check_integer
+from botorch_bandits.cli.output import write_atomically
+from botorch_bandits.experiments import build_experiments
+from botorch_bandits.experiments.arms_experiment import (
+    format_table,
+    plot_curves,
+    run_arms_experiment,
+    tabulate,
+    write_csv,
+)
+
+
+def run_experiment(options: argparse.Namespace) -> int:
+    """Run the experiment that the options name; returns the exit code.
+
+    Writes ``table.csv``, ``settings.json`` and a figure; trials that an earlier start finished are
+    not run again.
+    """
+    for name in ("trials", "rounds"):
+        if getattr(options, name) is not None:
+            check_integer(f"--{name}", getattr(options, name), minimum=1)
+    check_integer("--seed", options.seed, minimum=0)
+    extra = {}
+    if options.ridge is not None:
+        extra["ridge"] = options.ridge
+    if options.no_centre:
+        extra["centre"] = False
+    try:
+        experiments = build_experiments(
+            options.name,
+            [Path(path) for path in options.data or ()],
+            options.trials,
+            options.rounds,
+            options.seed,
+            **extra,
+        )
+    except TypeError as error:
+        raise ValueError(f"{options.name} does not take these settings: {error}") from error
+    folder = Path(options.out or f"runs/experiment-{options.name}")
+    started = time.monotonic()
+    rows, curves = [], []
+    try:
+        for experiment in experiments:
+            results = run_arms_experiment(experiment, folder, not options.quiet)
+            curves.append(results)
+            table = tabulate(experiment, results)
+            rows += table
+            print(f"\n{experiment.title}: {experiment.num_trials} trials", end="")
+            print(f" of {experiment.num_rounds} rounds; regret is {table[0]['regret']}")
+            if experiment.published:
+                print(f"published: {experiment.published}")
+            print(format_table(table))
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; the same command continues from {folder / 'trials'}")
+        return 130
+    write_csv(folder / "table.csv", rows)
+    settings = {
+        "experiment": options.name,
+        "settings": {e.name: dict(e.settings or {}) for e in experiments},
+        "seconds_of_this_start": round(time.monotonic() - started, 1),
+    }
+    write_atomically(folder / "settings.json", json.dumps(settings, indent=2) + "\n")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    axes = plot_curves(experiments, curves)
+    axes[0].figure.savefig(folder / f"{options.name}.png", dpi=130)
+    print(f"\nfiles: {folder}")
+    return 0

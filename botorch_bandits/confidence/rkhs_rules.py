@@ -1,0 +1,290 @@
+"""Width rules for rewards of bounded norm: IGP-UCB and GP-TS, GP-UCB's Theorem 3, AMM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    DTYPE,
+    check_nonnegative,
+    check_one_of,
+    check_probability,
+)
+from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.maximal_information_gain import GainBound
+from botorch_bandits.confidence.readable_prior import (
+    OutputPrior,
+    PriorReading,
+    UnreadablePriorError,
+)
+from botorch_bandits.confidence.rkhs_widths import (
+    amm_width,
+    any_lambda_width,
+    gp_ucb_rkhs_width,
+    igp_ucb_width,
+)
+from botorch_bandits.confidence.rules import (
+    WidthRule,
+    bound_constants,
+    check_bounds,
+    combine_outputs,
+    learned_gaps,
+    pick_bound,
+)
+
+
+@dataclass(frozen=True)
+class KernelizedWidth(WidthRule):
+    """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
+
+    Attributes:
+        rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
+            outcome units. One number for all outputs or one an output.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise.
+        delta: The bound fails with at most this probability.
+        any_lambda: Use the form that holds for every regularisation, not the printed one (which
+            needs ``lam >= 1``).
+        explicit_gain: The information gain to use in place of the realised one: a number, or a
+            bound on the maximal gain of so many observations. With a model whose prior cannot be
+            read, the bounds are taken in units of its prior standard deviation.
+        units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
+            of the prior standard deviation, for models that learn the scale of the outcomes.
+    """
+
+    rkhs_bound: float | tuple[float, ...]
+    noise_bound: float | tuple[float, ...]
+    delta: float
+    any_lambda: bool = False
+    explicit_gain: float | GainBound | None = None
+    units: str = "outcome"
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
+        check_probability("delta", self.delta)
+        if self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
+            check_nonnegative("information_gain", self.explicit_gain)
+        check_one_of("units", self.units, ("outcome", "prior"))
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`."""
+        explicit_gain = self._evaluate_explicit_gain(reading)
+        num_outputs = reading.model.num_outputs
+
+        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            unit = prior.standard_deviation if self.units == "outcome" else 1.0
+            rkhs_bound = pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit
+            noise_bound = pick_bound("noise_bound", self.noise_bound, j, num_outputs) / unit
+            gain = prior.information_gain if explicit_gain is None else explicit_gain
+            if self.any_lambda:
+                return any_lambda_width(rkhs_bound, noise_bound, gain, delta, prior.lam)
+            return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
+
+        try:
+            return combine_outputs(reading, self.delta, of_output)
+        except UnreadablePriorError as error:
+            if explicit_gain is not None and not self.any_lambda and self._is_single:
+                return igp_ucb_width(
+                    self.rkhs_bound,  # type: ignore[arg-type]
+                    self.noise_bound,  # type: ignore[arg-type]
+                    explicit_gain,
+                    self.delta,
+                )
+            raise UnreadablePriorError(
+                f"the width needs the model's prior, but {error}. Pass information_gain= (bounds "
+                "are then in units of the prior standard deviation, any_lambda=False) or an "
+                "explicit width=."
+            ) from error
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        constants = bound_constants(
+            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
+        )
+        gaps: list[str] = []
+        try:
+            priors = reading.active_priors
+            gaps += learned_gaps(priors)
+            lam = min(float(prior.lam.min()) for prior in priors)
+            constants["lam"] = lam
+            if lam < 1.0 and not self.any_lambda:
+                gaps.append(
+                    f"lam = {lam:.4g} is below 1, where the printed width is not a bound; "
+                    "any_lambda=True gives one that is"
+                )
+        except UnreadablePriorError as error:
+            gaps.append(f"the prior cannot be read ({error})")
+        gain = self.information_gain(reading)
+        if gain is not None:
+            constants["information_gain"] = float(gain.max())
+        if isinstance(self.explicit_gain, GainBound):
+            if not self.explicit_gain.is_upper_bound:
+                gaps.append("the information gain is a growth rate, not a bound")
+        elif self.explicit_gain is not None:
+            gaps.append("information_gain was given; it must be at least the realised gain")
+        form = "in the form for every lam" if self.any_lambda else "as printed"
+        source = "the realised" if self.explicit_gain is None else "a given"
+        return Guarantee(
+            method="IGP-UCB width",
+            theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {form}, with {source} "
+            "information gain",
+            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
+            "the posterior mean, at all points and in all rounds",
+            assumptions=(
+                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                "the noise is noise_bound-sub-Gaussian given the past",
+            ),
+            constants=constants,
+            gaps=tuple(gaps),
+        )
+
+    def information_gain(self, reading: PriorReading) -> Tensor | None:
+        """See :meth:`WidthRule.information_gain`."""
+        explicit_gain = self._evaluate_explicit_gain(reading)
+        if explicit_gain is not None:
+            return torch.tensor(explicit_gain, dtype=DTYPE)
+        return reading.realized_information_gain()
+
+    @property
+    def _is_single(self) -> bool:
+        return not isinstance(self.rkhs_bound, tuple) and not isinstance(self.noise_bound, tuple)
+
+    def _evaluate_explicit_gain(self, reading: PriorReading) -> float | None:
+        if isinstance(self.explicit_gain, GainBound):
+            return self.explicit_gain(reading.num_rows)
+        return self.explicit_gain
+
+
+@dataclass(frozen=True)
+class RKHSWidth(WidthRule):
+    """GP-UCB for a function in the RKHS: Srinivas et al. 2010, Theorem 3.
+
+    Attributes:
+        rkhs_bound: ``B``, a bound on the norm (not on its square) in the unit-variance kernel, in
+            raw outcome units.
+        gain_bound: Bounds the MAXIMAL information gain of ``t`` observations.
+        delta: The bound fails with at most this probability.
+    """
+
+    rkhs_bound: float
+    gain_bound: GainBound
+    delta: float
+    needs_round: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        check_nonnegative("rkhs_bound", self.rkhs_bound)
+        check_probability("delta", self.delta)
+        if not isinstance(self.gain_bound, GainBound):
+            raise TypeError(
+                "Theorem 3 needs a bound on the maximal information gain, got "
+                f"{self.gain_bound!r}. Pass information_gain=WaterFillingGain(kernel_matrix, lam)."
+            )
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`."""
+        gain = self.gain_bound(round_number)
+
+        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            return gp_ucb_rkhs_width(
+                self.rkhs_bound / prior.standard_deviation, gain, round_number, delta
+            )
+
+        return combine_outputs(reading, self.delta, of_output)
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        gaps = [] if self.gain_bound.is_upper_bound else ["the gain is a rate, not a bound"]
+        try:
+            gaps += learned_gaps(reading.active_priors)
+        except UnreadablePriorError as error:
+            gaps.append(f"the prior cannot be read ({error})")
+        return Guarantee(
+            method="GP-UCB in the RKHS",
+            theorem="Srinivas et al. 2010, Theorem 3",
+            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
+            "the posterior mean, at all points and in all rounds",
+            assumptions=(
+                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                "the noise is at most sigma almost surely, and the modelled variance is sigma^2",
+                "the gain bound is for this kernel and this noise variance",
+            ),
+            constants={
+                "rkhs_bound": self.rkhs_bound,
+                "delta": self.delta,
+                "maximal_information_gain": self.gain_bound(round_number),
+            },
+            gaps=tuple(gaps),
+        )
+
+
+@dataclass(frozen=True)
+class AMMWidth(WidthRule):
+    """AMM at the model's own regularisation: Flynn and Reeb 2024.
+
+    Attributes:
+        rkhs_bound: ``B``; one number, or one an output. See ``KernelizedWidth``.
+        noise_bound: ``R``; likewise.
+        delta: The bound fails with at most this probability.
+    """
+
+    rkhs_bound: float | tuple[float, ...]
+    noise_bound: float | tuple[float, ...]
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
+        check_probability("delta", self.delta)
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`."""
+        num_outputs = reading.model.num_outputs
+
+        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            unit = prior.standard_deviation
+            noise = pick_bound("noise_bound", self.noise_bound, j, num_outputs) / unit
+            return amm_width(
+                pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit,
+                prior.information_gain,
+                delta,
+                radius_factor=noise**2 / prior.lam,  # c = R^2 / lam makes a_0 = lam
+            )
+
+        return combine_outputs(reading, self.delta, of_output)
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        constants = bound_constants(
+            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
+        )
+        gaps = []
+        try:
+            gaps += learned_gaps(reading.active_priors)
+            constants["lam"] = min(float(prior.lam.min()) for prior in reading.active_priors)
+            gain = self.information_gain(reading)
+            assert gain is not None
+            constants["information_gain"] = float(gain.max())
+        except UnreadablePriorError as error:
+            gaps.append(f"the prior cannot be read ({error})")
+        return Guarantee(
+            method="AMM width",
+            theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
+            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
+            "the posterior mean, at all points and in all rounds",
+            assumptions=(
+                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                "the noise is noise_bound-sub-Gaussian given the past",
+                "outcomes are as observed: neither censored nor relabelled",
+            ),
+            constants=constants,
+            gaps=tuple(gaps),
+        )
+
+    def information_gain(self, reading: PriorReading) -> Tensor | None:
+        """See :meth:`WidthRule.information_gain`."""
+        return reading.realized_information_gain()

@@ -1,0 +1,87 @@
+"""Experiments by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botorch_bandits.experiments import chowdhury, coverage, srinivas
+from botorch_bandits.experiments.arms_experiment import ArmsExperiment
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How an experiment is built.
+
+    Attributes:
+        build: Takes the data files, then ``num_trials``, ``num_rounds`` and ``seed`` by name.
+        description: What it reproduces.
+        data: What each data file is; empty if none is needed.
+        num_required: How many of them are required.
+    """
+
+    build: Callable[..., list[ArmsExperiment]]
+    description: str
+    data: tuple[str, ...] = ()
+    num_required: int = 0
+
+
+EXPERIMENTS = {
+    "coverage": Entry(coverage.coverage, "what a guarantee costs: coverage and regret of widths"),
+    "srinivas-synthetic": Entry(srinivas.synthetic, "Srinivas et al. 2010, Figure 5a"),
+    "srinivas-sensors": Entry(
+        srinivas.sensors,
+        "Srinivas et al. 2010, Figure 5b",
+        ("temperatures (.npz, array 'temperature': times x sensors)",),
+        1,
+    ),
+    "srinivas-traffic": Entry(
+        srinivas.traffic,
+        "Srinivas et al. 2010, Figure 5c",
+        ("road speeds (CSV: time, then one column a sensor)",),
+        1,
+    ),
+    "chowdhury-functions": Entry(chowdhury.functions, "Chowdhury and Gopalan 2017, Figure 3"),
+    "chowdhury-sensors": Entry(
+        chowdhury.sensors,
+        "Chowdhury and Gopalan 2017, Figure 4",
+        (
+            "temperatures (.npz, array 'temperature': 7 days of 144 times x sensors)",
+            "light (.npz, arrays 'train_raw' and 'test_raw')",
+        ),
+        1,
+    ),
+}
+
+
+def build_experiments(
+    name: str,
+    data: Sequence[Path] = (),
+    num_trials: int | None = None,
+    num_rounds: int | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> list[ArmsExperiment]:
+    """Return the panels of an experiment.
+
+    Args:
+        name: A key of ``EXPERIMENTS``.
+        data: Data files, in the entry's order.
+        num_trials: The paper's number if omitted.
+        num_rounds: The paper's number if omitted.
+        seed: Seeds everything that is drawn.
+        options: Further settings of some experiments, such as ``centre`` and ``ridge``.
+
+    Raises:
+        ValueError: If the name is unknown, or data files are missing or too many.
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"experiment is {name!r}; it must be one of {', '.join(EXPERIMENTS)}.")
+    entry = EXPERIMENTS[name]
+    if not entry.num_required <= len(data) <= len(entry.data):
+        files = "; ".join(entry.data) or "no files"
+        raise ValueError(f"{name} takes --data with {files}; got {len(data)} files.")
+    given = {"num_trials": num_trials, "num_rounds": num_rounds, "seed": seed, **options}
+    return entry.build(*data, **{k: v for k, v in given.items() if v is not None})

@@ -1,0 +1,676 @@
+"""What the harness crosses: model families, acquisition functions, BoTorch's optimisers.
+
+The lists are data, free of pytest, so that a table "which acquisition function works with which
+model in which optimiser" can be made from :func:`optimizer_combinations`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.models.model import Model
+from botorch.models.transforms import Normalize
+from botorch.optim import (
+    optimize_acqf,
+    optimize_acqf_cyclic,
+    optimize_acqf_discrete,
+    optimize_acqf_mixed,
+)
+from botorch.optim.optimize import optimize_acqf_discrete_local_search, optimize_acqf_list
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from botorch_bandits import (
+    BanditGP,
+    ExpectedImprovement,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    WidthUpperConfidenceBound,
+)
+from botorch_bandits.confidence import Guarantee, PriorReading, WidthRule
+
+from .dense import DenseGP, Reference, matern_five_halves, squared_exponential
+
+SEED = 5
+RKHS_BOUND, NOISE_BOUND, DELTA, NUM_ARMS = 2.0, 0.1, 0.1, 50
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def uniform(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=generator)
+
+
+# --- data -----------------------------------------------------------------------------------
+
+UNIT_BOX = double([[0.0, 0.0], [1.0, 1.0]])
+WIDE_BOX = double([[-5.0, 0.0], [10.0, 15.0]])
+
+
+def rows(num_rows: int = 7, bounds: Tensor = UNIT_BOX) -> tuple[Tensor, Tensor]:
+    """Inputs in the box and two outcomes with a bump inside, on a scale that is not 1."""
+    unit = uniform(num_rows, 2, seed=1)
+    squared = [((unit - double(c)) ** 2).sum(-1, keepdim=True) for c in ([0.4, 0.55], [0.6, 0.3])]
+    first = 3.0 + 2.0 * (-8.0 * squared[0]).exp()
+    second = 0.5 - (-6.0 * squared[1]).exp()
+    return bounds[0] + (bounds[1] - bounds[0]) * unit, torch.cat([first, second], dim=-1)
+
+
+def _standardization(Y: Tensor) -> dict[str, float]:
+    y = Y.numpy()
+    return {"shift": float(y.mean()), "unit": float(y.std(ddof=1))}
+
+
+def _dense(
+    X: Tensor,
+    Y: Tensor,
+    kernel: Callable[..., np.ndarray],
+    noise: float,
+    shift: float = 0.0,
+    unit: float = 1.0,
+    **options: Any,
+) -> DenseGP:
+    return DenseGP(
+        X=X.numpy(),
+        Y=(Y.numpy().reshape(-1) - shift) / unit,
+        kernel=kernel,
+        noise=np.full(len(X), noise),
+        new_noise=noise,
+        shift=shift,
+        unit=unit,
+        **options,
+    )
+
+
+def _set(model: SingleTaskGP, lengthscale: Any, noise: Any, constant: Any) -> SingleTaskGP:
+    """Give a model known hyperparameters (in float64: GPyTorch rounds Python numbers)."""
+    kernel = getattr(model.covar_module, "base_kernel", model.covar_module)
+    kernel.lengthscale = double(lengthscale)
+    model.likelihood.noise = double(noise)
+    model.mean_module.constant = double(constant)
+    return model.eval()
+
+
+# --- model families -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A model family, how to use it, and its textbook counterpart.
+
+    Attributes:
+        name: For humans.
+        build: Makes a fresh model.
+        reference: The dense computation that belongs to a model made by ``build``.
+        weights: Of the ``ScalarizedPosteriorTransform`` that goes with it, if any.
+        offset: Likewise.
+        bounds: The box to optimise in.
+        kind: ``"single"``, ``"ensemble"`` (values are averaged over members) or ``"batch"``
+            (one value a member: can be evaluated, but BoTorch's optimisers want one value).
+    """
+
+    name: str
+    build: Callable[[], Model]
+    reference: Callable[[Model], Reference]
+    weights: tuple[float, ...] | None = None
+    offset: float = 0.0
+    bounds: Tensor = UNIT_BOX
+    kind: str = "single"
+
+    @property
+    def posterior_transform(self) -> ScalarizedPosteriorTransform | None:
+        if self.weights is None:
+            return None
+        return ScalarizedPosteriorTransform(double(list(self.weights)), self.offset)
+
+    def points(self, num_points: int, seed: int) -> Tensor:
+        unit = uniform(num_points, 2, seed=seed)
+        return self.bounds[0] + (self.bounds[1] - self.bounds[0]) * unit
+
+    @property
+    def choices(self) -> Tensor:
+        """A 5 x 5 grid on the box."""
+        ticks = torch.linspace(0.0, 1.0, 5, dtype=torch.float64)
+        unit = torch.cartesian_prod(ticks, ticks)
+        return self.bounds[0] + (self.bounds[1] - self.bounds[0]) * unit
+
+    @property
+    def observed(self) -> Tensor:
+        """The observed inputs."""
+        X, _ = rows(bounds=self.bounds)
+        return X[:0] if "no data" in self.name else X
+
+
+def _standardized() -> SingleTaskGP:
+    X, Y = rows()
+    return _set(SingleTaskGP(X, Y[:, :1]), [[0.3, 0.5]], [0.02], 0.3)
+
+
+def _standardized_reference(model: Model) -> tuple[tuple[DenseGP, ...], ...]:
+    X, Y = rows()
+    kernel = squared_exponential([0.3, 0.5])
+    output = _dense(X, Y[:, :1], kernel, 0.02, prior_mean=0.3, **_standardization(Y[:, :1]))
+    return ((output,),)
+
+
+def _normalized() -> SingleTaskGP:
+    X, Y = rows(bounds=WIDE_BOX)
+    model = SingleTaskGP(X, Y[:, :1], outcome_transform=None, input_transform=Normalize(2))
+    return _set(model, [[0.4, 0.6]], [0.05], 2.5)
+
+
+def _normalized_reference(model: Model) -> Reference:
+    X, Y = rows(bounds=WIDE_BOX)
+    low, high = X.numpy().min(0), X.numpy().max(0)
+    kernel = squared_exponential([0.4, 0.6])
+    output = _dense(X, Y[:, :1], kernel, 0.05, prior_mean=2.5, low=low, high=high)
+    return Reference(((output,),))
+
+
+@cache
+def _fit_once() -> SingleTaskGP:
+    X, Y = rows()
+    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=2))
+    model = SingleTaskGP(X, Y[:, :1], covar_module=kernel)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return model.eval()
+
+
+def _fitted() -> SingleTaskGP:
+    return copy.deepcopy(_fit_once())
+
+
+def _fitted_reference(model: Model) -> Reference:
+    X, Y = rows()
+    kernel = matern_five_halves(model.covar_module.base_kernel.lengthscale.tolist())
+    output = _dense(
+        X,
+        Y[:, :1],
+        kernel,
+        model.likelihood.noise.item(),
+        outputscale=model.covar_module.outputscale.item(),
+        prior_mean=model.mean_module.constant.item(),
+        **_standardization(Y[:, :1]),
+    )
+    return Reference(((output,),))
+
+
+def _fixed_noise() -> SingleTaskGP:
+    X, Y = rows()
+    model = SingleTaskGP(X, Y[:, :1], torch.full_like(Y[:, :1], 0.004))
+    model.covar_module.lengthscale = double([[0.3, 0.5]])
+    model.mean_module.constant = double(-0.2)
+    return model.eval()
+
+
+def _fixed_noise_reference(model: Model) -> Reference:
+    X, Y = rows()
+    units = _standardization(Y[:, :1])
+    noise = 0.004 / units["unit"] ** 2
+    kernel = squared_exponential([0.3, 0.5])
+    return Reference(((_dense(X, Y[:, :1], kernel, noise, prior_mean=-0.2, **units),),))
+
+
+def _two_outputs() -> SingleTaskGP:
+    X, Y = rows()
+    return _set(SingleTaskGP(X, Y), [[[0.3, 0.5]], [[0.8, 0.4]]], [[0.02], [0.1]], [0.3, -0.1])
+
+
+def _two_outputs_reference(model: Model) -> Reference:
+    X, Y = rows()
+    settings = [([0.3, 0.5], 0.02, 0.3), ([0.8, 0.4], 0.1, -0.1)]
+    outputs = tuple(
+        _dense(X, y, squared_exponential(length), noise, prior_mean=c, **_standardization(y))
+        for y, (length, noise, c) in zip(Y.split(1, dim=-1), settings, strict=True)
+    )
+    return Reference((outputs,), weights=(0.7, -1.2), offset=0.4)
+
+
+def _model_list() -> ModelListGP:
+    X, Y = rows()
+    second = SingleTaskGP(
+        X[:5],
+        Y[:5, 1:],
+        covar_module=ScaleKernel(MaternKernel(nu=2.5)).double(),
+        outcome_transform=None,
+    )
+    second.covar_module.outputscale = double(1.7)
+    return ModelListGP(_standardized(), _set(second, 0.6, [0.03], 0.1)).eval()
+
+
+def _model_list_reference(model: Model) -> Reference:
+    X, Y = rows()
+    kernel = matern_five_halves(0.6)
+    second = _dense(X[:5], Y[:5, 1:], kernel, 0.03, outputscale=1.7, prior_mean=0.1)
+    outputs = (_standardized_reference(model)[0][0], second)
+    return Reference((outputs,), weights=(0.5, 1.5), offset=-1.0)
+
+
+ENSEMBLE_LENGTHSCALES = ([0.2, 0.3], [0.7, 0.4], [1.5, 2.0])
+
+
+def _ensemble() -> EnsembleMapSaasSingleTaskGP:
+    X, Y = rows()
+    taus = double([0.1, 0.3, 1.0])
+    model = EnsembleMapSaasSingleTaskGP(X, Y[:, :1], num_taus=3, taus=taus)
+    model.covar_module.outputscale = double([0.8, 1.5, 2.5])
+    lengthscale = [[length] for length in ENSEMBLE_LENGTHSCALES]
+    return _set(model, lengthscale, [[0.01], [0.02], [0.05]], [0.0, 0.2, -0.3])
+
+
+def _ensemble_reference(model: Model) -> Reference:
+    X, Y = rows()
+    settings = [(0.8, 0.01, 0.0), (1.5, 0.02, 0.2), (2.5, 0.05, -0.3)]
+    return Reference(
+        tuple(
+            (
+                _dense(
+                    X,
+                    Y[:, :1],
+                    matern_five_halves(length),
+                    noise,
+                    outputscale=outputscale,
+                    prior_mean=constant,
+                    **_standardization(Y[:, :1]),
+                ),
+            )
+            for length, (outputscale, noise, constant) in zip(
+                ENSEMBLE_LENGTHSCALES, settings, strict=True
+            )
+        )
+    )
+
+
+def _batched() -> SingleTaskGP:
+    X, Y = rows()
+    model = SingleTaskGP(torch.stack([X, X.flip(-1)]), torch.stack([Y[:, :1], Y[:, 1:]]))
+    return _set(model, [[[0.3, 0.5]], [[0.6, 0.6]]], [[0.02], [0.08]], [0.3, 0.0])
+
+
+def _batched_reference(model: Model) -> Reference:
+    X, Y = rows()
+    second = _dense(
+        X.flip(-1), Y[:, 1:], squared_exponential(0.6), 0.08, **_standardization(Y[:, 1:])
+    )
+    return Reference((_standardized_reference(model)[0], (second,)))
+
+
+def bandit_gp(num_rows: int = 7, noise: float = 0.05) -> BanditGP:
+    X, Y = rows()
+    kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+    kernel.outputscale = double(2.0)
+    kernel.base_kernel.lengthscale = double(0.4)
+    return BanditGP(X[:num_rows], Y[:num_rows, 1:], kernel=kernel, noise=noise)
+
+
+def bandit_gp_reference(num_rows: int = 7, noise: float = 0.05) -> Reference:
+    X, Y = rows()
+    kernel = matern_five_halves(0.4)
+    return Reference(((_dense(X[:num_rows], Y[:num_rows, 1:], kernel, noise, outputscale=2.0),),))
+
+
+MODELS = (
+    ModelCase(
+        "SingleTaskGP, Standardize",
+        _standardized,
+        lambda model: Reference(_standardized_reference(model)),
+    ),
+    ModelCase("SingleTaskGP, Normalize", _normalized, _normalized_reference, bounds=WIDE_BOX),
+    ModelCase("SingleTaskGP, ScaleKernel, fitted", _fitted, _fitted_reference),
+    ModelCase("SingleTaskGP, train_Yvar", _fixed_noise, _fixed_noise_reference),
+    ModelCase(
+        "SingleTaskGP, weight -1",
+        _standardized,
+        lambda model: Reference(_standardized_reference(model), weights=(-1.0,)),
+        weights=(-1.0,),
+    ),
+    ModelCase(
+        "SingleTaskGP, two outputs, scalarized",
+        _two_outputs,
+        _two_outputs_reference,
+        weights=(0.7, -1.2),
+        offset=0.4,
+    ),
+    ModelCase(
+        "ModelListGP, scalarized",
+        _model_list,
+        _model_list_reference,
+        weights=(0.5, 1.5),
+        offset=-1.0,
+    ),
+    ModelCase("EnsembleMapSaasSingleTaskGP", _ensemble, _ensemble_reference, kind="ensemble"),
+    ModelCase("SingleTaskGP, batched", _batched, _batched_reference, kind="batch"),
+    ModelCase("BanditGP", bandit_gp, lambda model: bandit_gp_reference()),
+    ModelCase(
+        "BanditGP, no data", lambda: bandit_gp(num_rows=0), lambda model: bandit_gp_reference(0)
+    ),
+)
+
+
+# --- acquisition functions ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RootOfRound(WidthRule):
+    """A width rule from outside the package: the square root of the round."""
+
+    needs_round = True
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        return double(round_number).sqrt()
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        return Guarantee(method="the square root of the round")
+
+
+@dataclass(frozen=True)
+class AcquisitionCase:
+    """An acquisition function with its options, and its textbook value.
+
+    Attributes:
+        name: For humans.
+        build: Called with the model case, the model and further constructor arguments.
+        expected: From the model case, the dense reference, pending points and points (both
+            numpy) to a ``members x n`` array of values of each member. None for random draws.
+        scale_of_draw: For random draws: from the dense reference to ``v`` of each member.
+        log: Whether values are logarithms (they are averaged as such over an ensemble).
+        on_choices: Whether only the model case's choices can be evaluated.
+    """
+
+    name: str
+    build: Callable[..., AcquisitionFunction]
+    expected: Callable[..., np.ndarray] | None = None
+    scale_of_draw: Callable[[Reference], np.ndarray] | None = None
+    log: bool = False
+    on_choices: bool = False
+
+    def make(
+        self, case: ModelCase, model: Model | None = None, **options: Any
+    ) -> AcquisitionFunction:
+        """Build it for a model family, with the family's posterior transform."""
+        model = case.build() if model is None else model
+        return self.build(case, model, posterior_transform=case.posterior_transform, **options)
+
+    def values(
+        self, case: ModelCase, reference: Reference, x: Tensor, X_pending: Tensor | None = None
+    ) -> Tensor:
+        """The textbook values at the rows of ``x``: ``n``, or ``n x members`` for a batch."""
+        assert self.expected is not None
+        pending = np.zeros((0, 2)) if X_pending is None else X_pending.numpy()
+        members = self.expected(case, reference, pending, x.numpy())
+        if case.kind == "batch":
+            return torch.from_numpy(members.T)
+        if self.log:
+            return torch.from_numpy(np.logaddexp.reduce(members, axis=0) - np.log(len(members)))
+        return torch.from_numpy(members.mean(axis=0))
+
+
+def _gp_ucb_values(case, reference, pending, x):
+    round_number = reference.num_rows + len(pending) + 1
+    width = reference.finite_arms_width(NUM_ARMS, round_number, DELTA)
+    return reference.hallucinate(pending).upper_bound(x, width)
+
+
+def _constant_values(case, reference, pending, x):
+    return reference.hallucinate(pending).upper_bound(x, np.full(len(reference.members), 1.0))
+
+
+def _igp_values(case, reference, pending, x):
+    width = reference.kernelized_width(RKHS_BOUND, NOISE_BOUND, DELTA)
+    return reference.hallucinate(pending).upper_bound(x, width)
+
+
+def _any_lambda_values(case, reference, pending, x):
+    width = 0.5 * reference.kernelized_width(RKHS_BOUND, NOISE_BOUND, DELTA, any_lambda=True)
+    return reference.hallucinate(pending).upper_bound(x, width)
+
+
+def _root_values(case, reference, pending, x):
+    width = np.sqrt(reference.num_rows + len(pending) + 1.0)
+    return reference.hallucinate(pending).upper_bound(x, np.full(len(reference.members), width))
+
+
+def _improvement_values(case, reference, pending, x):
+    observed = case.observed.numpy()
+    # the incumbent is the largest posterior mean at an observed or pending point, each member's own
+    best = reference.moments(observed)[0].max(axis=-1) if len(observed) else np.zeros(1)
+    if len(pending):
+        best = np.maximum(best, reference.moments(pending)[0].max(axis=-1))
+    return reference.hallucinate(pending).log_expected_improvement(x, best)
+
+
+def _draw_scale(reference: Reference) -> np.ndarray:
+    # Theorem 4: half of delta is for the draw
+    return reference.kernelized_width(RKHS_BOUND, NOISE_BOUND, DELTA / 2)
+
+
+ACQUISITIONS = (
+    AcquisitionCase(
+        "GP-UCB",
+        lambda case, model, **kw: GPUpperConfidenceBound(
+            model, num_arms=NUM_ARMS, delta=DELTA, **kw
+        ),
+        _gp_ucb_values,
+    ),
+    AcquisitionCase(
+        "GP-UCB, constant width",
+        lambda case, model, **kw: GPUpperConfidenceBound(model, width=2.0, scale=0.5, **kw),
+        _constant_values,
+    ),
+    AcquisitionCase(
+        "IGP-UCB",
+        lambda case, model, **kw: ImprovedUpperConfidenceBound(
+            model, rkhs_bound=RKHS_BOUND, noise_bound=NOISE_BOUND, delta=DELTA, **kw
+        ),
+        _igp_values,
+    ),
+    AcquisitionCase(
+        "IGP-UCB, any lambda, scaled",
+        lambda case, model, **kw: ImprovedUpperConfidenceBound(
+            model,
+            rkhs_bound=RKHS_BOUND,
+            noise_bound=NOISE_BOUND,
+            delta=DELTA,
+            any_lambda=True,
+            scale=0.5,
+            **kw,
+        ),
+        _any_lambda_values,
+    ),
+    AcquisitionCase(
+        "UCB with a width rule",
+        lambda case, model, **kw: WidthUpperConfidenceBound(model, RootOfRound(), **kw),
+        _root_values,
+    ),
+    AcquisitionCase(
+        "EI",
+        lambda case, model, **kw: ExpectedImprovement(model, X_observed=case.observed, **kw),
+        _improvement_values,
+        log=True,
+    ),
+    AcquisitionCase(
+        "GP-TS",
+        lambda case, model, **kw: GPThompsonSampling(
+            model,
+            **{
+                "rkhs_bound": RKHS_BOUND,
+                "noise_bound": NOISE_BOUND,
+                "delta": DELTA,
+                "seed": SEED,
+                **kw,
+            },
+        ),
+        scale_of_draw=_draw_scale,
+    ),
+    AcquisitionCase(
+        "GP-TS on choices",
+        lambda case, model, **kw: GPThompsonSampling(
+            model,
+            **{
+                "rkhs_bound": RKHS_BOUND,
+                "noise_bound": NOISE_BOUND,
+                "delta": DELTA,
+                "seed": SEED,
+                "choices": case.choices,
+                **kw,
+            },
+        ),
+        scale_of_draw=_draw_scale,
+        on_choices=True,
+    ),
+)
+
+
+def evaluate(acquisition: AcquisitionFunction, case: ModelCase, x: Tensor) -> Tensor:
+    """Values at the rows of ``x``: ``n``, or ``n x members`` for a batched model."""
+    X = x.unsqueeze(-2)
+    return acquisition(X.unsqueeze(-3) if case.kind == "batch" else X)
+
+
+def named(cases: Sequence[Any], name: str) -> Any:
+    """The case of that name."""
+    (found,) = (case for case in cases if case.name == name)
+    return found
+
+
+# --- optimisers -----------------------------------------------------------------------------
+
+EFFORT = {"num_restarts": 2, "raw_samples": 16}
+OPTIONS = {"init_batch_limit": 16, "maxiter": 5}
+
+
+@dataclass(frozen=True)
+class OptimizerCase:
+    """One of BoTorch's optimisers.
+
+    Attributes:
+        name: Its name in BoTorch.
+        run: From acquisition functions (one, or ``q`` where ``takes_list``), ``q`` and the model
+            case to candidates (``q x d``) and their values, or None where only a joint value
+            of all candidates exists.
+        searches: ``"box"``, ``"choices"`` or ``"mixed"``.
+        largest_q: 1 where more points end in a joint evaluation, None if there is no limit.
+        takes_list: Whether it takes one acquisition function a point.
+        value_of_last_only: The other values were computed before later candidates moved.
+        restores_pending: Whether BoTorch puts ``X_pending`` back.
+    """
+
+    name: str
+    run: Callable[[list[AcquisitionFunction], int, ModelCase], tuple[Tensor, Tensor | None]]
+    searches: str
+    largest_q: int | None = None
+    takes_list: bool = False
+    value_of_last_only: bool = False
+    restores_pending: bool = True
+
+
+def first_ticks(case: ModelCase) -> list[float]:
+    """The values that the first dimension may take in a mixed search."""
+    return case.choices[:, 0].unique().tolist()[::2]
+
+
+def _run_optimize_acqf(acqfs, q, case):
+    return optimize_acqf(acqfs[0], case.bounds, q=q, sequential=q > 1, options=OPTIONS, **EFFORT)
+
+
+def _run_discrete(acqfs, q, case):
+    return optimize_acqf_discrete(acqfs[0], q=q, choices=case.choices)
+
+
+def _run_local_search(acqfs, q, case):
+    ticks = [column.unique() for column in case.choices.T]
+    return optimize_acqf_discrete_local_search(acqfs[0], ticks, q=q, **EFFORT)
+
+
+def _run_mixed(acqfs, q, case):
+    return optimize_acqf_mixed(
+        acqfs[0],
+        case.bounds,
+        q=q,
+        fixed_features_list=[{0: value} for value in first_ticks(case)],
+        options=OPTIONS,
+        return_acq_values=q == 1,  # for q > 1 they would come from a joint evaluation
+        **EFFORT,
+    )
+
+
+def _run_mixed_alternating(acqfs, q, case):
+    return optimize_acqf_mixed_alternating(
+        acqfs[0],
+        case.bounds,
+        q=q,
+        discrete_dims={0: first_ticks(case)},
+        options={"maxiter_alternating": 1, "maxiter_discrete": 1, "maxiter_continuous": 3},
+        return_acq_values=q == 1,
+        **EFFORT,
+    )
+
+
+def _run_cyclic(acqfs, q, case):
+    return optimize_acqf_cyclic(
+        acqfs[0], case.bounds, q=q, options=OPTIONS, cyclic_options={"maxiter": 2}, **EFFORT
+    )
+
+
+def _run_list(acqfs, q, case):
+    return optimize_acqf_list(acqfs, case.bounds, options=OPTIONS, **EFFORT)
+
+
+OPTIMIZERS = (
+    OptimizerCase("optimize_acqf", _run_optimize_acqf, "box"),
+    OptimizerCase("optimize_acqf_discrete", _run_discrete, "choices"),
+    OptimizerCase("optimize_acqf_discrete_local_search", _run_local_search, "choices", 1),
+    OptimizerCase("optimize_acqf_mixed", _run_mixed, "mixed"),
+    OptimizerCase("optimize_acqf_mixed_alternating", _run_mixed_alternating, "mixed"),
+    OptimizerCase("optimize_acqf_cyclic", _run_cyclic, "box", value_of_last_only=True),
+    OptimizerCase("optimize_acqf_list", _run_list, "box", takes_list=True, restores_pending=False),
+)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One cell of the table; ``refusal`` says why it cannot work, if it cannot."""
+
+    acquisition: AcquisitionCase
+    model: ModelCase
+    optimizer: OptimizerCase
+    q: int
+    refusal: str | None = None
+
+    @property
+    def label(self) -> str:
+        parts = (self.acquisition.name, self.model.name, self.optimizer.name, f"q={self.q}")
+        return "-".join(part.replace(", ", ",").replace(" ", "_") for part in parts)
+
+
+def optimizer_combinations(
+    acquisitions: Sequence[AcquisitionCase] = ACQUISITIONS, sizes: Sequence[int] = (1, 3)
+) -> Iterator[Combination]:
+    """Every combination, those that cannot work with the reason."""
+    for acquisition, model, optimizer, q in product(acquisitions, MODELS, OPTIMIZERS, sizes):
+        refusal = None
+        if model.kind == "batch":
+            refusal = "a batched model has one value a member, an optimiser wants one"
+        elif acquisition.on_choices and optimizer.searches != "choices":
+            refusal = "a draw on choices exists only there; leave choices= out for a box"
+        elif optimizer.largest_q is not None and q > optimizer.largest_q:
+            refusal = "BoTorch's optimiser evaluates all its candidates jointly at the end"
+        yield Combination(acquisition, model, optimizer, q, refusal)

@@ -1,0 +1,186 @@
+"""Textbook Gaussian processes in numpy: what the acquisition functions are compared with.
+
+Nothing here calls GPyTorch or the package. Kernels are explicit formulas, posteriors are explicit
+linear algebra, and units are spelled out: ``raw outcome = shift + unit * transformed outcome``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import log, pi, sqrt
+
+import numpy as np
+from scipy.special import erfcx, ndtr
+
+Array = np.ndarray
+
+
+def squared_exponential(lengthscale: object) -> Callable[[Array, Array], Array]:
+    """``exp(-r**2 / 2)`` with ``r`` the distance after division by the lengthscale(s)."""
+    return lambda A, B: np.exp(-0.5 * _distance(A, B, lengthscale) ** 2)
+
+
+def matern_five_halves(lengthscale: object) -> Callable[[Array, Array], Array]:
+    """``(1 + sqrt(5) r + 5 r**2 / 3) exp(-sqrt(5) r)``."""
+
+    def kernel(A: Array, B: Array) -> Array:
+        r = sqrt(5.0) * _distance(A, B, lengthscale)
+        return (1.0 + r + r**2 / 3.0) * np.exp(-r)
+
+    return kernel
+
+
+def _distance(A: Array, B: Array, lengthscale: object) -> Array:
+    scale = np.asarray(lengthscale, dtype=float).reshape(-1)
+    difference = A[:, None, :] / scale - B[None, :, :] / scale
+    return np.sqrt((difference**2).sum(-1))
+
+
+@dataclass(frozen=True)
+class DenseGP:
+    """One output of one Gaussian process.
+
+    ``Y`` is transformed; ``noise`` holds one variance a row in transformed units; new rows get
+    the mean of these. ``low`` and ``high`` are the ends of the input normalisation, if any.
+    """
+
+    X: Array  # n x d, raw
+    Y: Array  # n
+    kernel: Callable[[Array, Array], Array]
+    noise: Array  # n
+    new_noise: float
+    outputscale: float = 1.0
+    prior_mean: float = 0.0
+    shift: float = 0.0
+    unit: float = 1.0
+    low: Array | float = 0.0
+    high: Array | float = 1.0
+
+    def covariance(self, A: Array, B: Array) -> Array:
+        width = np.asarray(self.high) - np.asarray(self.low)
+        return self.outputscale * self.kernel((A - self.low) / width, (B - self.low) / width)
+
+    def posterior(self, x: Array) -> tuple[Array, Array]:
+        """Mean and covariance at the rows of ``x``, in raw outcome units."""
+        K = self.covariance(self.X, self.X) + np.diag(self.noise)
+        cross = self.covariance(self.X, x)
+        weights = np.linalg.solve(K, cross) if len(self.X) else cross
+        mean = self.prior_mean + weights.T @ (self.Y - self.prior_mean)
+        covariance = self.covariance(x, x) - weights.T @ cross
+        return self.shift + self.unit * mean, self.unit**2 * covariance
+
+    def hallucinate(self, x: Array) -> DenseGP:
+        """The same process with rows ``x`` whose outcomes are the posterior mean there."""
+        Y = (self.posterior(x)[0] - self.shift) / self.unit
+        return replace(
+            self,
+            X=np.vstack([self.X, x]),
+            Y=np.concatenate([self.Y, Y]),
+            noise=np.concatenate([self.noise, np.full(len(x), self.new_noise)]),
+        )
+
+    @property
+    def standard_deviation(self) -> float:
+        """The prior's, in raw outcome units."""
+        return sqrt(self.outputscale) * self.unit
+
+    @property
+    def lam(self) -> float:
+        """Noise variance over prior variance."""
+        return self.new_noise / self.outputscale
+
+    @property
+    def information_gain(self) -> float:
+        """``1/2 ln det(I + K / noise)`` of the rows."""
+        K = self.covariance(self.X, self.X) / self.new_noise
+        return 0.5 * np.linalg.slogdet(np.eye(len(self.X)) + K)[1]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A model as its members (one, or those of a batch or an ensemble) and their outputs.
+
+    The scalar that is maximised is ``offset + sum_j weights[j] * output_j``.
+    """
+
+    members: tuple[tuple[DenseGP, ...], ...]
+    weights: tuple[float, ...] = (1.0,)
+    offset: float = 0.0
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.members[0][0].X)
+
+    def moments(self, x: Array) -> tuple[Array, Array]:
+        """Mean (``members x n``) and covariance (``members x n x n``) of the scalar."""
+        means, covariances = [], []
+        for outputs in self.members:
+            posteriors = [output.posterior(x) for output in outputs]
+            pairs = list(zip(self.weights, posteriors, strict=True))
+            means.append(self.offset + sum(w * mean for w, (mean, _) in pairs))
+            covariances.append(sum(w**2 * covariance for w, (_, covariance) in pairs))
+        return np.stack(means), np.stack(covariances)
+
+    def mean_and_sd(self, x: Array) -> tuple[Array, Array]:
+        means, covariances = self.moments(x)
+        variances = np.diagonal(covariances, axis1=-2, axis2=-1)
+        return means, np.sqrt(np.clip(variances, 1e-18, None))
+
+    def hallucinate(self, x: Array | None) -> Reference:
+        if x is None or len(x) == 0:
+            return self
+        members = tuple(
+            tuple(output.hallucinate(x) for output in outputs) for outputs in self.members
+        )
+        return replace(self, members=members)
+
+    def kernelized_width(
+        self,
+        rkhs_bound: float,
+        noise_bound: float,
+        delta: float,
+        any_lambda: bool = False,
+        information_gain: float | None = None,
+    ) -> Array:
+        """Width of IGP-UCB for each member, with a union bound over the outputs in use."""
+        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
+        radius = log(len(active) / delta)
+        widths = []
+        for outputs in self.members:
+            squares = []
+            for output in (outputs[j] for j in active):
+                s = output.standard_deviation
+                gain = output.information_gain if information_gain is None else information_gain
+                if any_lambda:
+                    noise = noise_bound / s / sqrt(output.lam) * sqrt(2.0 * (gain + radius))
+                else:
+                    noise = noise_bound / s * sqrt(2.0 * (gain + 1.0 + radius))
+                squares.append((rkhs_bound / s + noise) ** 2)
+            widths.append(sqrt(sum(squares)))
+        return np.array(widths)
+
+    def finite_arms_width(self, num_arms: int, round_number: int, delta: float) -> Array:
+        """Width of GP-UCB, Srinivas et al. 2010, Theorem 1."""
+        width = sqrt(2.0 * log(num_arms * round_number**2 * pi**2 / (6.0 * delta)))
+        return np.full(len(self.members), width)
+
+    def upper_bound(self, x: Array, width: Array, maximize: bool = True) -> Array:
+        """``(+/-) mean + width * sd`` of each member at the rows of ``x``."""
+        mean, sd = self.mean_and_sd(x)
+        return (mean if maximize else -mean) + np.asarray(width).reshape(-1, 1) * sd
+
+    def log_expected_improvement(self, x: Array, best: Array, maximize: bool = True) -> Array:
+        """``log E[max(f - best, 0)]`` of each member; ``best`` is one number a member."""
+        mean, sd = self.mean_and_sd(x)
+        u = (mean - np.asarray(best).reshape(-1, 1)) / sd * (1.0 if maximize else -1.0)
+        return np.log(sd) + _log_h(u)
+
+
+def _log_h(u: Array) -> Array:
+    """``log(phi(u) + u Phi(u))``, without underflow for ``u`` far below 0."""
+    log_density = -0.5 * u**2 - 0.5 * log(2.0 * pi)
+    low = np.minimum(u, 0.0)
+    far_below = log_density + np.log1p(low * sqrt(pi / 2.0) * erfcx(-low / sqrt(2.0)))
+    with np.errstate(divide="ignore"):
+        return np.where(u < 0.0, far_below, np.log(np.exp(log_density) + u * ndtr(u)))

@@ -1,0 +1,227 @@
+"""DMM as an acquisition function: units, refutation, pending points, optimisers."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms import Normalize
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    Arms,
+    AssumptionRefutedWarning,
+    BanditGP,
+    BanditLoop,
+    DMMUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    run,
+)
+from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
+from botorch_bandits.problems import RKHSFunction
+
+LENGTHSCALE, LAM = 0.2, 0.01
+UNIT_BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+GRID = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
+
+
+def kernel(a: Tensor, b: Tensor) -> Tensor:
+    return torch.exp(-(torch.cdist(a, b) ** 2) / (2 * LENGTHSCALE**2))
+
+
+@pytest.fixture
+def data() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    X = torch.rand(9, 1, dtype=torch.float64, generator=generator)
+    centers = torch.rand(6, 1, dtype=torch.float64, generator=generator)
+    weights = torch.randn(6, 1, dtype=torch.float64, generator=generator)
+    weights = weights * 2 / (weights.T @ kernel(centers, centers) @ weights).sqrt()
+    noise = 0.1 * torch.randn(9, 1, dtype=torch.float64, generator=generator)
+    return X, kernel(X, centers) @ weights + noise
+
+
+def fixed_model(X: Tensor, Y: Tensor) -> BanditGP:
+    return BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)(X, Y)
+
+
+def reference(X: Tensor, y: Tensor, norm: float, noise: float, lam: float) -> tuple[Tensor, Tensor]:
+    found = RidgeConfidenceSet.from_data(kernel(X, X), y, norm, noise, 0.1, lam)
+    return found.bounds(kernel(GRID, X), torch.ones(len(GRID), dtype=torch.float64))
+
+
+def test_value_is_the_upper_end_of_the_set(data: tuple[Tensor, Tensor]) -> None:
+    X, Y = data
+    acqf = DMMUpperConfidenceBound(fixed_model(X, Y), rkhs_bound=2.0, noise_bound=0.1)
+    lower, upper = reference(X, Y.squeeze(-1), 2.0, 0.1, LAM)
+    assert torch.allclose(acqf(GRID.unsqueeze(-2)), upper, atol=1e-8, rtol=0)
+    minimise = DMMUpperConfidenceBound(
+        fixed_model(X, Y), rkhs_bound=2.0, noise_bound=0.1, maximize=False
+    )
+    assert torch.allclose(minimise(GRID.unsqueeze(-2)), -lower, atol=1e-8, rtol=0)
+    assert torch.autograd.gradcheck(acqf, GRID[:3].unsqueeze(-2).clone().requires_grad_())
+
+
+def test_units_are_raw_outcome_units(data: tuple[Tensor, Tensor]) -> None:
+    """Standardize, an output scale, a constant mean and normalised inputs change nothing."""
+    X, Y = data
+    scale, shift, variance = 3.0, 7.0, 2.5
+    covar = ScaleKernel(RBFKernel()).double()
+    covar.outputscale = torch.tensor(variance, dtype=torch.float64)
+    covar.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    model = SingleTaskGP(
+        10 * X,
+        scale * Y + shift,
+        covar_module=covar,
+        input_transform=Normalize(1, bounds=10 * UNIT_BOUNDS),
+    )
+    model.likelihood.noise = torch.tensor([LAM * variance], dtype=torch.float64)
+    model.mean_module.constant.data.fill_(0.3)
+    acqf = DMMUpperConfidenceBound(model, rkhs_bound=6.0, noise_bound=0.3)
+    standardised = (Y - Y.mean()) / Y.std()
+    unit = math.sqrt(variance)  # prior standard deviations in standardised units
+    per_unit = unit * scale * float(Y.std())  # raw units in a prior standard deviation
+    lower, upper = reference(
+        X, (standardised.squeeze(-1) - 0.3) / unit, 6.0 / per_unit, 0.3 / per_unit, LAM
+    )
+    mean = float((0.3 * Y.std() + Y.mean()) * scale + shift)
+    found = acqf.bounds(10 * GRID)
+    assert torch.allclose(found[0], lower * per_unit + mean, atol=1e-8, rtol=0)
+    assert torch.allclose(found[1], upper * per_unit + mean, atol=1e-8, rtol=0)
+
+
+def test_scalarisation_adds_the_outputs_bounds(data: tuple[Tensor, Tensor]) -> None:
+    X, Y = data
+    models = [fixed_model(X, Y), fixed_model(X, 0.5 * Y)]
+    transform = ScalarizedPosteriorTransform(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    joint = DMMUpperConfidenceBound(
+        ModelListGP(*models),
+        rkhs_bound=2.0,
+        noise_bound=0.1,
+        delta=0.2,
+        posterior_transform=transform,
+    )
+    first, second = (DMMUpperConfidenceBound(m, rkhs_bound=2.0, noise_bound=0.1) for m in models)
+    expected = first.bounds(GRID)[1] - 2 * second.bounds(GRID)[0]
+    assert torch.allclose(joint(GRID.unsqueeze(-2)), expected, atol=1e-10, rtol=0)
+    stacked = BanditGP(X, torch.cat([Y, 0.5 * Y], -1), kernel=models[0].covar_module, noise=LAM)
+    batched = DMMUpperConfidenceBound(
+        stacked, rkhs_bound=2.0, noise_bound=0.1, delta=0.2, posterior_transform=transform
+    )
+    assert torch.allclose(batched(GRID.unsqueeze(-2)), expected, atol=1e-8, rtol=0)
+
+
+def test_a_refuted_assumption_is_reported_never_nan(data: tuple[Tensor, Tensor]) -> None:
+    model = fixed_model(*data)
+    with pytest.warns(AssumptionRefutedWarning, match=r"refute.*rkhs_bound and noise_bound"):
+        acqf = DMMUpperConfidenceBound(model, rkhs_bound=0.1, noise_bound=0.1)
+    assert acqf.is_refuted
+    assert bool(torch.isfinite(acqf(GRID.unsqueeze(-2))).all())
+    assert not acqf.guarantee().holds
+    assert "refute" in str(acqf.guarantee())
+    with pytest.raises(ValueError, match="refute"):
+        DMMUpperConfidenceBound(model, rkhs_bound=0.1, noise_bound=0.1, on_refuted="raise")
+
+
+def test_guess_and_double_takes_the_first_power_that_is_not_refuted(
+    data: tuple[Tensor, Tensor],
+) -> None:
+    model = fixed_model(*data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", AssumptionRefutedWarning)
+        acqf = DMMUpperConfidenceBound(
+            model, rkhs_bound=0.1, noise_bound=0.1, double_rkhs_bound=True
+        )
+    (bound,) = acqf.rkhs_bounds.values()
+    doublings = math.log2(bound / 0.1)
+    assert doublings == round(doublings)
+    assert bound / 2 < acqf.smallest_rkhs_bound <= bound
+    assert not acqf.is_refuted
+    assert "guessed and doubled" in str(acqf.guarantee())
+
+
+def test_pending_points_narrow_the_bounds_where_they_are(data: tuple[Tensor, Tensor]) -> None:
+    X, Y = data
+    model = fixed_model(X, Y)
+    pending = torch.tensor([[0.52]], dtype=torch.float64)
+    acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
+    lower, upper = acqf.bounds(GRID)
+    acqf.set_X_pending(pending)
+    narrow_lower, narrow_upper = acqf.bounds(GRID)
+    everything = torch.cat([X, pending])
+    ratios = []
+    for rows in (everything, X):
+        regularised = kernel(rows, rows) + LAM * torch.eye(len(rows), dtype=torch.float64)
+        k = kernel(GRID, rows)
+        ratios.append(1 - (k * torch.linalg.solve(regularised, k.T).T).sum(-1))
+    expected = (ratios[0] / ratios[1]).sqrt() * (upper - lower)
+    assert torch.allclose(narrow_upper - narrow_lower, expected, atol=1e-7, rtol=0)
+    assert torch.allclose(narrow_upper + narrow_lower, upper + lower, atol=1e-8, rtol=0)
+    assert not acqf.guarantee().holds
+    acqf.set_X_pending(None)
+    assert torch.equal(acqf.bounds(GRID)[1], upper)
+
+
+def test_optimisers_give_distinct_points(data: tuple[Tensor, Tensor]) -> None:
+    model = fixed_model(*data)
+    before = copy.deepcopy(model.state_dict())
+    acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
+    box, _ = optimize_acqf(acqf, UNIT_BOUNDS, q=3, num_restarts=2, raw_samples=16, sequential=True)
+    arms, _ = optimize_acqf_discrete(acqf, q=3, choices=GRID)
+    for points in (box, arms):
+        assert len(torch.unique(points, dim=0)) == 3
+    assert acqf.X_pending is None
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
+
+
+def test_pickle_and_deepcopy(data: tuple[Tensor, Tensor]) -> None:
+    acqf = DMMUpperConfidenceBound(fixed_model(*data), rkhs_bound=2.0, noise_bound=0.1)
+    for again in (copy.deepcopy(acqf), pickle.loads(pickle.dumps(acqf))):
+        assert torch.equal(again(GRID.unsqueeze(-2)), acqf(GRID.unsqueeze(-2)))
+
+
+def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
+    X, Y = data
+    batched = BanditGP(X.expand(2, 9, 1), Y.expand(2, 9, 1), kernel=RBFKernel(), noise=LAM)
+    with pytest.raises(UnreadablePriorError, match=r"batched.*ImprovedUpperConfidenceBound"):
+        DMMUpperConfidenceBound(batched, rkhs_bound=2.0, noise_bound=0.1)
+    two = BanditGP(X, Y.expand(9, 2), kernel=RBFKernel(), noise=LAM)
+    with pytest.raises(UnreadablePriorError, match="2 outputs and no posterior_transform"):
+        DMMUpperConfidenceBound(two, rkhs_bound=2.0, noise_bound=0.1)
+    with pytest.raises(ValueError, match="needs noise_bound="):
+        DMMUpperConfidenceBound.with_options(rkhs_bound=1.0)
+    with pytest.raises(ValueError, match="rkhs_bound is 0"):
+        DMMUpperConfidenceBound.with_options(rkhs_bound=0.0, noise_bound=0.1)
+
+
+def test_less_regret_than_amm_and_igp_ucb_in_the_loop() -> None:
+    """Mean cumulative regret over 6 functions at 25 rounds: DMM < AMM < IGP-UCB."""
+    options = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
+    recipes = [
+        DMMUpperConfidenceBound.with_options(**options),
+        AMMUpperConfidenceBound.with_options(**options),
+        ImprovedUpperConfidenceBound.with_options(**options, any_lambda=True),
+    ]
+    covar = RBFKernel().double()
+    covar.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    totals = []
+    for recipe in recipes:
+        total = 0.0
+        for seed in range(6):
+            problem = RKHSFunction.on_arms(covar, GRID, rkhs_norm=2.0, seed=seed, noise_std=0.1)
+            model = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)
+            loop = BanditLoop(Arms(GRID), model, recipe, seed=seed)
+            total += float(run(loop, problem, 25, progress=False).cumulative_regret[-1])
+        totals.append(total)
+        guarantee = loop.guarantee()
+        assert guarantee.holds
+        assert guarantee.regret_bound is not None
+    assert totals[0] < totals[1] < totals[2]

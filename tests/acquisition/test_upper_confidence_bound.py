@@ -1,0 +1,513 @@
+"""Upper confidence bounds: widths, units, rounds, pending points, promises."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.acquisition.objective import ExpectationPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
+from botorch.models.transforms import Normalize
+from botorch.optim import optimize_acqf_discrete
+from botorch.utils.testing import MockModel, MockPosterior
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    BanditGP,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    WidthUpperConfidenceBound,
+)
+from botorch_bandits.confidence import ConstantWidth
+
+from .cases import (
+    MODELS,
+    RootOfRound,
+    bandit_gp,
+    bandit_gp_reference,
+    double,
+    named,
+    rows,
+    uniform,
+)
+from .dense import DenseGP, Reference, squared_exponential
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+
+BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
+X_TEST = uniform(5, 2, seed=3).unsqueeze(-2)
+TWO_OUTPUTS = named(MODELS, "SingleTaskGP, two outputs, scalarized")
+
+
+def close(actual: Any, expected: Any, tolerance: float = 1e-10) -> bool:
+    actual, expected = (torch.as_tensor(v, dtype=torch.float64) for v in (actual, expected))
+    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+# --- widths and units -----------------------------------------------------------------------
+
+
+def test_width_without_data_is_the_formula_at_gain_zero() -> None:
+    # bandit_gp has prior variance 2, so B and R count in units of sqrt(2); lam = 0.05 / 2
+    model = bandit_gp(num_rows=0)
+    printed = (2.0 + 0.1 * math.sqrt(2.0 * (1.0 + math.log(10.0)))) / math.sqrt(2.0)
+    any_lambda = (2.0 + 0.1 / math.sqrt(0.025) * math.sqrt(2.0 * math.log(10.0))) / math.sqrt(2.0)
+    assert close(ImprovedUpperConfidenceBound(model, **BOUNDS).width, printed)
+    assert close(ImprovedUpperConfidenceBound(model, **BOUNDS, any_lambda=True).width, any_lambda)
+    theorem_1 = math.sqrt(2.0 * math.log(30 * math.pi**2 / (6.0 * 0.2)))
+    assert close(GPUpperConfidenceBound(model, num_arms=30, delta=0.2).width, theorem_1)
+
+
+def test_gain_of_one_row_by_hand() -> None:
+    # one row at distance 0: I = 1/2 ln(1 + 2 / 0.05), sd^2 at the row = 2 - 4 / 2.05
+    model = bandit_gp(num_rows=1)
+    X, Y = rows()
+    gain = 0.5 * math.log(41.0)
+    width = (2.0 + 0.1 * math.sqrt(2.0 * (gain + 1.0 + math.log(10.0)))) / math.sqrt(2.0)
+    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS)
+    mean = 2.0 / 2.05 * float(Y[0, 1])
+    sd = math.sqrt(2.0 - 4.0 / 2.05)
+    assert close(acqf.width, width)
+    assert close(acqf(X[:1]), [mean + width * sd])
+    known = acqf.describe(X[0])
+    expected = {
+        "mean": mean,
+        "standard_deviation": sd,
+        "width": width,
+        "information_gain": gain,
+        "acquisition_value": mean + width * sd,
+    }
+    assert known.keys() == expected.keys()
+    assert all(close(known[name], value) for name, value in expected.items())
+
+
+@pytest.mark.parametrize("any_lambda", [False, True])
+@pytest.mark.parametrize("factor", [1e-3, 40.0])
+def test_bounds_are_in_raw_outcome_units(factor: float, any_lambda: bool) -> None:
+    # the same problem in other units: width unchanged, value in the new units
+    X, Y = rows()
+    values, widths = [], []
+    for scale in (1.0, factor):
+        model = SingleTaskGP(X, scale * Y[:, :1])
+        acqf = ImprovedUpperConfidenceBound(
+            model,
+            rkhs_bound=2.0 * scale,
+            noise_bound=0.1 * scale,
+            any_lambda=any_lambda,
+        )
+        values.append(acqf(X_TEST).detach() / scale)
+        widths.append(acqf.width)
+    assert close(widths[1], widths[0], 1e-9)
+    assert close(values[1], values[0], 1e-9)
+
+
+@pytest.mark.parametrize("any_lambda", [False, True])
+def test_an_outputscale_is_a_choice_of_units(any_lambda: bool) -> None:
+    X, Y = rows()
+    widths = []
+    for variance in (1.0, 9.0):
+        kernel = ScaleKernel(RBFKernel()).double()
+        kernel.outputscale = double(variance)
+        scale = math.sqrt(variance)
+        model = BanditGP(X, scale * Y[:, :1], kernel=kernel, noise=0.04 * variance)
+        acqf = ImprovedUpperConfidenceBound(
+            model, rkhs_bound=2.0 * scale, noise_bound=0.1 * scale, any_lambda=any_lambda
+        )
+        widths.append(acqf.width)
+    assert close(widths[0], widths[1])
+
+
+def test_bounds_in_units_of_the_prior() -> None:
+    case = named(MODELS, "SingleTaskGP, ScaleKernel, fitted")
+    model = case.build()
+    gain = case.reference(model).members[0][0].information_gain
+    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS, units="prior")
+    assert close(acqf.width, 2.0 + 0.1 * math.sqrt(2.0 * (gain + 1.0 + math.log(10.0))), 1e-8)
+    with pytest.raises(ValueError, match="units is 'raw'; it must be one of 'outcome', 'prior'"):
+        ImprovedUpperConfidenceBound(model, **BOUNDS, units="raw")
+
+
+def test_explicit_gain_scale_and_constant_width() -> None:
+    model = bandit_gp()
+    width = (2.0 + 0.1 * math.sqrt(2.0 * (3.0 + 1.0 + math.log(10.0)))) / math.sqrt(2.0)
+    assert close(ImprovedUpperConfidenceBound(model, **BOUNDS, information_gain=3.0).width, width)
+    assert close(
+        ImprovedUpperConfidenceBound(model, **BOUNDS, information_gain=3.0, scale=0.5).width,
+        0.5 * width,
+    )
+    # Srinivas et al. divide beta by 5, which is the squared width
+    full = GPUpperConfidenceBound(model, num_arms=100)
+    fifth = GPUpperConfidenceBound(model, num_arms=100, scale=5.0**-0.5)
+    assert close(fifth.beta, full.beta / 5.0)
+    for cls in (GPUpperConfidenceBound, ImprovedUpperConfidenceBound):
+        constant = cls(model, width=2)  # an int must not become an integer tensor
+        assert constant.beta.dtype == torch.float64
+        assert close(constant.width, 2.0)
+        assert close(constant(X_TEST), UpperConfidenceBound(model, beta=4.0)(X_TEST))
+
+
+def test_botorch_with_the_squared_width_agrees_in_value_and_gradient() -> None:
+    model = bandit_gp()
+    ours = ImprovedUpperConfidenceBound(model, **BOUNDS)
+    theirs = UpperConfidenceBound(model, beta=ours.width**2)
+    assert isinstance(ours, UpperConfidenceBound)
+    x = X_TEST.clone().requires_grad_()
+    assert close(ours(x), theirs(x), 1e-13)
+    gradients = [torch.autograd.grad(f(x).sum(), x)[0] for f in (ours, theirs)]
+    assert close(*gradients, 1e-12)
+
+
+def test_one_bound_an_output_and_weights_of_zero() -> None:
+    model, reference = TWO_OUTPUTS.build(), TWO_OUTPUTS.reference(None)
+    s = [output.standard_deviation for output in reference.members[0]]
+    gains = [output.information_gain for output in reference.members[0]]
+
+    def width(j: int, delta: float) -> float:
+        B, R = (2.0, 5.0)[j], (0.1, 0.3)[j]
+        return (B + R * math.sqrt(2.0 * (gains[j] + 1.0 + math.log(1.0 / delta)))) / s[j]
+
+    tuples = {"rkhs_bound": (2.0, 5.0), "noise_bound": (0.1, 0.3), "delta": 0.1}
+    both = ImprovedUpperConfidenceBound(
+        model, **tuples, posterior_transform=TWO_OUTPUTS.posterior_transform
+    )
+    assert close(both.width, math.hypot(width(0, 0.05), width(1, 0.05)))
+    # a weight of 0 takes no share of delta
+    transform = type(TWO_OUTPUTS.posterior_transform)(double([0.0, 3.0]))
+    second = ImprovedUpperConfidenceBound(model, **tuples, posterior_transform=transform)
+    assert close(second.width, width(1, 0.1))
+    with pytest.raises(ValueError, match="rkhs_bound has 3 entries for 2 outputs"):
+        ImprovedUpperConfidenceBound(
+            model,
+            rkhs_bound=(1.0, 1.0, 1.0),
+            noise_bound=0.1,
+            posterior_transform=TWO_OUTPUTS.posterior_transform,
+        )
+    with pytest.raises(ValueError, match="only zero weights"):
+        ImprovedUpperConfidenceBound(
+            model, **BOUNDS, posterior_transform=type(transform)(double([0.0, 0.0]))
+        )
+
+
+def test_minimization_is_the_mirror_image() -> None:
+    model, reference = bandit_gp(), bandit_gp_reference()
+    width = reference.kernelized_width(2.0, 0.1, 0.1)
+    lower = ImprovedUpperConfidenceBound(model, **BOUNDS, maximize=False)
+    expected = torch.from_numpy(
+        reference.upper_bound(X_TEST.squeeze(-2).numpy(), width, maximize=False)[0]
+    )
+    assert close(lower(X_TEST), expected, 1e-8)
+    # as Ax does it: a weight of -1
+    weight = named(MODELS, "SingleTaskGP, weight -1")
+    plain = ImprovedUpperConfidenceBound(weight.build(), **BOUNDS, maximize=False)
+    ax = ImprovedUpperConfidenceBound(
+        weight.build(), **BOUNDS, posterior_transform=weight.posterior_transform
+    )
+    assert close(plain(X_TEST), ax(X_TEST), 1e-12)
+
+
+def test_a_model_in_training_mode_is_read_like_one_in_evaluation_mode() -> None:
+    # BoTorch stores raw inputs in training mode, transformed ones in evaluation mode
+    X, Y = rows()
+    models = [
+        SingleTaskGP(20.0 * X, Y[:, :1], input_transform=Normalize(2)).train(mode)
+        for mode in (True, False)
+    ]
+    widths = [ImprovedUpperConfidenceBound(model, **BOUNDS).width for model in models]
+    assert close(*widths)
+
+
+def test_the_clamp_of_the_variance_is_invisible() -> None:
+    # Theorem 3's widths reach 8000: BoTorch's clamp at 1e-12 would show as 8e-3
+    posterior = MockPosterior(mean=double([[[1.0]]]), variance=double([[[0.0]]]))
+    acqf = GPUpperConfidenceBound(MockModel(posterior), width=8000.0)
+    assert close(acqf(double([[0.5]])), [1.0], 1e-5)
+
+
+# --- pending points -------------------------------------------------------------------------
+
+
+def test_pending_points_shrink_the_variance_and_nothing_else() -> None:
+    model, reference = bandit_gp(), bandit_gp_reference()
+    X_pending, x = uniform(3, 2, seed=4), X_TEST.squeeze(-2)
+    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS)
+    before = [acqf.describe(point) for point in x]
+    acqf.set_X_pending(X_pending)
+    after = [acqf.describe(point) for point in x]
+    hallucinated = reference.hallucinate(X_pending.numpy())
+    _, sd = hallucinated.mean_and_sd(x.numpy())
+    for i in range(len(x)):
+        assert close(after[i]["mean"], before[i]["mean"], 1e-9)
+        assert close(after[i]["standard_deviation"], sd[0, i], 1e-8)
+        assert after[i]["standard_deviation"] < before[i]["standard_deviation"]
+        assert after[i]["width"] == before[i]["width"]
+        assert after[i]["information_gain"] == before[i]["information_gain"]
+    # a width with the gain of the pending rows in it would be another one
+    wrong = hallucinated.kernelized_width(2.0, 0.1, 0.1)[0]
+    assert wrong > after[0]["width"] + 1e-3
+
+
+def test_repeated_pending_points_count_as_often_as_they_occur() -> None:
+    model, reference = bandit_gp(), bandit_gp_reference()
+    X_pending = uniform(1, 2, seed=4).repeat(4, 1)
+    acqf = GPUpperConfidenceBound(model, width=1.5, X_pending=X_pending)
+    expected = reference.hallucinate(X_pending.numpy()).upper_bound(X_TEST.squeeze(-2).numpy(), 1.5)
+    assert close(acqf(X_TEST), torch.from_numpy(expected[0]), 1e-8)
+
+
+def test_pending_rows_get_the_mean_of_given_noise_levels() -> None:
+    X, Y = rows()
+    levels = double([[0.01], [0.02], [0.03], [0.04], [0.05], [0.06], [0.07]])
+    model = SingleTaskGP(X, Y[:, 1:], levels, outcome_transform=None).eval()
+    model.covar_module.lengthscale = double([[0.3, 0.5]])
+    model.mean_module.constant = double(0.2)
+    noise = levels.squeeze(-1).numpy()
+    reference = Reference(
+        (
+            (
+                DenseGP(
+                    X.numpy(),
+                    Y[:, 1].numpy(),
+                    squared_exponential([0.3, 0.5]),
+                    noise,
+                    float(noise.mean()),
+                    prior_mean=0.2,
+                ),
+            ),
+        )
+    )
+    X_pending = uniform(2, 2, seed=4)
+    acqf = GPUpperConfidenceBound(model, width=2.0, X_pending=X_pending)
+    expected = reference.hallucinate(X_pending.numpy()).upper_bound(X_TEST.squeeze(-2).numpy(), 2.0)
+    assert close(acqf(X_TEST), torch.from_numpy(expected[0]), 1e-8)
+    # no theorem knows such noise: the errors says so, and what to pass
+    with pytest.raises(ValueError, match=r"noise differs between rows.*information_gain=.*width="):
+        ImprovedUpperConfidenceBound(model, **BOUNDS)
+    explicit = ImprovedUpperConfidenceBound(model, **BOUNDS, information_gain=3.0)
+    assert close(explicit.width, 2.0 + 0.1 * math.sqrt(2.0 * (4.0 + math.log(10.0))))
+
+
+def test_a_model_that_cannot_be_conditioned_refuses_pending_points_only() -> None:
+    X, Y = rows()
+    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
+    acqf = GPUpperConfidenceBound(model, width=2.0)
+    before = acqf(X_TEST).detach()
+    with pytest.raises(UnsupportedError, match=r"SingleTaskVariationalGP.*SingleTaskGP.*X_pending"):
+        acqf.set_X_pending(X[:1])
+    # the refusal leaves it as it was
+    assert acqf.X_pending is None
+    assert acqf.model is model
+    assert torch.equal(acqf(X_TEST), before)
+    with pytest.raises(ValueError, match="SingleTaskVariationalGP is not an exact Gaussian"):
+        ImprovedUpperConfidenceBound(model, **BOUNDS)
+
+
+# --- rounds ---------------------------------------------------------------------------------
+
+
+def theorem_1(num_arms: int, t: int, delta: float = 0.1) -> float:
+    return math.sqrt(2.0 * math.log(num_arms * t**2 * math.pi**2 / (6.0 * delta)))
+
+
+def test_the_round_is_rows_and_pending_points_and_one() -> None:
+    acqf = GPUpperConfidenceBound(bandit_gp(num_rows=7), num_arms=50)
+    for num_pending in (0, 3, 1, 0):
+        acqf.set_X_pending(uniform(num_pending, 2, seed=4))
+        assert acqf.round_number == 8 + num_pending
+        assert close(acqf.width, theorem_1(50, 8 + num_pending))
+
+
+def test_a_given_round_is_that_of_the_first_point() -> None:
+    X_pending = uniform(4, 2, seed=4)
+    acqf = GPUpperConfidenceBound(
+        bandit_gp(), num_arms=50, round_number=20, X_pending=X_pending[:2]
+    )
+    assert acqf.round_number == 20
+    acqf.set_X_pending(X_pending)
+    assert acqf.round_number == 22
+    assert close(acqf.width, theorem_1(50, 22))
+    acqf.set_X_pending(X_pending[:2])
+    assert acqf.round_number == 20
+
+
+def test_an_optimizer_counts_the_rounds_on() -> None:
+    rounds = []
+
+    class Spy(RootOfRound):
+        def width(self, reading: Any, round_number: int) -> Tensor:
+            rounds.append(round_number)
+            return super().width(reading, round_number)
+
+    acqf = WidthUpperConfidenceBound(bandit_gp(), Spy(), round_number=20)
+    optimize_acqf_discrete(acqf, q=3, choices=uniform(20, 2, seed=5))
+    assert rounds[:3] == [20, 21, 22]
+    assert rounds[-1] == 20  # X_pending restored
+    assert acqf.round_number == 20
+
+
+def test_the_round_of_a_model_without_rows_must_be_given() -> None:
+    posterior = MockPosterior(mean=double([[[1.0]]]), variance=double([[[4.0]]]))
+    with pytest.raises(ValueError, match=r"does not show its training targets.*round_number="):
+        GPUpperConfidenceBound(MockModel(posterior), num_arms=10)
+    acqf = GPUpperConfidenceBound(MockModel(posterior), num_arms=10, round_number=3)
+    assert close(acqf(double([[0.5]])), [1.0 + 2.0 * theorem_1(10, 3)])
+
+
+# --- what is refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "error", "message"),
+    [
+        (ImprovedUpperConfidenceBound, {}, ValueError, "needs rkhs_bound= and noise_bound="),
+        (
+            ImprovedUpperConfidenceBound,
+            {"rkhs_bound": 1.0},
+            ValueError,
+            "noise_bound=None",
+        ),
+        (
+            ImprovedUpperConfidenceBound,
+            {"rkhs_bound": 1.0, "noise_bound": 0.1, "width": 2.0},
+            ValueError,
+            "not both",
+        ),
+        (
+            ImprovedUpperConfidenceBound,
+            {"rkhs_bound": -1.0, "noise_bound": 0.1},
+            ValueError,
+            "rkhs_bound is -1.0; it must be at least 0",
+        ),
+        (
+            ImprovedUpperConfidenceBound,
+            {"rkhs_bound": 1.0, "noise_bound": math.nan},
+            ValueError,
+            "noise_bound is nan",
+        ),
+        (
+            ImprovedUpperConfidenceBound,
+            {"rkhs_bound": 1.0, "noise_bound": 0.1, "delta": 1.0},
+            ValueError,
+            "delta is 1.0; it must lie strictly between 0 and 1",
+        ),
+        (
+            ImprovedUpperConfidenceBound,
+            {"rkhs_bound": 1.0, "noise_bound": 0.1, "information_gain": -1.0},
+            ValueError,
+            "information_gain is -1.0",
+        ),
+        (ImprovedUpperConfidenceBound, {"width": -2.0}, ValueError, "width is -2.0"),
+        (ImprovedUpperConfidenceBound, {"width": 2.0, "scale": 0.0}, ValueError, "scale is 0.0"),
+        (GPUpperConfidenceBound, {}, ValueError, "exactly one"),
+        (GPUpperConfidenceBound, {"num_arms": 3, "width": 1.0}, ValueError, "exactly one"),
+        (GPUpperConfidenceBound, {"num_arms": 0}, ValueError, "num_arms is 0"),
+        (GPUpperConfidenceBound, {"num_arms": 2.5}, TypeError, "num_arms must be an integer"),
+        (GPUpperConfidenceBound, {"num_arms": 3, "delta": 0.0}, ValueError, "delta is 0.0"),
+        (
+            GPUpperConfidenceBound,
+            {"width": 1.0, "round_number": 0},
+            ValueError,
+            "round_number is 0",
+        ),
+        (
+            GPUpperConfidenceBound,
+            {"width": 1.0, "round_number": True},
+            TypeError,
+            "round_number must be an integer",
+        ),
+    ],
+)
+def test_infeasible_ingredients_are_refused(
+    cls: type, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        cls(bandit_gp(), **options)
+
+
+def test_several_outputs_need_a_transform_that_can_be_read() -> None:
+    model = TWO_OUTPUTS.build()
+    with pytest.raises(UnsupportedError, match="posterior transform"):
+        GPUpperConfidenceBound(model, width=2.0)
+    expectation = ExpectationPosteriorTransform(n_w=1)
+    with pytest.raises(ValueError, match=r"ExpectationPosteriorTransform is not a Scalarized"):
+        ImprovedUpperConfidenceBound(bandit_gp(), **BOUNDS, posterior_transform=expectation)
+
+
+# --- promises -------------------------------------------------------------------------------
+
+
+def test_igp_ucb_is_guaranteed_with_fixed_hyperparameters_and_large_noise() -> None:
+    model = bandit_gp(noise=3.0)  # lam = 3 / 2
+    guarantee = ImprovedUpperConfidenceBound(model, **BOUNDS).guarantee()
+    assert guarantee.holds
+    assert "Chowdhury and Gopalan 2017, Theorem 2" in guarantee.theorem
+    assert "with probability 0.9 " in guarantee.statement
+    assert guarantee.constants["lam"] == pytest.approx(1.5)
+    assert guarantee.constants["information_gain"] == pytest.approx(
+        bandit_gp_reference(noise=3.0).members[0][0].information_gain
+    )
+    assert "guaranteed" in str(guarantee)
+
+
+@pytest.mark.parametrize(
+    ("options", "gap"),
+    [
+        ({}, "lam = 0.025 is below 1"),
+        ({"any_lambda": True, "scale": 0.5}, "the width is scaled by 0.5"),
+        ({"any_lambda": True, "X_pending": uniform(2, 2, seed=4)}, "2 pending points"),
+        ({"any_lambda": True, "information_gain": 3.0}, "information_gain was given"),
+    ],
+    ids=["small lam", "scaled", "pending", "explicit gain"],
+)
+def test_why_igp_ucb_is_not_guaranteed(options: dict[str, Any], gap: str) -> None:
+    guarantee = ImprovedUpperConfidenceBound(bandit_gp(), **BOUNDS, **options).guarantee()
+    assert not guarantee.holds
+    assert len(guarantee.gaps) == 1
+    assert gap in guarantee.gaps[0]
+    assert "no guarantee" in str(guarantee)
+    assert guarantee.gaps[0] in str(guarantee)
+
+
+def test_the_form_for_every_lambda_is_guaranteed_at_small_noise() -> None:
+    guarantee = ImprovedUpperConfidenceBound(bandit_gp(), **BOUNDS, any_lambda=True).guarantee()
+    assert guarantee.holds
+
+
+def test_pending_points_void_the_promise_only_while_they_are_there() -> None:
+    acqf = ImprovedUpperConfidenceBound(bandit_gp(noise=3.0), **BOUNDS)
+    acqf.set_X_pending(uniform(2, 2, seed=4))
+    assert not acqf.guarantee().holds
+    acqf.set_X_pending(None)
+    assert acqf.guarantee().holds
+
+
+def test_learned_hyperparameters_void_every_promise() -> None:
+    model = named(MODELS, "SingleTaskGP, ScaleKernel, fitted").build()
+    for acqf in (
+        ImprovedUpperConfidenceBound(model, **BOUNDS, any_lambda=True),
+        GPUpperConfidenceBound(model, num_arms=50),
+    ):
+        guarantee = acqf.guarantee()
+        assert not guarantee.holds
+        (gap,) = guarantee.gaps
+        for what in ("noise", "raw_lengthscale", "raw_outputscale", "Standardize"):
+            assert what in gap
+
+
+def test_gp_ucb_is_guaranteed_on_arms_but_not_with_a_constant() -> None:
+    guarantee = GPUpperConfidenceBound(bandit_gp(), num_arms=50, delta=0.2).guarantee()
+    assert guarantee.holds
+    assert "Srinivas et al. 2010, Theorem 1" in guarantee.theorem
+    assert guarantee.constants["num_arms"] == 50.0
+    assert guarantee.constants["delta"] == 0.2
+    constant = GPUpperConfidenceBound(bandit_gp(), width=2.0).guarantee()
+    assert constant.theorem is None
+    assert not constant.holds
+    assert "heuristic" in str(constant)
+    own = WidthUpperConfidenceBound(bandit_gp(), ConstantWidth(2.0), scale=3.0).guarantee()
+    assert any("scaled by 3" in gap for gap in own.gaps)

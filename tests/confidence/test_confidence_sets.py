@@ -1,0 +1,136 @@
+"""The confidence set behind DMM, against dense algebra and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_bandits.confidence import RidgeConfidenceSet, amm_width
+
+
+def kernel(a: Tensor, b: Tensor) -> Tensor:
+    return torch.exp(-(torch.cdist(a, b) ** 2) / (2 * 0.2**2))
+
+
+def draw(seed: int, num_rows: int, norm: float = 2.0, noise: float = 0.1) -> tuple[Tensor, ...]:
+    """Inputs, noisy outcomes, test points and the true values there, of known norm."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(num_rows, 1, dtype=torch.float64, generator=generator)
+    centers = torch.rand(12, 1, dtype=torch.float64, generator=generator)
+    weights = torch.randn(12, dtype=torch.float64, generator=generator)
+    weights *= norm / (weights @ kernel(centers, centers) @ weights).sqrt()
+    noises = noise * torch.randn(num_rows, dtype=torch.float64, generator=generator)
+    test = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
+    return X, kernel(X, centers) @ weights + noises, test, kernel(test, centers) @ weights
+
+
+def dense_bounds(
+    X: Tensor,
+    y: Tensor,
+    test: Tensor,
+    bound: float,
+    noise: float,
+    delta: float,
+    base: float,
+    ridges: list[float],
+) -> tuple[Tensor, Tensor]:
+    """The definition, one ridge at a time, by solving dense systems."""
+    n, K, k = len(X), kernel(X, X), kernel(test, X)
+    identity = torch.eye(n, dtype=torch.float64)
+    radius = (
+        base * y @ torch.linalg.solve(K + base * identity, y)
+        + noise**2 * torch.logdet(identity + K / base)
+        + 2 * noise**2 * math.log(1 / delta)
+    )
+    uppers, lowers = [torch.full((len(test),), bound)], [torch.full((len(test),), -bound)]
+    for a in ridges:
+        regularised = K + a * identity
+        mean = k @ torch.linalg.solve(regularised, y)
+        variance = 1 - (k * torch.linalg.solve(regularised, k.T).T).sum(-1)
+        radicand = (radius + a * bound**2 - a * y @ torch.linalg.solve(regularised, y)) / a
+        uppers.append(mean + (variance * radicand).sqrt())
+        lowers.append(mean - (variance * radicand).sqrt())
+    return torch.stack(lowers).amax(0), torch.stack(uppers).amin(0)
+
+
+@pytest.mark.parametrize("num_rows", [1, 5, 25])
+@pytest.mark.parametrize("base", [0.01, 0.3])
+def test_bounds_equal_the_definition(num_rows: int, base: float) -> None:
+    X, y, test, _ = draw(num_rows, num_rows)
+    found = RidgeConfidenceSet.from_data(kernel(X, X), y, 2.0, 0.1, 0.05, base)
+    lower, upper = found.bounds(kernel(test, X), torch.ones(len(test), dtype=torch.float64))
+    expected = dense_bounds(X, y, test, 2.0, 0.1, 0.05, base, found.ridges.tolist())
+    assert torch.allclose(lower, expected[0], atol=1e-8, rtol=0)
+    assert torch.allclose(upper, expected[1], atol=1e-8, rtol=0)
+    gain = 0.5 * torch.logdet(torch.eye(num_rows, dtype=torch.float64) + kernel(X, X) / base)
+    assert float(found.information_gain) == pytest.approx(float(gain), abs=1e-8)
+
+
+def test_batches_equal_single_sets() -> None:
+    sets = [draw(seed, 8) for seed in range(3)]
+    kernels = torch.stack([kernel(X, X) for X, *_ in sets])
+    outcomes = torch.stack([y for _, y, *_ in sets])
+    crosses = torch.stack([kernel(test, X) for X, _, test, _ in sets])
+    ones = torch.ones(3, 30, dtype=torch.float64)
+    batch = RidgeConfidenceSet.from_data(kernels, outcomes, 2.0, 0.1, 0.05, 0.01)
+    lower, upper = batch.bounds(crosses, ones)
+    for i in range(3):
+        single = RidgeConfidenceSet.from_data(kernels[i], outcomes[i], 2.0, 0.1, 0.05, 0.01)
+        one_lower, one_upper = single.bounds(crosses[i], ones[i])
+        assert torch.allclose(lower[i], one_lower, atol=1e-9, rtol=0)
+        assert torch.allclose(upper[i], one_upper, atol=1e-9, rtol=0)
+
+
+def test_without_data_it_is_the_prior_bound() -> None:
+    empty = torch.zeros(0, 0, dtype=torch.float64)
+    found = RidgeConfidenceSet.from_data(empty, empty.sum(-1), 1.5, 0.1, 0.05, 0.01)
+    lower, upper = found.bounds(
+        torch.zeros(2, 0, dtype=torch.float64), torch.tensor([1.0, 0.25], dtype=torch.float64)
+    )
+    assert upper.tolist() == [1.5, 0.75]
+    assert lower.tolist() == [-1.5, -0.75]
+    assert not found.is_refuted
+
+
+def test_never_looser_than_amm_at_the_base_ridge() -> None:
+    X, y, test, _ = draw(4, 15)
+    found = RidgeConfidenceSet.from_data(kernel(X, X), y, 2.0, 0.1, 0.05, 0.01)
+    _, upper = found.bounds(kernel(test, X), torch.ones(30, dtype=torch.float64))
+    regularised = kernel(X, X) + 0.01 * torch.eye(15, dtype=torch.float64)
+    mean = kernel(test, X) @ torch.linalg.solve(regularised, y)
+    variance = 1 - (kernel(test, X) * torch.linalg.solve(regularised, kernel(X, test)).T).sum(-1)
+    width = amm_width(2.0, found.information_gain, 0.05, radius_factor=0.1**2 / 0.01)
+    assert bool((upper <= mean + width * variance.sqrt() + 1e-9).all())
+
+
+def test_a_norm_that_cannot_be_is_refuted_without_nan() -> None:
+    X, y, test, _ = draw(1, 20, norm=2.0)
+    for bound in (0.1, 0.5):
+        found = RidgeConfidenceSet.from_data(kernel(X, X), y, bound, 0.1, 0.05, 0.01)
+        assert found.is_refuted
+        lower, upper = found.bounds(kernel(test, X), torch.ones(30, dtype=torch.float64))
+        assert bool(torch.isfinite(lower).all())
+        assert bool(torch.isfinite(upper).all())
+    smallest = float(found.smallest_rkhs_bound)
+    for factor, refuted in ((1.01, False), (0.99, True)):
+        again = RidgeConfidenceSet.from_data(kernel(X, X), y, factor * smallest, 0.1, 0.05, 0.01)
+        assert bool(again.is_refuted) is refuted
+
+
+def test_covers_functions_of_known_norm() -> None:
+    """At level 0.2, over 300 functions and growing data: failures at most 0.2 within error."""
+    delta, failures = 0.2, 0
+    for seed in range(300):
+        X, y, test, f = draw(seed, 16)
+        covered = True
+        for n in (1, 2, 4, 8, 16):
+            found = RidgeConfidenceSet.from_data(kernel(X[:n], X[:n]), y[:n], 2.0, 0.1, delta, 0.01)
+            lower, upper = found.bounds(kernel(test, X[:n]), torch.ones(30, dtype=torch.float64))
+            covered &= bool(((lower <= f + 1e-9) & (f <= upper + 1e-9)).all())
+            covered &= not found.is_refuted
+        failures += not covered
+    # the 99.9% quantile of Binomial(300, 0.2) is 82
+    assert failures <= 82

@@ -1,0 +1,169 @@
+"""Widths and rules of GP-UCB's Theorems 2 and 3, IRGP-UCB and AMM."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP, SingleTaskGP
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import BanditGP
+from botorch_bandits.confidence import (
+    AMMWidth,
+    CompactBoxWidth,
+    KernelizedWidth,
+    PriorReading,
+    RandomizedWidth,
+    RateGain,
+    RKHSWidth,
+    WaterFillingGain,
+    amm_width,
+    gp_ucb_compact_width,
+    gp_ucb_rkhs_width,
+    irgp_ucb_width,
+)
+
+X = torch.tensor([[0.1, 0.2], [0.5, 0.9], [0.8, 0.3]], dtype=torch.float64)
+Y = torch.tensor([[1.0], [-2.0], [0.5]], dtype=torch.float64)
+
+
+def scaled_model(variance: float, noise: float) -> BanditGP:
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = torch.tensor(variance, dtype=torch.float64)
+    return BanditGP(X, Y, kernel=kernel, noise=noise)
+
+
+def dense_gain(model: BanditGP) -> Tensor:
+    K = model.covar_module(X).to_dense().detach()
+    noise = model.likelihood.noise.detach()
+    return 0.5 * torch.logdet(torch.eye(3, dtype=torch.float64) + K / noise)
+
+
+@pytest.mark.parametrize(("dim", "t"), [(1, 1), (2, 100), (5, 7)])
+def test_theorem_2(dim: int, t: int) -> None:
+    delta, r, a, b = 0.1, 2.0, 1.5, 3.0
+    beta = 2 * math.log(t**2 * 2 * math.pi**2 / (3 * delta)) + 2 * dim * math.log(
+        t**2 * dim * b * r * math.sqrt(math.log(4 * dim * a / delta))
+    )
+    assert float(gp_ucb_compact_width(dim, t, delta, r, a, b)) == pytest.approx(
+        math.sqrt(beta), abs=1e-12
+    )
+
+
+def test_theorem_2_constants_that_void_it_are_named() -> None:
+    with pytest.raises(ValueError, match=r"smoothness_a is 0\.01.*always allowed"):
+        gp_ucb_compact_width(1, 1, 0.1, 1.0, 0.01, 1.0)
+    with pytest.raises(ValueError, match=r"smoothness_b is 1e-09.*always allowed"):
+        gp_ucb_compact_width(2, 1, 0.1, 1.0, 1.0, 1e-9)
+
+
+def test_theorem_3_takes_the_norm_not_its_square() -> None:
+    bound, gain, t, delta = 2.0, 5.0, 10, 0.1
+    expected = math.sqrt(2 * bound**2 + 300 * gain * math.log(t / delta) ** 3)
+    assert float(gp_ucb_rkhs_width(bound, gain, t, delta)) == pytest.approx(expected, abs=1e-10)
+
+
+def test_amm() -> None:
+    bound, gain, delta, c = 2.0, 5.0, 0.1, 0.7
+    # c ln det + 2 c ln(1 / delta) + B^2, and ln det is twice the gain
+    expected = math.sqrt(c * 2 * gain + 2 * c * math.log(1 / delta) + bound**2)
+    assert float(amm_width(bound, gain, delta, c)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_irgp() -> None:
+    expected = math.sqrt(2 * math.log(50) + 2 * 0.3)
+    assert float(irgp_ucb_width(100, 0.3)) == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(ValueError, match="num_arms is 1"):
+        irgp_ucb_width(1, 0.3)
+
+
+def test_irgp_draws_are_exponential_with_mean_two_and_a_function_of_the_round() -> None:
+    reading = PriorReading(scaled_model(1.0, 0.1))
+    rule = RandomizedWidth(100, seed=3)
+    beta = torch.stack([rule.width(reading, t) ** 2 for t in range(1, 4001)])
+    z = beta - 2 * math.log(50)
+    assert float(z.min()) >= -1e-9
+    assert float(z.mean()) == pytest.approx(2.0, abs=5 * 2 / 4000**0.5)
+    # an exponential with mean 2 exceeds 2 ln 2 half of the time
+    assert float((z > 2 * math.log(2)).double().mean()) == pytest.approx(0.5, abs=0.04)
+    assert rule.width(reading, 5) == RandomizedWidth(100, seed=3).width(reading, 5)
+    assert rule.width(reading, 5) != RandomizedWidth(100, seed=4).width(reading, 5)
+
+
+@pytest.mark.parametrize("variance", [1.0, 6.25])
+def test_rules_divide_by_the_prior_standard_deviation(variance: float) -> None:
+    noise, delta, s = 0.4, 0.1, math.sqrt(variance)
+    model = scaled_model(variance, noise)
+    reading, gain = PriorReading(model), float(dense_gain(model))
+    lam = noise / variance
+
+    amm = AMMWidth(rkhs_bound=2.0, noise_bound=0.3, delta=delta).width(reading, 1)
+    expected = math.sqrt(
+        (2.0 / s) ** 2 + (0.3 / s) ** 2 / lam * (2 * gain + 2 * math.log(1 / delta))
+    )
+    assert float(amm) == pytest.approx(expected, abs=1e-8)
+
+    K = model.covar_module(X).to_dense().detach()
+    maximal = WaterFillingGain(K, noise)
+    three = RKHSWidth(2.0, maximal, delta).width(reading, 4)
+    expected = math.sqrt(2 * (2.0 / s) ** 2 + 300 * maximal(4) * math.log(4 / delta) ** 3)
+    assert float(three) == pytest.approx(expected, abs=1e-8)
+
+    two = CompactBoxWidth(
+        dim=2, side_length=1.0, smoothness_a=1.0, smoothness_b=5.0, delta=delta
+    ).width(reading, 4)
+    assert float(two) == pytest.approx(
+        float(gp_ucb_compact_width(2, 4, delta, 1.0, 1.0, 5.0 / s)), abs=1e-10
+    )
+
+
+def test_scalarised_outputs_share_delta() -> None:
+    models = ModelListGP(scaled_model(1.0, 0.1), scaled_model(4.0, 0.1))
+    weights = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    reading = PriorReading(models, ScalarizedPosteriorTransform(weights))
+    joint = AMMWidth((1.0, 3.0), (0.1, 0.2), delta=0.1).width(reading, 1)
+    single = [
+        AMMWidth(b, r, delta=0.05).width(PriorReading(m), 1)
+        for m, b, r in zip(models.models, (1.0, 3.0), (0.1, 0.2), strict=True)
+    ]
+    assert float(joint) == pytest.approx(math.hypot(*map(float, single)), abs=1e-10)
+
+
+def test_a_gain_bound_stands_for_the_realised_gain() -> None:
+    model = scaled_model(1.0, 1.5)
+    K = model.covar_module(X).to_dense().detach()
+    bound = WaterFillingGain(K, 1.5)
+    rule = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=bound)
+    expected = 2.0 + 0.3 * math.sqrt(2 * (bound(3) + 1 + math.log(10)))
+    assert float(rule.width(PriorReading(model), 1)) == pytest.approx(expected, abs=1e-10)
+    assert rule.guarantee(PriorReading(model), 1).holds
+    rate = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=RateGain("rbf", 2))
+    guarantee = rate.guarantee(PriorReading(model), 1)
+    assert not guarantee.holds
+    assert "growth rate, not a bound" in str(guarantee)
+
+
+def test_guarantees_name_their_theorem() -> None:
+    model = scaled_model(1.0, 0.1)
+    reading = PriorReading(model)
+    gain = WaterFillingGain(model.covar_module(X).to_dense().detach(), 0.1)
+    for rule, words in (
+        (AMMWidth(2.0, 0.1, 0.1), "Flynn and Reeb 2024"),
+        (RKHSWidth(2.0, gain, 0.1), "Theorem 3"),
+        (CompactBoxWidth(2, 1.0, 1.0, 1.0, 0.1), "Theorem 2"),
+        (RandomizedWidth(10), "Takeno"),
+    ):
+        guarantee = rule.guarantee(reading, 3)
+        assert guarantee.holds, guarantee
+        assert words in str(guarantee)
+        fitted = SingleTaskGP(X, Y)
+        assert not rule.guarantee(PriorReading(fitted), 3).holds
+
+
+def test_theorem_3_refuses_a_realised_gain() -> None:
+    with pytest.raises(TypeError, match="WaterFillingGain"):
+        RKHSWidth(2.0, 3.0, 0.1)  # type: ignore[arg-type]

@@ -1,0 +1,173 @@
+"""A guarantee is given only where a theorem covers the model and the width in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
+from botorch.models.model import Model
+from botorch.models.transforms import Normalize
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+from botorch_bandits import BanditGP, Guarantee
+from botorch_bandits.confidence import (
+    ConstantWidth,
+    FiniteArmsWidth,
+    KernelizedWidth,
+    PriorReading,
+    WidthRule,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+
+
+def uniform(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=generator)
+
+
+X, Y = uniform(6, 2, seed=0), uniform(6, 2, seed=1)
+PRINTED = KernelizedWidth(2.0, 0.1, 0.05)
+GENERAL = KernelizedWidth(2.0, 0.1, 0.05, any_lambda=True)
+
+
+def guarantee(rule: WidthRule, model: Model, weights: list[float] | None = None) -> Guarantee:
+    transform = (
+        None
+        if weights is None
+        else ScalarizedPosteriorTransform(torch.tensor(weights, dtype=torch.float64))
+    )
+    return rule.guarantee(PriorReading(model, transform), round_number=7)
+
+
+def fixed(noise: Any, num_outputs: int = 1) -> BanditGP:
+    return BanditGP(X, Y[:, :num_outputs], RBFKernel(), noise)
+
+
+def test_fixed_hyperparameters_and_the_general_form_hold_for_every_lambda() -> None:
+    for noise in (1e-6, 0.05, 1.0, 20.0):
+        promise = guarantee(GENERAL, fixed(noise))
+        assert promise.holds
+        assert promise.gaps == ()
+        assert "Chowdhury and Gopalan 2017, Theorem 2" in str(promise.theorem)
+        assert promise.constants["lam"] == pytest.approx(noise, rel=1e-12)
+        assert promise.constants["rkhs_bound"] == 2.0
+        assert promise.constants["noise_bound"] == 0.1
+        assert promise.constants["delta"] == 0.05
+        assert "probability 0.95" in promise.statement
+
+
+def test_the_printed_form_holds_from_lambda_one_upwards() -> None:
+    assert guarantee(PRINTED, fixed(1.0)).holds
+    promise = guarantee(PRINTED, fixed(0.99))
+    assert not promise.holds
+    assert len(promise.gaps) == 1
+    assert "lam = 0.99 is below 1" in promise.gaps[0]
+    assert "any_lambda=True" in promise.gaps[0]
+
+
+def test_the_constants_hold_the_realised_gain() -> None:
+    model = fixed(0.5)
+    K = model.covar_module(X).to_dense()
+    gain = 0.5 * torch.logdet(torch.eye(6, dtype=torch.float64) + K / 0.5).item()
+    promise = guarantee(GENERAL, model)
+    assert promise.constants["information_gain"] == pytest.approx(gain, rel=1e-9)
+
+
+def test_what_is_learned_from_the_data_voids_every_theorem() -> None:
+    free = BanditGP(X, Y[:, :1], RBFKernel(), noise=1.0, learn_hyperparameters=True)
+    by_data = BanditGP(X, Y[:, :1], RBFKernel(), noise=1.0, input_transform=Normalize(2))
+    standardized = SingleTaskGP(X, Y[:, :1]).requires_grad_(False)
+    for rule in (GENERAL, FiniteArmsWidth(10, 0.1)):
+        for model, what in (
+            (free, "raw_lengthscale (a free parameter)"),
+            (free, "likelihood noise (a free parameter)"),
+            (by_data, "input scale"),
+            (standardized, "outcome scale and mean (Standardize)"),
+        ):
+            promise = guarantee(rule, model)
+            assert promise.theorem is not None
+            assert not promise.holds
+            assert any(what in gap for gap in promise.gaps)
+            assert any("requires_grad_(False)" in gap for gap in promise.gaps)
+
+
+def test_freezing_restores_the_promise() -> None:
+    model = SingleTaskGP(X, Y[:, :1], outcome_transform=None)
+    assert not guarantee(GENERAL, model).holds
+    model.requires_grad_(False)
+    assert guarantee(GENERAL, model).holds
+
+
+def test_only_outputs_with_weight_need_to_be_covered() -> None:
+    # the second output has a lambda below 1 in one model, and learns in the other
+    low = fixed(torch.tensor([2.0, 0.1], dtype=torch.float64), num_outputs=2)
+    assert guarantee(PRINTED, low, [1.0, 0.0]).holds
+    assert not guarantee(PRINTED, low, [1.0, 1.0]).holds
+    mixed = ModelListGP(fixed(2.0), SingleTaskGP(X, Y[:, 1:]))
+    assert guarantee(PRINTED, mixed, [1.0, 0.0]).holds
+    assert not guarantee(PRINTED, mixed, [1.0, 1.0]).holds
+
+
+def test_bounds_of_several_outputs_are_named_one_by_one() -> None:
+    rule = KernelizedWidth((2.0, 3.0), 0.1, 0.05, any_lambda=True)
+    constants = guarantee(rule, fixed(0.5, num_outputs=2), [1.0, 1.0]).constants
+    assert (constants["rkhs_bound_0"], constants["rkhs_bound_1"]) == (2.0, 3.0)
+    assert constants["noise_bound"] == 0.1
+
+
+def test_a_given_gain_is_not_vouched_for() -> None:
+    rule = KernelizedWidth(2.0, 0.1, 0.05, any_lambda=True, explicit_gain=3.0)
+    promise = guarantee(rule, fixed(0.5))
+    assert not promise.holds
+    assert promise.constants["information_gain"] == 3.0
+    assert any("at least the realised gain" in gap for gap in promise.gaps)
+
+
+@pytest.mark.parametrize("rule", [GENERAL, FiniteArmsWidth(10, 0.1)])
+def test_a_model_that_cannot_be_read_has_no_promise(rule: WidthRule) -> None:
+    promise = guarantee(rule, SingleTaskVariationalGP(X, Y[:, :1]))
+    assert not promise.holds
+    assert any("the prior cannot be read (SingleTaskVariationalGP" in g for g in promise.gaps)
+
+
+def test_finitely_many_arms_with_a_fixed_prior() -> None:
+    promise = guarantee(FiniteArmsWidth(50, 0.1), fixed(0.01))
+    assert promise.holds
+    assert promise.theorem == "Srinivas et al. 2010, Theorem 1"
+    assert promise.constants == {"num_arms": 50.0, "delta": 0.1}
+
+
+def test_a_constant_width_never_has_a_theorem() -> None:
+    promise = guarantee(ConstantWidth(2.0), fixed(1.0))
+    assert promise.theorem is None
+    assert not promise.holds
+    assert promise.constants == {"width": 2.0}
+
+
+def test_gaps_are_added_and_void_it() -> None:
+    promise = guarantee(GENERAL, fixed(0.5))
+    voided = promise.with_gaps("first", "second").with_gaps("third")
+    assert voided.gaps == ("first", "second", "third")
+    assert not voided.holds
+    assert promise.holds
+
+
+def test_it_says_everything_in_words() -> None:
+    held = str(guarantee(GENERAL, fixed(0.5)))
+    assert held.startswith("IGP-UCB width: guaranteed\n")
+    for part in ("theorem: Chowdhury", "statement: with", "assumes: the norm", "lam = 0.5"):
+        assert part in held
+    refused = str(guarantee(ConstantWidth(2.0), fixed(0.5)))
+    assert refused == (
+        "constant width 2: no guarantee\n"
+        "  constants: width = 2\n"
+        "  not covered: a constant width is a heuristic"
+    )
+    assert str(Guarantee("m", "t", regret_bound=12.5)).endswith(
+        "cumulative regret so far is at most 12.5"
+    )

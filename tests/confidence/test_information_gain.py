@@ -1,0 +1,121 @@
+"""The realised information gain against its two textbook forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from torch import Tensor
+
+from botorch_bandits.confidence import realized_information_gain
+
+
+def squared_exponential(points: np.ndarray, lengthscale: float) -> np.ndarray:
+    squared = ((points[:, None, :] - points[None, :, :]) ** 2).sum(-1)
+    return np.exp(-0.5 * squared / lengthscale**2)
+
+
+def random_points(num_points: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).random((num_points, 2))
+
+
+def by_determinant(K: np.ndarray, lam: float) -> float:
+    """``1/2 ln det(I + K / lam)``, through eigenvalues."""
+    return 0.5 * float(np.log1p(np.linalg.eigvalsh(K).clip(min=0.0) / lam).sum())
+
+
+def one_by_one(K: np.ndarray, lam: float) -> float:
+    """``1/2 sum_s ln(1 + sigma_{s-1}^2(x_s) / lam)``, each variance from the rows before it."""
+    gain = 0.0
+    for s in range(len(K)):
+        seen = K[:s, :s] + lam * np.eye(s)
+        variance = K[s, s] - K[s, :s] @ np.linalg.solve(seen, K[:s, s]) if s else K[s, s]
+        gain += 0.5 * math.log(1.0 + variance / lam)
+    return gain
+
+
+@pytest.mark.parametrize("lam", [1e-3, 0.05, 1.0, 30.0])
+@pytest.mark.parametrize("num_points", [1, 2, 7, 40])
+def test_it_is_half_a_log_determinant_and_a_sum_over_rounds(num_points: int, lam: float) -> None:
+    for seed in range(3):
+        K = squared_exponential(random_points(num_points, seed), 0.3)
+        gain = realized_information_gain(torch.from_numpy(K), lam).item()
+        assert gain == pytest.approx(by_determinant(K, lam), rel=1e-9)
+        assert gain == pytest.approx(one_by_one(K, lam), rel=1e-9)
+
+
+@pytest.mark.parametrize("lam", [1e-4, 0.01, 1.0])
+def test_repeated_points_count_as_often_as_they_occur(lam: float) -> None:
+    points = random_points(3, seed=1)
+    counts = [5, 1, 60]
+    repeated = np.repeat(points, counts, axis=0)
+    K = squared_exponential(repeated, 0.3)
+    gain = realized_information_gain(torch.from_numpy(K), lam).item()
+    # n_i repeats of arm i are one observation with noise lam / n_i
+    root = np.diag(np.sqrt(counts))
+    collapsed = by_determinant(root @ squared_exponential(points, 0.3) @ root, lam)
+    assert gain == pytest.approx(collapsed, rel=1e-9)
+    assert gain == pytest.approx(one_by_one(K, lam), rel=1e-9)
+
+
+def test_n_observations_of_one_point() -> None:
+    gain = realized_information_gain(torch.full((50, 50), 2.0, dtype=torch.float64), 0.1)
+    assert gain.item() == pytest.approx(0.5 * math.log(1.0 + 50 * 2.0 / 0.1), rel=1e-12)
+
+
+def test_without_observations_it_is_zero() -> None:
+    empty = torch.empty(0, 0, dtype=torch.float64)
+    assert realized_information_gain(empty, 0.1).shape == ()
+    assert realized_information_gain(empty, 0.1).item() == 0.0
+    batch = realized_information_gain(torch.empty(4, 0, 0, dtype=torch.float64), 0.1)
+    assert batch.tolist() == [0.0] * 4
+    lams = torch.tensor([0.1, 1.0], dtype=torch.float64)
+    assert realized_information_gain(empty, lams).tolist() == [0.0, 0.0]
+
+
+def test_batches_of_matrices_and_of_lambda() -> None:
+    matrices = np.stack([squared_exponential(random_points(6, s), 0.3) for s in range(3)])
+    lams = np.array([0.01, 0.5, 2.0])
+    expected = [by_determinant(K, lam) for K, lam in zip(matrices, lams, strict=True)]
+    gains = realized_information_gain(torch.from_numpy(matrices), torch.from_numpy(lams))
+    assert gains.tolist() == pytest.approx(expected, rel=1e-10)
+    one_matrix = realized_information_gain(torch.from_numpy(matrices[0]), torch.from_numpy(lams))
+    assert one_matrix.tolist() == pytest.approx(
+        [by_determinant(matrices[0], lam) for lam in lams], rel=1e-10
+    )
+
+
+def test_it_grows_with_every_row_and_is_never_negative() -> None:
+    K = torch.from_numpy(squared_exponential(random_points(30, 0), 0.5))
+    gains = [realized_information_gain(K[:n, :n], 0.1).item() for n in range(31)]
+    assert all(b > a for a, b in itertools.pairwise(gains))
+    assert realized_information_gain(torch.zeros(3, 3, dtype=torch.float64), 1.0).item() == 0.0
+
+
+def test_a_smooth_kernel_of_low_rank_is_no_trouble() -> None:
+    # 300 points on a line: the matrix has rank about 18, and lam is far below its scale.
+    points = np.linspace(0.0, 1.0, 300)[:, None]
+    K = squared_exponential(points, 0.2)
+    gain = realized_information_gain(torch.from_numpy(K), 1e-8).item()
+    assert gain == pytest.approx(by_determinant(K, 1e-8), rel=1e-6)
+
+
+def test_single_precision_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"kernel_matrix has dtype torch\.float32"):
+        realized_information_gain(torch.eye(2), 0.1)
+
+
+def test_a_matrix_that_is_no_covariance_is_refused() -> None:
+    indefinite: Tensor = torch.tensor([[0.0, 3.0], [3.0, 0.0]], dtype=torch.float64)
+    with pytest.raises(ModelFittingError, match=r"not positive semi-definite, or lam = 0\.1"):
+        realized_information_gain(indefinite, 0.1)
+
+
+@pytest.mark.parametrize("lam", [0.0, -5.0, float("nan")])
+def test_lambda_is_positive(lam: float) -> None:
+    with pytest.raises(ValueError, match=f"lam is {lam}; it is a noise variance and must be"):
+        realized_information_gain(torch.eye(2, dtype=torch.float64), lam)

@@ -1,0 +1,158 @@
+"""Bounds on the maximal information gain, bracketed by brute force on tiny sets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_bandits.confidence import (
+    GreedyGain,
+    RateGain,
+    SpectralGain,
+    WaterFillingGain,
+    exact_maximal_information_gain,
+)
+
+
+def squared_exponential(num_arms: int, seed: int, lengthscale: float = 0.2) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.rand(num_arms, 1, dtype=torch.float64, generator=generator)
+    return torch.exp(-(torch.cdist(points, points) ** 2) / (2 * lengthscale**2))
+
+
+def gain_of(kernel_matrix: Tensor, arms: tuple[int, ...], lam: float) -> float:
+    matrix = kernel_matrix[list(arms)][:, list(arms)] / lam
+    return 0.5 * float(torch.linalg.slogdet(torch.eye(len(arms), dtype=torch.float64) + matrix)[1])
+
+
+CASES = list(itertools.product([0, 1, 2], [0.01, 0.5, 3.0], [1, 2, 3, 5]))
+
+
+@pytest.mark.parametrize(("seed", "lam", "size"), CASES)
+def test_exact_gain_is_the_largest_over_multisets(seed: int, lam: float, size: int) -> None:
+    K = squared_exponential(4, seed)
+    largest = max(
+        gain_of(K, arms, lam) for arms in itertools.combinations_with_replacement(range(4), size)
+    )
+    assert exact_maximal_information_gain(K, lam, size) == pytest.approx(largest, abs=1e-10)
+
+
+@pytest.mark.parametrize(("seed", "lam", "size"), CASES)
+def test_every_bound_brackets_the_exact_gain(seed: int, lam: float, size: int) -> None:
+    K = squared_exponential(4, seed) * (1.0 + seed)  # the prior variance need not be 1
+    exact = exact_maximal_information_gain(K, lam, size)
+    greedy = GreedyGain(K, lam)
+    tolerance = 1e-9
+    assert greedy.greedy_gain(size) <= exact + tolerance
+    assert greedy.greedy_gain(size) >= (1 - math.exp(-1)) * exact - tolerance
+    for bound in (greedy, WaterFillingGain(K, lam), SpectralGain(K, lam)):
+        assert bound.is_upper_bound
+        assert bound(size) >= exact - tolerance
+
+
+def test_greedy_set_is_the_dense_one() -> None:
+    K, lam = squared_exponential(6, 3), 0.1
+    chosen: tuple[int, ...] = ()
+    for _ in range(8):
+        gains = [gain_of(K, (*chosen, arm), lam) for arm in range(6)]
+        chosen = (*chosen, max(range(6), key=lambda arm: gains[arm]))
+    assert GreedyGain(K, lam).greedy_gain(8) == pytest.approx(gain_of(K, chosen, lam), abs=1e-10)
+
+
+def test_water_filling_solves_its_own_problem() -> None:
+    """No other split of the observations over eigenvalues gains more; the best one is reached."""
+    K, lam, total = squared_exponential(5, 1), 0.2, 7
+    eigenvalues = torch.linalg.eigvalsh(K).clamp_min(0.0)
+    bound = WaterFillingGain(K, lam)(total)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2000):
+        weights = -torch.rand(5, dtype=torch.float64, generator=generator).log()
+        split = total * weights / weights.sum()
+        assert float(torch.log1p(split * eigenvalues / lam).sum() / 2) <= bound + 1e-9
+    # gradient ascent on the simplex ends at the bound
+    logits = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], lr=0.05)
+    for _ in range(3000):
+        optimizer.zero_grad()
+        value = torch.log1p(total * logits.softmax(0) * eigenvalues / lam).sum() / 2
+        (-value).backward()
+        optimizer.step()
+    assert float(value.detach()) == pytest.approx(bound, abs=1e-3)
+
+
+def test_spectral_bound_is_the_best_integer_split() -> None:
+    K, lam, total = squared_exponential(3, 2), 0.3, 4
+    ratios = torch.linalg.eigvalsh(K).clamp_min(0.0) / lam
+    splits = [s for s in itertools.product(range(total + 1), repeat=3) if sum(s) == total]
+    best = max(
+        float(torch.log1p(torch.tensor(s, dtype=torch.float64) * ratios).sum()) for s in splits
+    )
+    expected = 0.5 / (1 - math.exp(-1)) * best
+    assert SpectralGain(K, lam)(total) == pytest.approx(expected, abs=1e-10)
+
+
+def test_published_comparison_on_a_hundred_arms() -> None:
+    """Squared exponential, 100 arms, lam = 0.03, 1000 rounds: the order and rough sizes."""
+    points = torch.linspace(0, 1, 100, dtype=torch.float64).unsqueeze(-1)
+    K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.2**2))
+    greedy = GreedyGain(K, 0.03)
+    water, spectral = WaterFillingGain(K, 0.03), SpectralGain(K, 0.03)
+    sizes = [greedy.greedy_gain(1000), water(1000), greedy(1000), spectral(1000)]
+    assert sizes == sorted(sizes)
+    assert sizes == pytest.approx([28.5, 38.3, 45.1, 60.6], rel=0.02)
+
+
+def test_no_observations_have_no_gain() -> None:
+    K = squared_exponential(3, 0)
+    for bound in (GreedyGain(K, 1.0), WaterFillingGain(K, 1.0), SpectralGain(K, 1.0)):
+        assert bound(0) == 0.0
+    for kernel in ("linear", "rbf", "matern", "matern-tight"):
+        rate = RateGain(kernel, dim=1, nu=2.5 if kernel.startswith("matern") else None)
+        assert rate(0) == 0.0
+        assert rate(1) == 0.0
+        assert not rate.is_upper_bound
+
+
+def test_bounds_do_not_depend_on_the_order_of_questions() -> None:
+    K = squared_exponential(5, 0)
+    for make in (GreedyGain, SpectralGain, WaterFillingGain):
+        forward, backward = make(K, 0.1), make(K, 0.1)
+        up = [forward(n) for n in range(1, 9)]
+        down = [backward(n) for n in range(8, 0, -1)][::-1]
+        assert up == down
+        assert up == sorted(up)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dim", "nu", "expected"),
+    [
+        ("linear", 3, None, 3 * math.log(50)),
+        ("rbf", 2, None, math.log(50) ** 3),
+        ("matern", 2, 2.5, 50 ** (6 / 11) * math.log(50)),
+        ("matern-tight", 2, 2.5, 50 ** (2 / 7) * math.log(50) ** (5 / 7)),
+    ],
+)
+def test_rates(kernel: str, dim: int, nu: float | None, expected: float) -> None:
+    assert RateGain(kernel, dim, nu, constant=2.0)(50) == pytest.approx(2 * expected, rel=1e-12)
+
+
+def test_bad_input_is_named() -> None:
+    K = squared_exponential(3, 0)
+    with pytest.raises(ValueError, match="not symmetric"):
+        GreedyGain(torch.triu(K), 1.0)
+    with pytest.raises(ValueError, match=r"shape \(2, 3\)"):
+        WaterFillingGain(K[:2], 1.0)
+    with pytest.raises(TypeError, match="float64"):
+        SpectralGain(K.float(), 1.0)
+    with pytest.raises(ValueError, match="lam is 0"):
+        GreedyGain(K, 0.0)
+    with pytest.raises(ValueError, match="nu is None"):
+        RateGain("matern", 1)
+    with pytest.raises(ValueError, match=r"more than max_multisets.*WaterFillingGain"):
+        exact_maximal_information_gain(squared_exponential(50, 0), 1.0, 10)
+    with pytest.raises(ValueError, match="num_observations is -1"):
+        GreedyGain(K, 1.0)(-1)

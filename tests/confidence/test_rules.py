@@ -1,0 +1,344 @@
+"""Width rules: units, several outputs, batches; and what they promise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.models.model import Model
+from botorch.models.transforms import Normalize
+from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import BanditGP
+from botorch_bandits.confidence import (
+    ConstantWidth,
+    FiniteArmsWidth,
+    KernelizedWidth,
+    PriorReading,
+    UnreadablePriorError,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def uniform(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=generator)
+
+
+X = uniform(10, 2, seed=0)
+Y = torch.cat([3.0 + 2.0 * (5.0 * X[:, :1]).sin(), 40.0 * (4.0 * X[:, 1:]).cos()], dim=-1)
+DELTA = 0.05
+
+
+def squared_exponential(points: Tensor, lengthscale: float) -> Tensor:
+    difference = points.unsqueeze(-2) - points.unsqueeze(-3)
+    return torch.exp(-0.5 * difference.square().sum(-1) / lengthscale**2)
+
+
+def gain_of(unit_kernel_matrix: Tensor, lam: float) -> float:
+    eye = torch.eye(len(unit_kernel_matrix), dtype=torch.float64)
+    return 0.5 * torch.logdet(eye + unit_kernel_matrix / lam).item()
+
+
+def printed(B: float, R: float, gain: float, delta: float) -> float:
+    return B + R * math.sqrt(2.0 * (gain + 1.0 + math.log(1.0 / delta)))
+
+
+def general(B: float, R: float, gain: float, delta: float, lam: float) -> float:
+    return B + R / math.sqrt(lam) * math.sqrt(2.0 * (gain + math.log(1.0 / delta)))
+
+
+def scaled_kernel(outputscale: float, lengthscale: float = 0.3) -> Kernel:
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = double(outputscale)
+    kernel.base_kernel.lengthscale = double(lengthscale)
+    return kernel
+
+
+def width_of(rule: KernelizedWidth, model: Model, weights: list[float] | None = None) -> Tensor:
+    transform = None if weights is None else ScalarizedPosteriorTransform(double(weights))
+    return rule.width(PriorReading(model, transform), round_number=1)
+
+
+# --- units ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("outputscale", "noise"), [(1.0, 0.3), (4.0, 0.3), (0.01, 2.0)])
+def test_bounds_are_divided_by_the_prior_standard_deviation(
+    outputscale: float, noise: float
+) -> None:
+    model = BanditGP(X, Y[:, :1], scaled_kernel(outputscale), noise)
+    lam, unit = noise / outputscale, math.sqrt(outputscale)
+    gain = gain_of(squared_exponential(X, 0.3), lam)
+    for any_lambda in (False, True):
+        width = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=any_lambda), model)
+        arguments = (2.0 / unit, 0.5 / unit, gain, DELTA)
+        expected = general(*arguments, lam) if any_lambda else printed(*arguments)
+        assert width.shape == ()
+        assert width.item() == pytest.approx(expected, rel=1e-10)
+
+
+def test_standardised_outcomes_are_measured_in_raw_units() -> None:
+    model = SingleTaskGP(X, Y[:, :1], covar_module=scaled_kernel(2.5))
+    noise = model.likelihood.noise.item()
+    lam, unit = noise / 2.5, math.sqrt(2.5) * Y[:, 0].std().item()
+    gain = gain_of(squared_exponential(X, 0.3), lam)
+    width = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True), model)
+    assert width.item() == pytest.approx(
+        general(2.0 / unit, 0.5 / unit, gain, DELTA, lam), rel=1e-10
+    )
+
+
+@pytest.mark.parametrize("factor", [1e-3, 7.0])
+def test_a_change_of_units_changes_no_width(factor: float) -> None:
+    # euros or cents: outcomes, B and R times c, prior and noise variance times c^2
+    def width(c: float, any_lambda: bool) -> float:
+        model = BanditGP(X, c * Y[:, :1], scaled_kernel(3.0 * c**2), 0.2 * c**2)
+        rule = KernelizedWidth(2.0 * c, 0.5 * c, DELTA, any_lambda=any_lambda)
+        return width_of(rule, model).item()
+
+    for any_lambda in (False, True):
+        assert width(factor, any_lambda) == pytest.approx(width(1.0, any_lambda), rel=1e-9)
+
+    # the same through Standardize: there the model's own numbers do not change at all
+    def standardized(c: float) -> float:
+        model = SingleTaskGP(X, c * Y[:, :1], covar_module=scaled_kernel(3.0))
+        return width_of(KernelizedWidth(2.0 * c, 0.5 * c, DELTA), model).item()
+
+    assert standardized(factor) == pytest.approx(standardized(1.0), rel=1e-9)
+
+
+def test_bounds_in_units_of_the_prior_are_taken_as_they_are() -> None:
+    model = SingleTaskGP(X, Y[:, :1], covar_module=scaled_kernel(2.5))
+    lam = model.likelihood.noise.item() / 2.5
+    gain = gain_of(squared_exponential(X, 0.3), lam)
+    rule = KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True, units="prior")
+    assert width_of(rule, model).item() == pytest.approx(
+        general(2.0, 0.5, gain, DELTA, lam), rel=1e-10
+    )
+    with pytest.raises(ValueError, match="units is 'raw'; it must be one of 'outcome', 'prior'"):
+        KernelizedWidth(2.0, 0.5, DELTA, units="raw")
+
+
+def test_without_data_the_width_is_that_of_gain_zero() -> None:
+    model = BanditGP(X[:0], Y[:0, :1], scaled_kernel(4.0), noise=0.3)
+    assert width_of(KernelizedWidth(2.0, 0.5, DELTA), model).item() == pytest.approx(
+        printed(1.0, 0.25, 0.0, DELTA), rel=1e-12
+    )
+
+
+def test_the_width_does_not_depend_on_the_mode_of_the_model() -> None:
+    bounds = double([[-1.0, -1.0], [2.0, 2.0]])
+    model = SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=bounds))
+    widths = []
+    for training in (True, False, True):
+        model.train(training)
+        widths.append(width_of(KernelizedWidth(2.0, 0.5, DELTA), model, [1.0, 1.0]).item())
+        assert model.training == training
+    assert widths[0] == widths[1] == widths[2]
+
+
+# --- several outputs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["one model", "list"])
+@pytest.mark.parametrize(
+    ("weights", "active"), [([1.0, -3.0], [0, 1]), ([0.0, 2.0], [1]), ([1e-12, 0.0], [0])]
+)
+def test_outputs_with_weight_share_delta_and_add_in_square(
+    kind: str, weights: list[float], active: list[int]
+) -> None:
+    noises, rkhs_bounds, noise_bounds = [0.3, 2.0], (2.0, 30.0), (0.5, 4.0)
+    if kind == "one model":
+        model: Model = BanditGP(X, Y, scaled_kernel(1.5), double(noises))
+        points = [X, X]
+    else:
+        parts = [(X, noises[0], 0), (X[:6], noises[1], 1)]
+        model = ModelListGP(
+            *(BanditGP(x, Y[: len(x), [j]], scaled_kernel(1.5), noise) for x, noise, j in parts)
+        )
+        points = [X, X[:6]]
+    expected = 0.0
+    for j in active:
+        lam, unit = noises[j] / 1.5, math.sqrt(1.5)
+        gain = gain_of(squared_exponential(points[j], 0.3), lam)
+        arguments = (rkhs_bounds[j] / unit, noise_bounds[j] / unit, gain, DELTA / len(active))
+        expected += general(*arguments, lam) ** 2
+    rule = KernelizedWidth(rkhs_bounds, noise_bounds, DELTA, any_lambda=True)
+    assert width_of(rule, model, weights).item() == pytest.approx(math.sqrt(expected), rel=1e-10)
+
+
+def test_the_width_of_a_scalarisation_bounds_what_its_outputs_obey() -> None:
+    # Whatever f obeys |f_j - mean_j| <= w_j sigma_j for each j, the scalarisation obeys the bound.
+    model = BanditGP(X, Y, scaled_kernel(1.5), double([0.3, 2.0]))
+    weights = [1.0, -0.2]
+    rule = KernelizedWidth((2.0, 30.0), (0.5, 4.0), DELTA, any_lambda=True)
+    points = uniform(50, 2, seed=1)
+    transform = ScalarizedPosteriorTransform(double(weights))
+    sigma = model.posterior(points).variance.sqrt()
+    half = [KernelizedWidth(b, r, DELTA / 2, True) for b, r in ((2.0, 0.5), (30.0, 4.0))]
+    widths = [
+        width_of(half[j], BanditGP(X, Y[:, [j]], scaled_kernel(1.5), [0.3, 2.0][j]))
+        for j in range(2)
+    ]
+    worst = sum(abs(a) * w * sigma[:, j] for j, (a, w) in enumerate(zip(weights, widths)))  # noqa: B905
+    total = model.posterior(points, posterior_transform=transform).variance.sqrt().squeeze(-1)
+    assert (worst <= width_of(rule, model, weights) * total * (1 + 1e-9)).all()
+
+
+def test_one_number_serves_all_outputs_and_others_must_match() -> None:
+    model = BanditGP(X, Y, scaled_kernel(1.0), 0.3)
+    one = width_of(KernelizedWidth(2.0, 0.5, DELTA), model, [1.0, 1.0])
+    two = width_of(KernelizedWidth((2.0, 2.0), (0.5, 0.5), DELTA), model, [1.0, 1.0])
+    assert one.item() == two.item()
+    with pytest.raises(ValueError, match="rkhs_bound has 3 entries for 2 outputs"):
+        width_of(KernelizedWidth((1.0, 2.0, 3.0), 0.5, DELTA), model, [1.0, 1.0])
+    with pytest.raises(ValueError, match="noise_bound has 1 entries for 2 outputs"):
+        width_of(KernelizedWidth(1.0, (0.5,), DELTA), model, [1.0, 1.0])
+
+
+# --- batches ----------------------------------------------------------------------------------
+
+
+def test_a_batched_model_has_one_width_a_batch() -> None:
+    inputs, outcomes = uniform(3, 7, 2, seed=2), uniform(3, 7, 1, seed=3)
+    noise = double([0.1, 0.5, 3.0])
+    model = BanditGP(inputs, outcomes, scaled_kernel(2.0), noise)
+    widths = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True), model)
+    assert widths.shape == (3,)
+    for k in range(3):
+        single = BanditGP(inputs[k], outcomes[k], scaled_kernel(2.0), noise[k].item())
+        alone = width_of(KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True), single)
+        assert widths[k].item() == pytest.approx(alone.item(), rel=1e-10)
+
+
+def test_a_batched_model_of_two_outputs() -> None:
+    inputs, outcomes = uniform(3, 7, 2, seed=2), uniform(3, 7, 2, seed=3)
+    model = BanditGP(inputs, outcomes, scaled_kernel(2.0), noise=0.4)
+    widths = width_of(KernelizedWidth(2.0, 0.5, DELTA), model, [1.0, 2.0])
+    for k in range(3):
+        single = BanditGP(inputs[k], outcomes[k], scaled_kernel(2.0), noise=0.4)
+        alone = width_of(KernelizedWidth(2.0, 0.5, DELTA), single, [1.0, 2.0])
+        assert widths[k].item() == pytest.approx(alone.item(), rel=1e-10)
+
+
+def test_an_ensemble_has_one_width_a_member() -> None:
+    torch.manual_seed(0)
+    model = EnsembleMapSaasSingleTaskGP(X, Y[:, :1], num_taus=3)
+    widths = width_of(KernelizedWidth(2.0, 0.5, DELTA), model)
+    assert widths.shape == (3,)
+    for k in range(3):
+        scale = model.covar_module.outputscale[k].item()
+        lam = model.likelihood.noise[k].item() / scale
+        K = model.covar_module(X).to_dense()[k].detach() / scale
+        unit = math.sqrt(scale) * Y[:, 0].std().item()
+        expected = printed(2.0 / unit, 0.5 / unit, gain_of(K, lam), DELTA)
+        assert widths[k].item() == pytest.approx(expected, rel=1e-9)
+
+
+# --- explicit gains, and models that cannot be read -------------------------------------------
+
+
+def test_a_given_gain_replaces_the_realised_one() -> None:
+    model = BanditGP(X, Y[:, :1], scaled_kernel(4.0), noise=0.3)
+    rule = KernelizedWidth(2.0, 0.5, DELTA, explicit_gain=7.0)
+    assert width_of(rule, model).item() == pytest.approx(printed(1.0, 0.25, 7.0, DELTA), rel=1e-12)
+    assert rule.information_gain(PriorReading(model)) == 7.0
+
+
+def test_a_given_gain_serves_a_model_that_cannot_be_read() -> None:
+    model = SingleTaskVariationalGP(X, Y[:, :1])
+    rule = KernelizedWidth(2.0, 0.5, DELTA, explicit_gain=7.0)
+    assert width_of(rule, model).item() == pytest.approx(printed(2.0, 0.5, 7.0, DELTA), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        KernelizedWidth(2.0, 0.5, DELTA),
+        KernelizedWidth(2.0, 0.5, DELTA, any_lambda=True, explicit_gain=7.0),
+        KernelizedWidth((2.0,), 0.5, DELTA, explicit_gain=7.0),
+    ],
+)
+def test_a_model_that_cannot_be_read_is_refused_with_the_remedy(rule: KernelizedWidth) -> None:
+    model = SingleTaskVariationalGP(X, Y[:, :1])
+    with pytest.raises(
+        UnreadablePriorError,
+        match=r"SingleTaskVariationalGP is not .*Pass information_gain= .*or an explicit width=",
+    ):
+        width_of(rule, model)
+    if rule.explicit_gain is None:
+        assert rule.information_gain(PriorReading(model)) is None
+
+
+def test_the_gain_is_summed_over_the_outputs_that_count() -> None:
+    model = BanditGP(X, Y, scaled_kernel(1.0), double([0.3, 2.0]))
+    gains = [gain_of(squared_exponential(X, 0.3), lam) for lam in (0.3, 2.0)]
+    rule = KernelizedWidth(2.0, 0.5, DELTA)
+
+    def gain(weights: list[float]) -> float:
+        reading = PriorReading(model, ScalarizedPosteriorTransform(double(weights)))
+        total = rule.information_gain(reading)
+        assert total is not None
+        return total.item()
+
+    assert gain([1.0, 1.0]) == pytest.approx(sum(gains), rel=1e-10)
+    assert gain([0.0, 1.0]) == pytest.approx(gains[1], rel=1e-10)
+
+
+# --- other rules ------------------------------------------------------------------------------
+
+
+def test_the_rule_for_finitely_many_arms_needs_the_round_and_nothing_of_the_model() -> None:
+    rule = FiniteArmsWidth(100, DELTA)
+    assert rule.needs_round
+    reading = PriorReading(SingleTaskVariationalGP(X, Y[:, :1]))
+    for t in (1, 7):
+        expected = math.sqrt(2.0 * math.log(100 * t**2 * math.pi**2 / (6.0 * DELTA)))
+        assert rule.width(reading, t).item() == pytest.approx(expected, rel=1e-12)
+    assert rule.information_gain(reading) is None
+
+
+def test_a_constant_rule() -> None:
+    rule = ConstantWidth(2.0)
+    reading = PriorReading(SingleTaskVariationalGP(X, Y[:, :1]))
+    assert not rule.needs_round
+    assert rule.width(reading, 3).item() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ConstantWidth(-1.0), "width is -1.0"),
+        (lambda: FiniteArmsWidth(0, 0.1), "num_arms is 0"),
+        (lambda: FiniteArmsWidth(10, 1.0), "delta is 1.0"),
+        (lambda: KernelizedWidth(-1.0, 0.1, 0.1), "rkhs_bound is -1.0"),
+        (lambda: KernelizedWidth((1.0, -2.0), 0.1, 0.1), "rkhs_bound is -2.0"),
+        (lambda: KernelizedWidth(1.0, float("inf"), 0.1), "noise_bound is inf"),
+        (lambda: KernelizedWidth(1.0, 0.1, 0.0), "delta is 0.0"),
+        (lambda: KernelizedWidth(1.0, 0.1, 0.1, explicit_gain=-1.0), "information_gain is -1.0"),
+    ],
+)
+def test_infeasible_rules_are_refused_when_they_are_made(
+    build: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_rules_with_equal_ingredients_are_equal() -> None:
+    assert KernelizedWidth(2.0, 0.5, 0.1) == KernelizedWidth(2.0, 0.5, 0.1)
+    assert KernelizedWidth(2.0, 0.5, 0.1) != KernelizedWidth(2.0, 0.5, 0.1, any_lambda=True)
+    assert len({FiniteArmsWidth(10, 0.1), FiniteArmsWidth(10, 0.1), ConstantWidth(1.0)}) == 2

@@ -1,0 +1,166 @@
+"""Each width against its formula, written out with plain numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from botorch_bandits.confidence import (
+    any_lambda_width,
+    constant_width,
+    gp_ucb_finite_width,
+    igp_ucb_width,
+)
+from botorch_bandits.confidence.widths import check_scale
+
+NAN, INF = float("nan"), float("inf")
+deltas = st.floats(1e-12, 1 - 1e-9)
+bounds = st.floats(0.0, 1e6)
+exactly = settings(deadline=None, derandomize=True, max_examples=80)
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), deltas)
+@exactly
+def test_gp_ucb_on_finitely_many_arms(num_arms: int, round_number: int, delta: float) -> None:
+    # 004, Theorem 1: beta_t = 2 ln(|D| t^2 pi^2 / (6 delta)), and the width is its root.
+    beta = 2.0 * (
+        math.log(num_arms)
+        + 2.0 * math.log(round_number)
+        + 2.0 * math.log(math.pi)
+        - math.log(6.0)
+        - math.log(delta)
+    )
+    width = gp_ucb_finite_width(num_arms, round_number, delta)
+    assert width.shape == ()
+    assert width.dtype == torch.float64
+    assert width.item() ** 2 == pytest.approx(beta, rel=1e-12, abs=1e-12)
+
+
+@given(bounds, bounds, st.floats(0.0, 1e6), deltas)
+@exactly
+def test_igp_ucb(rkhs_bound: float, noise_bound: float, gain: float, delta: float) -> None:
+    # 002, Theorem 2: beta_t = B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))), the width itself.
+    expected = rkhs_bound + noise_bound * math.sqrt(2.0 * (gain + 1.0 - math.log(delta)))
+    width = igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
+    assert width.item() == pytest.approx(expected, rel=1e-12)
+
+
+@given(bounds, bounds, st.floats(0.0, 1e6), deltas)
+@exactly
+def test_the_scale_of_gp_ts_is_that_of_igp_ucb_at_half_of_delta(
+    rkhs_bound: float, noise_bound: float, gain: float, delta: float
+) -> None:
+    # 002, Theorem 4: v_t = B + R sqrt(2 (gamma_{t-1} + 1 + ln(2/delta))).
+    expected = rkhs_bound + noise_bound * math.sqrt(2.0 * (gain + 1.0 + math.log(2.0 / delta)))
+    width = igp_ucb_width(rkhs_bound, noise_bound, gain, delta / 2.0)
+    assert width.item() == pytest.approx(expected, rel=1e-12)
+
+
+@given(bounds, bounds, st.floats(0.0, 1e6), deltas, st.floats(1e-8, 1e8))
+@exactly
+def test_any_lambda(
+    rkhs_bound: float, noise_bound: float, gain: float, delta: float, lam: float
+) -> None:
+    expected = rkhs_bound + noise_bound / math.sqrt(lam) * math.sqrt(2.0 * (gain - math.log(delta)))
+    width = any_lambda_width(rkhs_bound, noise_bound, gain, delta, lam)
+    assert width.item() == pytest.approx(expected, rel=1e-12)
+    if lam >= 1.0:  # there the printed width is the looser of the two
+        assert width.item() <= igp_ucb_width(rkhs_bound, noise_bound, gain, delta).item()
+
+
+def test_without_data_the_gain_is_zero() -> None:
+    assert igp_ucb_width(2.0, 0.5, 0.0, math.exp(-1.0)).item() == pytest.approx(3.0, rel=1e-14)
+    assert any_lambda_width(2.0, 0.5, 0.0, math.exp(-2.0), 0.25).item() == pytest.approx(
+        4.0, rel=1e-14
+    )
+
+
+def test_without_noise_and_norm_the_width_is_zero() -> None:
+    assert igp_ucb_width(0.0, 0.0, 5.0, 0.1).item() == 0.0
+    assert any_lambda_width(0.0, 0.0, 5.0, 0.1, 1e-6).item() == 0.0
+
+
+def test_ingredients_broadcast() -> None:
+    rkhs_bound = double([1.0, 2.0, 3.0])
+    noise_bound = double([[0.1], [0.2]])
+    gain = double([[0.0, 1.0, 4.0]])
+    lam = double([[0.5], [2.0]])
+    printed = igp_ucb_width(rkhs_bound, noise_bound, gain, 0.05)
+    general = any_lambda_width(rkhs_bound, noise_bound, gain, 0.05, lam)
+    assert printed.shape == general.shape == (2, 3)
+    for i in range(2):
+        for j in range(3):
+            arguments = (rkhs_bound[j].item(), noise_bound[i, 0].item(), gain[0, j].item(), 0.05)
+            assert printed[i, j].item() == igp_ucb_width(*arguments).item()
+            assert general[i, j].item() == any_lambda_width(*arguments, lam[i, 0].item()).item()
+
+
+def test_widths_are_double_whatever_the_default() -> None:
+    for width in (
+        igp_ucb_width(1, 1, 1, 0.1),
+        igp_ucb_width(torch.tensor(1), torch.tensor(1), torch.tensor(1), 0.1),
+        any_lambda_width(1, 1, 1, 0.1, 1),
+        constant_width(2),
+    ):
+        assert width.dtype == torch.float64
+
+
+def test_a_constant_width() -> None:
+    assert constant_width(0.0).item() == 0.0
+    assert constant_width(2.5).item() == 2.5
+    with pytest.raises(ValueError, match=r"width is -1.0; it must be at least 0"):
+        constant_width(-1.0)
+
+
+def test_a_scale_is_positive() -> None:
+    assert check_scale(5**-0.5) == 5**-0.5
+    for bad in (0.0, -1.0):
+        with pytest.raises(ValueError, match=f"scale is {bad}; it must be greater than 0"):
+            check_scale(bad)
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("bad", [-1e-9, NAN, INF, [1.0, -1.0]])
+def test_infeasible_ingredients_are_named(position: int, bad: Any) -> None:
+    arguments: list[Any] = [1.0, 1.0, 1.0]
+    arguments[position] = double(bad)
+    name = ("rkhs_bound", "noise_bound", "information_gain")[position]
+    with pytest.raises(ValueError, match=f"{name} is .*; it must be finite and at least 0"):
+        igp_ucb_width(*arguments, 0.1)
+    with pytest.raises(ValueError, match=f"{name} is .*; it must be finite and at least 0"):
+        any_lambda_width(*arguments, 0.1, 1.0)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 1.5])
+def test_delta_is_a_probability(delta: float) -> None:
+    with pytest.raises(ValueError, match=f"delta is {delta}; it must lie strictly between"):
+        igp_ucb_width(1.0, 1.0, 1.0, delta)
+    with pytest.raises(ValueError, match="delta is"):
+        any_lambda_width(1.0, 1.0, 1.0, delta, 1.0)
+    with pytest.raises(ValueError, match="delta is"):
+        gp_ucb_finite_width(10, 1, delta)
+
+
+@pytest.mark.parametrize("lam", [0.0, -1.0, NAN, [1.0, 0.0]])
+def test_lambda_is_positive(lam: Any) -> None:
+    with pytest.raises(ValueError, match=r"lam is .*; it is a noise variance and must be positive"):
+        any_lambda_width(1.0, 1.0, 1.0, 0.1, double(lam))
+
+
+def test_arms_and_rounds_count_from_one() -> None:
+    with pytest.raises(ValueError, match="num_arms is 0"):
+        gp_ucb_finite_width(0, 1, 0.1)
+    with pytest.raises(ValueError, match="round_number is 0"):
+        gp_ucb_finite_width(10, 0, 0.1)
+    with pytest.raises(TypeError, match="round_number must be an integer"):
+        gp_ucb_finite_width(10, 1.5, 0.1)  # type: ignore[arg-type]

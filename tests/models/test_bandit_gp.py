@@ -1,0 +1,677 @@
+"""BanditGP against dense linear algebra, and at work in what BoTorch does with models."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    UpperConfidenceBound,
+    qKnowledgeGradient,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+    qUpperConfidenceBound,
+)
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms import Normalize
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from botorch_bandits import BanditGP
+
+from .textbook import (
+    KernelFunction,
+    double,
+    linear,
+    log_likelihood,
+    matern,
+    posterior,
+    squared_exponential,
+    uniform,
+)
+
+X, NEW_X, POINTS = uniform(12, 2, seed=0), uniform(3, 2, seed=1), uniform(6, 2, seed=2)
+BOUNDS = double([[0.0, 0.0], [1.0, 1.0]])
+
+
+def outcomes(inputs: Tensor) -> Tensor:
+    """Two outcomes on scales that are not 1."""
+    first = 3.0 + 2.0 * (5.0 * inputs[..., :1]).sin()
+    return torch.cat([first, 40.0 * (4.0 * inputs[..., 1:2]).cos()], dim=-1)
+
+
+Y, NEW_Y = outcomes(X), outcomes(NEW_X)
+
+
+def scaled(base: Kernel, scale: float, lengthscale: Any) -> ScaleKernel:
+    kernel = ScaleKernel(base).double()
+    kernel.outputscale = double(scale)
+    kernel.base_kernel.lengthscale = double(lengthscale)
+    return kernel
+
+
+def linear_kernel(variance: float) -> LinearKernel:
+    kernel = LinearKernel().double()
+    kernel.variance = double(variance)
+    return kernel
+
+
+def on_columns(first: KernelFunction, second: KernelFunction) -> KernelFunction:
+    return lambda A, B: first(A[..., :1], B[..., :1]) * second(A[..., 1:], B[..., 1:])
+
+
+def product_kernel() -> Kernel:
+    product = RBFKernel(active_dims=(0,)).double() * MaternKernel(nu=0.5, active_dims=(1,)).double()
+    product.kernels[0].lengthscale = double(0.4)
+    product.kernels[1].lengthscale = double(0.8)
+    return product
+
+
+def sum_kernel() -> Kernel:
+    total = scaled(RBFKernel(), 2.0, 0.3) + linear_kernel(0.7)
+    return total.double()
+
+
+KERNELS: dict[str, tuple[Callable[[], Kernel], KernelFunction]] = {
+    "squared exponential": (
+        lambda: scaled(RBFKernel(), 4.0, 0.3),
+        squared_exponential(0.3, 4.0),
+    ),
+    "one lengthscale a dimension": (
+        lambda: scaled(RBFKernel(ard_num_dims=2), 1.0, [[0.2, 0.9]]),
+        squared_exponential(double([0.2, 0.9])),
+    ),
+    "matern 1/2": (lambda: scaled(MaternKernel(nu=0.5), 2.0, 0.5), matern(0.5, 0.5, 2.0)),
+    "matern 3/2": (lambda: scaled(MaternKernel(nu=1.5), 0.1, 0.5), matern(1.5, 0.5, 0.1)),
+    "matern 5/2": (lambda: scaled(MaternKernel(nu=2.5), 1.0, 0.25), matern(2.5, 0.25)),
+    "one column": (
+        lambda: scaled(RBFKernel(active_dims=(1,)), 1.0, 0.3),
+        lambda A, B: squared_exponential(0.3)(A[..., 1:], B[..., 1:]),
+    ),
+    "product": (product_kernel, on_columns(squared_exponential(0.4), matern(0.5, 0.8))),
+    "sum": (
+        sum_kernel,
+        lambda A, B: squared_exponential(0.3, 2.0)(A, B) + linear(0.7)(A, B),
+    ),
+    "linear": (lambda: linear_kernel(1.5), linear(1.5)),
+}
+kernels = pytest.mark.parametrize("name", list(KERNELS))
+
+
+def assert_dense(model: Any, j: int, mean: Tensor, covariance: Tensor, tolerance: float) -> None:
+    """Compare output ``j`` of the model's joint posterior at POINTS."""
+    found = model.posterior(POINTS)
+    n = len(POINTS)
+    block = found.distribution.covariance_matrix
+    if model.num_outputs > 1:
+        block = block.reshape(model.num_outputs, n, model.num_outputs, n)[j, :, j]
+    size = max(1.0, mean.abs().max().item())
+    assert torch.allclose(found.mean[:, j], mean, rtol=0, atol=tolerance * size)
+    assert torch.allclose(block, covariance, rtol=0, atol=tolerance)
+    assert torch.allclose(found.variance[:, j], covariance.diagonal(), rtol=0, atol=tolerance)
+
+
+# --- the posterior --------------------------------------------------------------------------------
+
+
+@kernels
+@pytest.mark.parametrize("noise", [1e-2, 2.0])
+def test_the_posterior_is_the_textbook_one(name: str, noise: float) -> None:
+    build, function = KERNELS[name]
+    model = BanditGP(X, Y[:, :1], build(), noise)
+    assert_dense(model, 0, *posterior(function, X, Y[:, 0], noise, POINTS), tolerance=1e-10)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-6, 1e-8])
+def test_small_noise_is_modelled_accurately(noise: float) -> None:
+    # A rough kernel keeps the problem well posed: what is tested is that no noise is clamped.
+    model = BanditGP(X, Y[:, :1], scaled(MaternKernel(nu=0.5), 1.0, 0.5), noise)
+    assert model.likelihood.noise.item() == pytest.approx(noise, rel=1e-9)
+    dense = posterior(matern(0.5, 0.5), X, Y[:, 0], noise, POINTS)
+    assert_dense(model, 0, *dense, tolerance=1e-10)
+    at_rows = model.posterior(X).variance
+    assert at_rows.max().item() == pytest.approx(noise, rel=0.05)
+
+
+def test_a_smooth_kernel_with_small_noise() -> None:
+    # K + lam I has a condition number near 1e9: eight digits of the mean are what float64 has.
+    model = BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), noise=1e-8)
+    dense = posterior(squared_exponential(0.3), X, Y[:, 0], 1e-8, POINTS)
+    assert_dense(model, 0, *dense, tolerance=1e-7)
+
+
+def test_repeated_rows_count_as_often_as_they_occur() -> None:
+    rows = X[[0, 0, 0, 1, 2, 2]]
+    y = double([1.0, 2.0, 6.0, 0.0, -1.0, 1.0])
+    model = BanditGP(rows, y.unsqueeze(-1), scaled(RBFKernel(), 1.0, 0.3), noise=0.1)
+    averaged = posterior(
+        squared_exponential(0.3),
+        X[:3],
+        double([3.0, 0.0, 0.0]),
+        double([0.1 / 3, 0.1, 0.05]),
+        POINTS,
+    )
+    assert_dense(model, 0, *averaged, tolerance=1e-10)
+
+
+def test_observation_noise_is_added_on_request() -> None:
+    model = BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), noise=0.3)
+    without, with_noise = model.posterior(POINTS), model.posterior(POINTS, observation_noise=True)
+    assert torch.allclose(with_noise.variance, without.variance + 0.3, rtol=0, atol=1e-12)
+
+
+@kernels
+def test_without_data_it_is_the_prior(name: str) -> None:
+    build, function = KERNELS[name]
+    for num_outputs in (1, 2):
+        model = BanditGP(X[:0], Y[:0, :num_outputs], build(), noise=0.1)
+        assert model.num_rows == 0
+        for j in range(num_outputs):
+            zero = torch.zeros(len(POINTS), dtype=torch.float64)
+            assert_dense(model, j, zero, function(POINTS, POINTS), tolerance=1e-12)
+        noisy = model.posterior(POINTS, observation_noise=True).variance
+        expected = function(POINTS, POINTS).diagonal() + 0.1
+        assert torch.allclose(noisy[:, -1], expected, rtol=0, atol=1e-12)
+        assert model.posterior(POINTS.unsqueeze(-2)).mean.shape == (6, 1, num_outputs)
+
+
+def test_gradients_exist_without_data() -> None:
+    flat = UpperConfidenceBound(BanditGP(X[:0], Y[:0, :1], RBFKernel()), beta=4.0)
+    point = POINTS[:1].clone().requires_grad_(True)
+    value = flat(point)
+    value.backward()
+    assert value.item() == pytest.approx(2.0, rel=1e-12)
+    assert point.grad is not None
+    assert point.grad.tolist() == [[0.0, 0.0]]
+    candidate, best = optimize_acqf(flat, BOUNDS, q=1, num_restarts=2, raw_samples=8)
+    assert best.item() == pytest.approx(2.0, rel=1e-12)
+    # A linear kernel's prior is widest at the far corner.
+    widening = UpperConfidenceBound(BanditGP(X[:0], Y[:0, :1], linear_kernel(1.5)), beta=4.0)
+    candidate, best = optimize_acqf(widening, BOUNDS, q=1, num_restarts=2, raw_samples=8)
+    assert candidate.tolist() == [[1.0, 1.0]]
+    assert best.item() == pytest.approx(2.0 * math.sqrt(3.0), rel=1e-10)
+
+
+def test_gradients_match_finite_differences() -> None:
+    model = BanditGP(X, Y[:, :1], scaled(MaternKernel(nu=2.5), 1.0, 0.4), noise=0.1)
+    acquisition = UpperConfidenceBound(model, beta=2.0)
+    points = POINTS.unsqueeze(-2).clone().requires_grad_(True)
+    assert torch.autograd.gradcheck(acquisition, points, atol=1e-6)
+
+
+def test_outputs_are_independent() -> None:
+    noise = double([0.1, 3.0])
+    model = BanditGP(X, Y, scaled(RBFKernel(), 4.0, 0.3), noise)
+    for j in range(2):
+        dense = posterior(squared_exponential(0.3, 4.0), X, Y[:, j], noise[j], POINTS)
+        assert_dense(model, j, *dense, tolerance=1e-9)
+    covariance = model.posterior(POINTS).distribution.covariance_matrix.reshape(2, 6, 2, 6)
+    assert covariance[0, :, 1].abs().max().item() == 0.0
+
+
+def test_outputs_may_have_kernels_of_their_own() -> None:
+    kernel = ScaleKernel(RBFKernel(batch_shape=torch.Size([2])), batch_shape=torch.Size([2]))
+    kernel = kernel.double()
+    kernel.base_kernel.lengthscale = double([[[0.2]], [[0.7]]])
+    kernel.outputscale = double([1.0, 9.0])
+    model = BanditGP(X, Y, kernel, noise=0.1)
+    for j, (lengthscale, scale) in enumerate([(0.2, 1.0), (0.7, 9.0)]):
+        dense = posterior(squared_exponential(lengthscale, scale), X, Y[:, j], 0.1, POINTS)
+        assert_dense(model, j, *dense, tolerance=1e-9)
+
+
+@kernels
+def test_batches_are_separate_models(name: str) -> None:
+    build, function = KERNELS[name]
+    inputs = uniform(3, 7, 2, seed=4)
+    noise = double([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
+    model = BanditGP(inputs, outcomes(inputs), build(), noise)
+    found = model.posterior(POINTS)
+    assert model.batch_shape == (3,)
+    assert found.mean.shape == (3, 6, 2)
+    for k in range(3):
+        for j in range(2):
+            mean, covariance = posterior(
+                function, inputs[k], outcomes(inputs[k])[:, j], noise[k, j], POINTS
+            )
+            assert torch.allclose(found.mean[k, :, j], mean, rtol=0, atol=1e-8)
+            assert torch.allclose(found.variance[k, :, j], covariance.diagonal(), rtol=0, atol=1e-9)
+
+
+def test_a_model_list_of_bandit_models() -> None:
+    models = ModelListGP(
+        BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1),
+        BanditGP(X[:5], Y[:5, 1:], scaled(RBFKernel(), 2.0, 0.5), 0.2),
+    )
+    first = posterior(squared_exponential(0.3), X, Y[:, 0], 0.1, POINTS)
+    second = posterior(squared_exponential(0.5, 2.0), X[:5], Y[:5, 1], 0.2, POINTS)
+    found = models.posterior(POINTS)
+    for j, (mean, covariance) in enumerate((first, second)):
+        assert torch.allclose(found.mean[:, j], mean, rtol=0, atol=1e-9)
+        assert torch.allclose(found.variance[:, j], covariance.diagonal(), rtol=0, atol=1e-10)
+
+
+def test_inputs_are_transformed_before_the_kernel() -> None:
+    low, high = double([-5.0, 0.0]), double([10.0, 15.0])
+    transform = Normalize(2, bounds=torch.stack([low, high]))
+
+    def raw(points: Tensor) -> Tensor:
+        return low + (high - low) * points
+
+    model = BanditGP(
+        raw(X), Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1, input_transform=transform
+    )
+    plain = BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1)
+    for a, b in (
+        (model, plain),
+        (
+            model.condition_on_observations(raw(NEW_X), NEW_Y[:, :1]),
+            plain.condition_on_observations(NEW_X, NEW_Y[:, :1]),
+        ),
+    ):
+        found, expected = a.posterior(raw(POINTS)), b.posterior(POINTS)
+        assert torch.allclose(found.mean, expected.mean, rtol=0, atol=1e-10)
+        assert torch.allclose(found.variance, expected.variance, rtol=0, atol=1e-10)
+    assert model.input_transform is not transform
+    empty = BanditGP(X[:0], Y[:0, :1], RBFKernel(), 0.1, input_transform=transform)
+    one = empty.condition_on_observations(raw(X), Y[:, :1])
+    direct = BanditGP(raw(X), Y[:, :1], RBFKernel(), 0.1, input_transform=transform)
+    assert torch.allclose(
+        one.posterior(raw(POINTS)).mean, direct.posterior(raw(POINTS)).mean, rtol=0, atol=1e-10
+    )
+
+
+def test_the_kernel_is_copied() -> None:
+    kernel = scaled(RBFKernel(), 1.0, 0.3)
+    model = BanditGP(X, Y[:, :1], kernel, 0.1)
+    before = model.posterior(POINTS)
+    kernel.outputscale = double(50.0)
+    kernel.base_kernel.lengthscale = double(5.0)
+    after = BanditGP.posterior(copy.deepcopy(model), POINTS)
+    assert torch.equal(before.mean, after.mean)
+    twin = BanditGP(X, Y[:, :1], model.covar_module, 0.1)
+    assert twin.covar_module is not model.covar_module
+    assert kernel.raw_outputscale.requires_grad
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_raw_outcomes_raise_no_warnings() -> None:
+    # BoTorch would advise to standardise; here raw units are the point.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BanditGP(100.0 * X, Y, RBFKernel(), 0.1).posterior(POINTS)
+        BanditGP(X[:0], Y[:0], RBFKernel(), 0.1).posterior(POINTS)
+
+
+# --- conditioning ---------------------------------------------------------------------------------
+
+
+@kernels
+@pytest.mark.parametrize("num_rows", [0, 1, 12])
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_conditioning_is_rebuilding(name: str, num_rows: int, num_outputs: int) -> None:
+    build, function = KERNELS[name]
+    old = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=0.1)
+    before = copy.deepcopy(old.state_dict())
+    model = old.condition_on_observations(NEW_X, NEW_Y[:, :num_outputs])
+    assert isinstance(model, BanditGP)
+    assert (old.num_rows, model.num_rows) == (num_rows, num_rows + 3)
+    inputs = torch.cat([X[:num_rows], NEW_X])
+    for j in range(num_outputs):
+        y = torch.cat([Y[:num_rows, j], NEW_Y[:, j]])
+        assert_dense(model, j, *posterior(function, inputs, y, 0.1, POINTS), tolerance=1e-8)
+    assert all(torch.equal(value, before[key]) for key, value in old.state_dict().items())
+
+
+@pytest.mark.parametrize("num_rows", [0, 7])
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_conditioning_batches(num_rows: int, num_outputs: int) -> None:
+    inputs, extra = uniform(3, 7, 2, seed=4)[:, :num_rows], uniform(3, 2, 2, seed=5)
+    old = BanditGP(inputs, outcomes(inputs)[..., :num_outputs], RBFKernel(), noise=0.1)
+    new = old.condition_on_observations(extra, outcomes(extra)[..., :num_outputs])
+    both = torch.cat([inputs, extra], dim=1)
+    rebuilt = BanditGP(both, outcomes(both)[..., :num_outputs], RBFKernel(), noise=0.1)
+    found, expected = new.posterior(POINTS), rebuilt.posterior(POINTS)
+    assert torch.allclose(found.mean, expected.mean, rtol=0, atol=1e-8)
+    assert torch.allclose(found.variance, expected.variance, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("num_rows", [0, 5])
+def test_conditioning_one_row_at_a_time(num_rows: int) -> None:
+    model: Any = BanditGP(
+        X[:num_rows], Y[:num_rows, :1], scaled(MaternKernel(nu=1.5), 1.0, 0.3), 0.1
+    )
+    for i in range(num_rows, 12):
+        model = model.condition_on_observations(X[i : i + 1], Y[i : i + 1, :1])
+    dense = posterior(matern(1.5, 0.3), X, Y[:, 0], 0.1, POINTS)
+    assert_dense(model, 0, *dense, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("num_rows", [0, 12])
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_fantasies_are_rebuilt_models(num_rows: int, num_outputs: int) -> None:
+    model = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], RBFKernel(), noise=0.1)
+    model.posterior(POINTS)
+    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
+    fantasies = model.fantasize(NEW_X, sampler)
+    assert fantasies.num_rows == num_rows + 3
+    found = fantasies.posterior(POINTS)
+    assert found.mean.shape == (4, 6, num_outputs)
+    samples = SobolQMCNormalSampler(torch.Size([4]), seed=0)(
+        model.posterior(NEW_X, observation_noise=True)
+    )
+    for i in range(4):
+        rebuilt = BanditGP(
+            torch.cat([X[:num_rows], NEW_X]),
+            torch.cat([Y[:num_rows, :num_outputs], samples[i]]),
+            RBFKernel(),
+            noise=0.1,
+        ).posterior(POINTS)
+        assert torch.allclose(found.mean[i], rebuilt.mean, rtol=0, atol=1e-8)
+        assert torch.allclose(found.variance[i], rebuilt.variance, rtol=0, atol=1e-10)
+
+
+def test_fantasies_at_many_candidates() -> None:
+    # the shapes of look-ahead acquisition functions: 4 fantasies at 5 candidate pairs
+    for num_rows in (0, 12):
+        model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
+        fantasies = model.fantasize(
+            uniform(5, 2, 2, seed=6), SobolQMCNormalSampler(torch.Size([4]))
+        )
+        assert fantasies.posterior(uniform(4, 5, 1, 2, seed=7)).mean.shape == (4, 5, 1, 1)
+
+
+@pytest.mark.parametrize("num_rows", [0, 12])
+def test_the_knowledge_gradient_can_be_optimised(num_rows: int) -> None:
+    model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
+    acquisition = qKnowledgeGradient(model, num_fantasies=4)
+    points = uniform(3, 5, 2, seed=8).requires_grad_(True)
+    acquisition(points).sum().backward()
+    assert points.grad is not None
+    assert torch.isfinite(points.grad).all()
+    assert points.grad.abs().max().item() > 0.0
+
+
+# --- pathwise draws -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_rows", [0, 6])
+@pytest.mark.parametrize("nu", [None, 2.5])
+def test_paths_have_the_moments_of_the_posterior(num_rows: int, nu: float | None) -> None:
+    # 24 sets of random features with 200 paths each: standard errors between the sets.
+    base = RBFKernel() if nu is None else MaternKernel(nu=nu)
+    function = squared_exponential(0.4, 2.0) if nu is None else matern(nu, 0.4, 2.0)
+    model = BanditGP(X[:num_rows], Y[:num_rows, :1], scaled(base, 2.0, 0.4), noise=0.1)
+    mean, covariance = posterior(function, X[:num_rows], Y[:num_rows, 0], 0.1, POINTS[:3])
+    means, seconds = [], []
+    with torch.no_grad():
+        for seed in range(24):
+            torch.manual_seed(seed)
+            paths = get_matheron_path_model(model, torch.Size([200]))
+            draws = paths.posterior(POINTS[:3]).mean.squeeze(-1) - mean
+            means.append(draws.mean(0))
+            seconds.append(draws.mT @ draws / 200)
+    for estimates, expected in ((means, 0.0 * mean), (seconds, covariance)):
+        stacked = torch.stack(estimates)
+        error = (stacked.mean(0) - expected).abs()
+        assert (error < 5.0 * stacked.std(0) / math.sqrt(24)).all()
+    assert torch.stack(seconds).std(0).max().item() < 0.5
+
+
+def test_paths_of_several_outputs_and_batches() -> None:
+    inputs = uniform(3, 6, 2, seed=4)
+    for model, shape in (
+        (BanditGP(X, Y, RBFKernel(), 1e-6), (6, 2)),
+        (BanditGP(inputs, outcomes(inputs), RBFKernel(), 1e-6), (3, 6, 2)),
+    ):
+        torch.manual_seed(0)
+        path = get_matheron_path_model(model)
+        assert path.posterior(POINTS).mean.shape == shape
+        # With hardly any noise every path goes through the data.
+        rows = model.train_inputs[0][..., 0, :, :]
+        through = path.posterior(rows).mean
+        assert torch.allclose(through.mT, model.train_targets, rtol=0, atol=0.1)
+
+
+# --- saving ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_rows", [0, 12])
+@pytest.mark.parametrize("num_outputs", [1, 2])
+@kernels
+def test_copies_are_equal_and_separate(name: str, num_rows: int, num_outputs: int) -> None:
+    build, _ = KERNELS[name]
+    model = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=0.3)
+    expected = model.posterior(POINTS)
+    other = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=7.0)
+    for parameter in other.parameters():
+        parameter.data.add_(0.1)
+    other.load_state_dict(model.state_dict())
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    buffer.seek(0)
+    saved = BanditGP(X[:num_rows], Y[:num_rows, :num_outputs], build(), noise=7.0)
+    saved.load_state_dict(torch.load(buffer))
+    for twin in (other, saved, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        found = twin.posterior(POINTS)
+        assert torch.equal(found.mean, expected.mean)
+        assert torch.equal(found.variance, expected.variance)
+        twin.covar_module.requires_grad_(True)
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+# --- learning -------------------------------------------------------------------------------------
+
+
+def fit(model: BanditGP) -> None:
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BanditGP(X, Y, scaled(RBFKernel(), 1.0, 0.3), 0.1),
+        BanditGP(X[:0], Y[:0], scaled(RBFKernel(), 1.0, 0.3), 0.1),
+        BanditGP(X[:0], Y[:0], scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True),
+    ],
+    ids=["fixed", "fixed without data", "learning without data"],
+)
+def test_fitting_does_nothing_where_nothing_can_be_learned(model: BanditGP) -> None:
+    before = copy.deepcopy(model.state_dict())
+    model.train()
+    fit(model)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert not model.training
+
+
+def test_fitting_raises_the_likelihood_of_the_data() -> None:
+    y = Y[:, :1] + 0.3 * torch.randn(
+        12, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    model = BanditGP(X, y, scaled(RBFKernel(), 1.0, 0.05), 1.0, learn_hyperparameters=True)
+    start = log_likelihood(squared_exponential(0.05), X, y[:, 0], 1.0)
+    fit(model)
+    kernel, noise = model.covar_module, model.likelihood.noise.item()
+
+    def value(lengthscale: float, scale: float, noise: float) -> float:
+        return log_likelihood(squared_exponential(lengthscale, scale), X, y[:, 0], noise)
+
+    found = (kernel.base_kernel.lengthscale.item(), kernel.outputscale.item(), noise)
+    best = value(*found)
+    assert best > start + 5.0
+    assert noise > 1e-3
+    # it is a maximum: a step in any hyperparameter loses likelihood
+    for i in range(3):
+        for factor in (0.9, 1.1):
+            moved = [f * factor if i == k else f for k, f in enumerate(found)]
+            assert value(*moved) < best + 1e-6
+
+
+@pytest.mark.parametrize("kind", ["outputs", "batches"])
+def test_outputs_and_batches_learn_hyperparameters_of_their_own(kind: str) -> None:
+    if kind == "outputs":
+        inputs, targets = X, Y
+    else:
+        inputs, targets = X.expand(2, 12, 2), Y.mT.unsqueeze(-1)
+    model = BanditGP(
+        inputs, targets, scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True
+    )
+    fit(model)
+    model.eval()
+    scales, noises = model.covar_module.outputscale, model.likelihood.noise.squeeze(-1)
+    assert scales.shape == noises.shape == (2,)
+    for j in range(2):
+        alone = BanditGP(
+            X, Y[:, [j]], scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True
+        )
+        fit(alone)
+
+        def likelihood(kernel: Any, scale: Tensor, noise: Tensor, index: Any, j: int = j) -> float:
+            lengthscale = kernel.base_kernel.lengthscale[index].reshape(()).item()
+            function = squared_exponential(lengthscale, scale.item())
+            return log_likelihood(function, X, Y[:, j], noise.item())
+
+        together = likelihood(model.covar_module, scales[j], noises[j], j)
+        separate = likelihood(
+            alone.covar_module, alone.covar_module.outputscale, alone.likelihood.noise, ...
+        )
+        assert together == pytest.approx(separate, abs=1e-2)
+
+
+def test_conditioning_keeps_what_was_learned() -> None:
+    empty = BanditGP(X[:0], Y[:0, :1], RBFKernel(), 0.1, learn_hyperparameters=True)
+    assert empty.condition_on_observations(X, Y[:, :1]).learn_hyperparameters
+    model = BanditGP(X, Y[:, :1], scaled(RBFKernel(), 1.0, 0.3), 0.1, learn_hyperparameters=True)
+    fit(model)
+    more = model.condition_on_observations(NEW_X, NEW_Y[:, :1])
+    assert more.learn_hyperparameters
+    assert torch.equal(more.covar_module.outputscale, model.covar_module.outputscale)
+    assert torch.equal(more.likelihood.noise, model.likelihood.noise)
+
+
+# --- what BoTorch does with it ------------------------------------------------------------------
+
+
+def stock_model() -> SingleTaskGP:
+    """The same model, made of BoTorch's parts by hand."""
+    likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-10)).double()
+    likelihood.noise = double(0.2)
+    model = SingleTaskGP(
+        X,
+        Y[:, :1],
+        likelihood=likelihood,
+        covar_module=scaled(MaternKernel(nu=2.5), 3.0, 0.4),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    return model.eval()
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda model: LogExpectedImprovement(model, best_f=4.0),
+        lambda model: UpperConfidenceBound(model, beta=3.0),
+        lambda model: qLogExpectedImprovement(
+            model, best_f=4.0, sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0)
+        ),
+        lambda model: qUpperConfidenceBound(
+            model, beta=3.0, sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0)
+        ),
+        lambda model: qUpperConfidenceBound(
+            model,
+            beta=3.0,
+            sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0),
+            X_pending=NEW_X,
+        ),
+        lambda model: qLogNoisyExpectedImprovement(
+            model,
+            X_baseline=X,
+            prune_baseline=False,
+            sampler=SobolQMCNormalSampler(torch.Size([64]), seed=0),
+        ),
+    ],
+    ids=["LogEI", "UCB", "qLogEI", "qUCB", "qUCB pending", "qLogNEI"],
+)
+def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
+    build: Callable[[Any], Any],
+) -> None:
+    ours = build(BanditGP(X, Y[:, :1], scaled(MaternKernel(nu=2.5), 3.0, 0.4), 0.2))
+    theirs = build(stock_model())
+    points = uniform(7, 1, 2, seed=9)
+    assert torch.allclose(ours(points), theirs(points), rtol=1e-9, atol=1e-9)
+    found = [
+        optimize_acqf(a, BOUNDS, q=1, num_restarts=3, raw_samples=16, options={"seed": 0})
+        for a in (ours, theirs)
+    ]
+    assert found[0][1].item() == pytest.approx(found[1][1].item(), abs=1e-6)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"train_X": X.float()}, TypeError, r"train_X has dtype torch\.float32"),
+        ({"train_Y": Y.float()}, TypeError, r"train_Y has dtype torch\.float32"),
+        ({"train_X": X.tolist()}, TypeError, r"train_X must be a torch\.Tensor"),
+        ({"train_X": X / 0.0}, ValueError, r"train_X\[0, 0\] is inf"),
+        ({"train_Y": Y * float("nan")}, ValueError, r"train_Y\[0, 0\] is nan"),
+        ({"train_Y": Y[:, 0]}, ValueError, r"train_Y \(12,\).*train_Y with y\.unsqueeze\(-1\)"),
+        ({"train_X": X[:, 0]}, ValueError, r"train_X has shape \(12,\)"),
+        ({"train_Y": Y[:5]}, ValueError, r"train_X has shape \(12, 2\) and train_Y \(5, 2\)"),
+        ({"kernel": "rbf"}, TypeError, "kernel must be a gpytorch.*MaternKernel"),
+        ({"kernel": RBFKernel}, TypeError, "kernel must be a gpytorch"),
+        ({"noise": 0.0}, ValueError, "noise is 0.0; it must be greater than 0"),
+        ({"noise": -1.0}, ValueError, "noise is -1.0"),
+        ({"noise": float("nan")}, ValueError, "noise is nan"),
+        ({"noise": 1e-10}, ValueError, "noise is 1e-10; as a variance it must be above 1e-10"),
+        ({"noise": double([0.1, -0.2])}, ValueError, "noise is -0.2"),
+        ({"noise": double([0.1] * 3)}, ValueError, r"noise has batch shape \(3,\).*shape \(2,\)"),
+        (
+            {"kernel": RBFKernel(batch_shape=torch.Size([3]))},
+            ValueError,
+            r"kernel has batch shape \(3,\), which does not fit the data's batch shape \(2,\)",
+        ),
+        (
+            {"train_X": X[:0], "train_Y": Y[:0], "input_transform": Normalize(2)},
+            ValueError,
+            r"input_transform learns its scale.*Normalize\(d, bounds=bounds\)",
+        ),
+    ],
+)
+def test_malformed_arguments_are_refused(
+    changes: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    arguments = {"train_X": X, "train_Y": Y, "kernel": RBFKernel(), "noise": 0.1} | changes
+    with pytest.raises(error, match=message):
+        BanditGP(**arguments)
+
+
+def test_a_kernel_set_in_single_precision_is_warned_of() -> None:
+    kernel = RBFKernel()
+    kernel.lengthscale = 0.2
+    with pytest.warns(UserWarning, match=r"set in float32.*0\.200000003.*kernel\.double\(\)"):
+        BanditGP(X, Y, kernel, 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BanditGP(X, Y, RBFKernel(), 0.1)  # untouched parameters lost nothing
+        BanditGP(X, Y, scaled(RBFKernel(), 1.0, 0.2), 0.1)

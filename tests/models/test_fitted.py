@@ -1,0 +1,86 @@
+"""The practitioners' model: what it learns, and that it says no more than it knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from botorch_bandits import FittedSingleTaskGP
+from botorch_bandits.confidence import KernelizedWidth, PriorReading
+
+from .textbook import double, log_likelihood, posterior, squared_exponential, uniform
+
+LOW, HIGH = double([-5.0, 0.0]), double([10.0, 15.0])
+BOUNDS = torch.stack([LOW, HIGH])
+X, POINTS = (LOW + (HIGH - LOW) * uniform(n, 2, seed=n) for n in (12, 5))
+Y = 100.0 + 20.0 * (0.3 * X[:, :1]).sin() + X[:, 1:]
+
+
+def test_the_posterior_is_that_of_its_learned_parameters_in_raw_units() -> None:
+    model = FittedSingleTaskGP(BOUNDS)(X, Y)
+    assert not model.training
+    unit, shift = Y.std(), Y.mean()
+    lengthscale = model.covar_module.lengthscale.detach().squeeze(0)
+    prior_mean, noise = model.mean_module.constant.item(), model.likelihood.noise.item()
+    mean, covariance = posterior(
+        squared_exponential(lengthscale),
+        (X - LOW) / (HIGH - LOW),
+        ((Y - shift) / unit).squeeze(-1) - prior_mean,
+        noise,
+        (POINTS - LOW) / (HIGH - LOW),
+    )
+    found = model.posterior(POINTS)
+    assert torch.allclose(found.mean[:, 0], shift + unit * (prior_mean + mean), rtol=0, atol=1e-7)
+    assert torch.allclose(
+        found.variance[:, 0], unit**2 * covariance.diagonal(), rtol=1e-7, atol=1e-9
+    )
+
+
+def test_learning_raises_the_likelihood() -> None:
+    model = FittedSingleTaskGP(BOUNDS)(X, Y)
+    unit_X, unit_Y = (X - LOW) / (HIGH - LOW), ((Y - Y.mean()) / Y.std()).squeeze(-1)
+
+    def value(lengthscale: Any, mean: float, noise: float) -> float:
+        return log_likelihood(squared_exponential(lengthscale), unit_X, unit_Y - mean, noise)
+
+    learned = value(
+        model.covar_module.lengthscale.detach().squeeze(0),
+        model.mean_module.constant.item(),
+        model.likelihood.noise.item(),
+    )
+    assert learned > value(0.7, 0.0, 0.1) + 1.0
+
+
+def test_equal_data_give_equal_models() -> None:
+    first, second = (FittedSingleTaskGP(BOUNDS.tolist())(X, Y) for _ in range(2))
+    assert torch.equal(first.posterior(POINTS).mean, second.posterior(POINTS).mean)
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+def test_one_row_is_enough() -> None:
+    found = FittedSingleTaskGP(BOUNDS)(X[:1], Y[:1]).posterior(POINTS)
+    assert torch.isfinite(found.mean).all()
+    assert (found.variance > 0.0).all()
+
+
+def test_what_is_learned_has_no_guarantee() -> None:
+    reading = PriorReading(FittedSingleTaskGP(BOUNDS)(X, Y))
+    promise = KernelizedWidth(2.0, 0.1, 0.1, any_lambda=True).guarantee(reading, 1)
+    assert not promise.holds
+    assert "outcome scale and mean (Standardize)" in promise.gaps[0]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "message"),
+    [
+        (BOUNDS.float(), TypeError, "bounds has dtype torch.float32"),
+        ([[0.0], [float("nan")]], ValueError, "is nan"),
+        ([0.0, 1.0], ValueError, "bounds must be a matrix"),
+        ([[1.0], [0.0]], ValueError, "the lower bound must be below"),
+    ],
+)
+def test_bad_bounds_are_refused(bounds: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        FittedSingleTaskGP(bounds)

@@ -1,0 +1,371 @@
+"""Recipes compare by what they build, and refit by a rule that depends on the data alone."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.exceptions.errors import ModelFittingError
+from botorch.models.transforms import Normalize
+from botorch.models.transforms.input import Round
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    PolynomialKernel,
+    RBFKernel,
+    ScaleKernel,
+)
+from torch import Tensor
+
+from botorch_bandits import BanditGP, BanditGPRecipe
+from botorch_bandits.models import RefitWarning, fingerprint_kernel
+
+from .textbook import double, log_likelihood, matern, uniform
+
+X = uniform(23, 2, seed=0)
+NOISE = torch.randn(23, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+Y = 2.0 * (6.0 * X[:, :1]).sin() + X[:, 1:] + 0.2 * NOISE
+UNIT_BOX = double([[0.0, 0.0], [1.0, 1.0]])
+WIDE_BOX = double([[-1.0, -1.0], [2.0, 2.0]])
+
+
+def scaled_matern(nu: float = 2.5, scale: float = 1.0, lengthscale: float = 0.5) -> ScaleKernel:
+    kernel = ScaleKernel(MaternKernel(nu=nu)).double()
+    kernel.outputscale = double(scale)
+    kernel.base_kernel.lengthscale = double(lengthscale)
+    return kernel
+
+
+# --- building -------------------------------------------------------------------------------------
+
+
+def test_a_recipe_builds_the_model_that_its_parts_build() -> None:
+    transform = Normalize(2, bounds=WIDE_BOX)
+    recipe = BanditGP.with_kernel(scaled_matern(), noise=0.3, input_transform=transform)
+    direct = BanditGP(X, Y, scaled_matern(), 0.3, input_transform=transform)
+    model = recipe(X, Y)
+    points = uniform(5, 2, seed=1)
+    assert torch.equal(model.posterior(points).mean, direct.posterior(points).mean)
+    assert torch.equal(model.posterior(points).variance, direct.posterior(points).variance)
+    assert not model.learn_hyperparameters
+    assert recipe(X[:0], Y[:0]).num_rows == 0
+
+
+def test_the_lengthscale_is_set_in_double_precision_wherever_it_is() -> None:
+    kernels: list[Kernel] = [
+        RBFKernel(),
+        ScaleKernel(RBFKernel()),
+        ScaleKernel(ScaleKernel(MaternKernel(nu=1.5))),
+        RBFKernel(ard_num_dims=3),
+    ]
+    for kernel in kernels:
+        inner = BanditGP.with_kernel(kernel, lengthscale=0.2).kernel
+        while not inner.has_lengthscale:
+            inner = inner.base_kernel
+        assert inner.lengthscale.dtype == torch.float64
+        assert (inner.lengthscale - 0.2).abs().max().item() < 1e-15
+
+
+def test_a_recipe_shares_nothing_with_what_it_was_made_from_or_makes() -> None:
+    kernel, transform = scaled_matern(), Normalize(2, bounds=UNIT_BOX)
+    recipe = BanditGP.with_kernel(kernel, noise=0.3, input_transform=transform)
+    fingerprint = recipe.fingerprint()
+    kernel.outputscale = double(9.0)
+    transform.coefficient.fill_(9.0)
+    model = recipe(X, Y)
+    model.covar_module.outputscale = double(7.0)
+    model.input_transform.coefficient.fill_(7.0)
+    assert recipe.fingerprint() == fingerprint
+    assert recipe(X, Y).covar_module.outputscale.item() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"kernel": "rbf"}, TypeError, "kernel must be a gpytorch.*MaternKernel"),
+        ({"kernel": RBFKernel}, TypeError, "kernel must be a gpytorch"),
+        ({"noise": 0.0}, ValueError, "noise is 0.0"),
+        ({"noise": "0.1"}, TypeError, "noise must be one number"),
+        ({"lengthscale": -0.1}, ValueError, "lengthscale is -0.1"),
+        ({"refit_every": 0}, ValueError, "refit_every is 0; it must be at least 1"),
+        ({"refit_every": 2.0}, TypeError, "refit_every must be an integer"),
+        (
+            {"kernel": LinearKernel(), "lengthscale": 0.2},
+            ValueError,
+            "LinearKernel has no single lengthscale",
+        ),
+        (
+            {"kernel": RBFKernel() + MaternKernel(), "lengthscale": 0.2},
+            ValueError,
+            "AdditiveKernel has no single lengthscale",
+        ),
+    ],
+)
+def test_malformed_settings_are_refused_before_there_are_data(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        BanditGP.with_kernel(**({"kernel": RBFKernel()} | arguments))
+
+
+def test_a_kernel_set_in_single_precision_is_warned_of() -> None:
+    kernel = RBFKernel()
+    kernel.lengthscale = 0.2
+    with pytest.warns(UserWarning, match=r"0\.200000003"):
+        BanditGP.with_kernel(kernel)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BanditGP.with_kernel(RBFKernel(), lengthscale=0.2)(X, Y)
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def subclass() -> BanditGPRecipe:
+    class OtherGP(BanditGP):
+        pass
+
+    return OtherGP.with_kernel(RBFKernel())
+
+
+def with_constraint() -> Kernel:
+    return RBFKernel(lengthscale_constraint=GreaterThan(0.0))
+
+
+RECIPES: dict[str, Callable[[], BanditGPRecipe]] = {
+    "se": lambda: BanditGP.with_kernel(RBFKernel()),
+    "matern 1/2": lambda: BanditGP.with_kernel(MaternKernel(nu=0.5)),
+    "matern 3/2": lambda: BanditGP.with_kernel(MaternKernel(nu=1.5)),
+    "matern 5/2": lambda: BanditGP.with_kernel(MaternKernel(nu=2.5)),
+    # so short that the kernel underflows to 0 between any two points one would try
+    "short 3/2": lambda: BanditGP.with_kernel(MaternKernel(nu=1.5), lengthscale=1e-6),
+    "short 5/2": lambda: BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=1e-6),
+    "lengthscale": lambda: BanditGP.with_kernel(RBFKernel(), lengthscale=0.3),
+    "last digit": lambda: BanditGP.with_kernel(RBFKernel(), lengthscale=0.3 + 1e-15),
+    "ard 2": lambda: BanditGP.with_kernel(RBFKernel(ard_num_dims=2)),
+    "ard 3": lambda: BanditGP.with_kernel(RBFKernel(ard_num_dims=3)),
+    "scaled": lambda: BanditGP.with_kernel(ScaleKernel(RBFKernel())),
+    "sum": lambda: BanditGP.with_kernel(RBFKernel() + RBFKernel()),
+    "product": lambda: BanditGP.with_kernel(RBFKernel() * RBFKernel()),
+    "column 0": lambda: BanditGP.with_kernel(RBFKernel(active_dims=(0,))),
+    "column 1": lambda: BanditGP.with_kernel(RBFKernel(active_dims=(1,))),
+    "quadratic": lambda: BanditGP.with_kernel(PolynomialKernel(power=2)),
+    "cubic": lambda: BanditGP.with_kernel(PolynomialKernel(power=3)),
+    "periodic": lambda: BanditGP.with_kernel(PeriodicKernel()),
+    "bounded": lambda: BanditGP.with_kernel(with_constraint()),
+    "noise": lambda: BanditGP.with_kernel(RBFKernel(), noise=0.02),
+    "refit 5": lambda: BanditGP.with_kernel(RBFKernel(), refit_every=5),
+    "refit 6": lambda: BanditGP.with_kernel(RBFKernel(), refit_every=6),
+    "unit box": lambda: BanditGP.with_kernel(
+        RBFKernel(), input_transform=Normalize(2, bounds=UNIT_BOX)
+    ),
+    "wide box": lambda: BanditGP.with_kernel(
+        RBFKernel(), input_transform=Normalize(2, bounds=WIDE_BOX)
+    ),
+    "learned box": lambda: BanditGP.with_kernel(RBFKernel(), input_transform=Normalize(2)),
+    "rounded": lambda: BanditGP.with_kernel(RBFKernel(), input_transform=Round([0])),
+    "nearly rounded": lambda: BanditGP.with_kernel(
+        RBFKernel(), input_transform=Round([0], approximate=True)
+    ),
+    "subclass": subclass,
+}
+
+
+def test_recipes_are_equal_if_and_only_if_they_build_equal_models() -> None:
+    first = [build() for build in RECIPES.values()]
+    second = [build() for build in RECIPES.values()]
+    assert first == second
+    assert all(a != b for a, b in itertools.pairwise(first))
+    assert len({recipe.fingerprint() for recipe in first}) == len(RECIPES)
+    assert len({*first, *second}) == len(RECIPES)
+    assert first[0] != "se"
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_fingerprints_do_not_change_with_use(name: str) -> None:
+    recipe = RECIPES[name]()
+    before = recipe.fingerprint()
+    if name != "ard 3":
+        model = recipe(X[:4], Y[:4])
+        model.train()
+        model.posterior(X)
+    recipe.kernel.eval()
+    assert recipe.fingerprint() == before
+    assert copy.deepcopy(recipe).fingerprint() == before
+    if name != "subclass":  # a class inside a function cannot be pickled
+        assert pickle.loads(pickle.dumps(recipe)) == recipe
+
+
+def test_fingerprints_are_the_same_in_every_process() -> None:
+    # Journals store them; Python's own hash would differ in each process.
+    kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+    kernel.outputscale = double(2.0)
+    kernel.base_kernel.lengthscale = double(0.25)
+    twin = ScaleKernel(MaternKernel(nu=2.5)).double()
+    twin.load_state_dict(kernel.state_dict())
+    assert fingerprint_kernel(kernel) == fingerprint_kernel(twin)
+    assert len(fingerprint_kernel(kernel)) == 64
+    assert int(fingerprint_kernel(kernel), 16) >= 0
+
+
+def test_a_fingerprint_leaves_the_kernel_as_it_is() -> None:
+    kernel = AdditiveKernel(RBFKernel(), MaternKernel()).double()
+    before = copy.deepcopy(kernel.state_dict())
+    fingerprint_kernel(kernel)
+    assert all(torch.equal(value, before[key]) for key, value in kernel.state_dict().items())
+    assert kernel.training
+
+
+# --- refitting ------------------------------------------------------------------------------------
+
+
+def hyperparameters(model: BanditGP) -> list[float]:
+    return [
+        model.covar_module.base_kernel.lengthscale.item(),
+        model.covar_module.outputscale.item(),
+        model.likelihood.noise.item(),
+    ]
+
+
+def refitting(every: int = 5, noise: float = 0.1) -> BanditGPRecipe:
+    return BanditGP.with_kernel(scaled_matern(), noise=noise, refit_every=every)
+
+
+def test_before_the_first_refit_the_starting_values_are_used() -> None:
+    for n in range(5):
+        model = refitting()(X[:n], Y[:n])
+        assert hyperparameters(model) == pytest.approx([0.5, 1.0, 0.1], rel=1e-12)
+        assert model.learn_hyperparameters
+
+
+def test_hyperparameters_come_from_the_first_multiple_of_rows() -> None:
+    at_ten = hyperparameters(refitting()(X[:10], Y[:10]))
+    for n in (11, 14):
+        changed = Y[:n].clone()
+        changed[10:] += 100.0
+        for outcomes in (Y[:n], changed):
+            model = refitting()(X[:n], outcomes)
+            assert hyperparameters(model) == at_ten
+            assert torch.equal(model.train_targets, outcomes.squeeze(-1))
+    assert hyperparameters(refitting()(X[:15], Y[:15])) != at_ten
+    moved = Y[:14].clone()
+    moved[9] += 100.0
+    assert hyperparameters(refitting()(X[:14], moved)) != at_ten
+
+
+def test_hyperparameters_do_not_depend_on_what_was_built_before() -> None:
+    direct = {n: hyperparameters(refitting()(X[:n], Y[:n])) for n in (7, 13, 23)}
+    for path in ([13], [7, 13, 23], [23, 7, 13, 7], list(range(24))):
+        build = refitting().builder(seed=3)
+        for n in path:
+            found = hyperparameters(build(X[:n], Y[:n]))
+            if n in direct:
+                assert found == direct[n]
+
+
+def test_a_refit_is_a_maximum_of_the_likelihood() -> None:
+    found = hyperparameters(refitting()(X[:20], Y[:20]))
+
+    def value(lengthscale: float, scale: float, noise: float) -> float:
+        return log_likelihood(matern(2.5, lengthscale, scale), X[:20], Y[:20, 0], noise)
+
+    best = value(*found)
+    assert best > value(0.5, 1.0, 0.1) + 1.0
+    for i in range(3):
+        for factor in (0.8, 1.25):
+            moved = [f * factor if i == k else f for k, f in enumerate(found)]
+            assert value(*moved) < best + 1e-5
+
+
+def test_a_fit_is_not_repeated_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    import botorch_bandits.models.recipe as module
+
+    fits: list[int] = []
+    plain: Callable[..., Any] = module.fit_gpytorch_mll
+
+    def counting(mll: Any, **kwargs: Any) -> Any:
+        fits.append(len(mll.model.train_targets))
+        return plain(mll, **kwargs)
+
+    monkeypatch.setattr(module, "fit_gpytorch_mll", counting)
+    build = refitting().builder(seed=0)
+    for n in range(17):
+        build(X[:n], Y[:n])
+    assert fits == [5, 10, 15]
+
+
+def test_reused_memory_is_noticed() -> None:
+    # A caller may keep its data in one growing buffer and change it in place.
+    inputs, outcomes = X[:10].clone(), Y[:10].clone()
+    build = refitting().builder(seed=0)
+    first = hyperparameters(build(inputs, outcomes))
+    outcomes.mul_(-3.0).add_(inputs[:, 1:] * 5.0)
+    second = hyperparameters(build(inputs, outcomes))
+    assert second != first
+    assert second == hyperparameters(refitting()(inputs, outcomes))
+
+
+def test_refitting_leaves_random_numbers_alone() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    refitting()(X, Y)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_fit_that_draws_draws_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # BoTorch's fit starts again from random values when it fails.
+    def drawing(mll: Any, **kwargs: Any) -> Any:
+        mll.model.covar_module.outputscale = torch.rand((), dtype=torch.float64)
+        return mll
+
+    monkeypatch.setattr("botorch_bandits.models.recipe.fit_gpytorch_mll", drawing)
+
+    def scale(seed: int, num_rows: int) -> float:
+        torch.rand(7)  # what others draw must not matter
+        model = refitting().builder(seed)(X[:num_rows], Y[:num_rows])
+        return model.covar_module.outputscale.item()
+
+    assert scale(0, 10) == scale(0, 10) == scale(0, 12)
+    assert len({scale(0, 10), scale(1, 10), scale(0, 15)}) == 3
+
+
+def test_a_failed_fit_is_warned_of_and_keeps_the_starting_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(mll: Any, **kwargs: Any) -> Any:
+        mll.model.covar_module.outputscale = double(1e9)
+        raise ModelFittingError("all attempts failed")
+
+    monkeypatch.setattr("botorch_bandits.models.recipe.fit_gpytorch_mll", failing)
+    with pytest.warns(RefitWarning, match=r"fit to 10 rows failed \(all attempts failed\)"):
+        model = refitting()(X[:12], Y[:12])
+    assert hyperparameters(model) == pytest.approx([0.5, 1.0, 0.1], rel=1e-12)
+
+
+def test_outcomes_without_noise_can_be_refitted() -> None:
+    # the likelihood drives the noise to its lower end, where a model must still be built
+    inputs = uniform(30, 1, seed=0)
+    for outcomes in ((3.0 * inputs).sin(), 0.0 * inputs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = refitting(every=15, noise=1e-6)(inputs, outcomes)
+        assert model.likelihood.noise.item() > 0.0
+        assert torch.isfinite(model.posterior(inputs).mean).all()
+
+
+def test_several_outputs_are_refitted_each_on_its_own() -> None:
+    both: Tensor = torch.cat([Y, 50.0 * X[:, 1:] ** 2], dim=-1)
+    model = refitting()(X, both)
+    scales = model.covar_module.outputscale
+    assert scales.shape == (2,)
+    assert scales[1] > 5.0 * scales[0]

@@ -1,0 +1,65 @@
+"""Gaussian processes written out: explicit kernels and linear algebra, nothing of GPyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+KernelFunction = Callable[[Tensor, Tensor], Tensor]
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def uniform(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=generator)
+
+
+def distance(A: Tensor, B: Tensor, lengthscale: Tensor | float) -> Tensor:
+    difference = (A / lengthscale).unsqueeze(-2) - (B / lengthscale).unsqueeze(-3)
+    return difference.square().sum(-1).sqrt()
+
+
+def squared_exponential(lengthscale: Tensor | float, scale: float = 1.0) -> KernelFunction:
+    return lambda A, B: scale * torch.exp(-0.5 * distance(A, B, lengthscale) ** 2)
+
+
+def matern(nu: float, lengthscale: Tensor | float, scale: float = 1.0) -> KernelFunction:
+    def kernel(A: Tensor, B: Tensor) -> Tensor:
+        r = math.sqrt(2.0 * nu) * distance(A, B, lengthscale)
+        polynomial = {0.5: 1.0 + 0.0 * r, 1.5: 1.0 + r, 2.5: 1.0 + r + r**2 / 3.0}[nu]
+        return scale * polynomial * torch.exp(-r)
+
+    return kernel
+
+
+def linear(variance: float) -> KernelFunction:
+    return lambda A, B: variance * A @ B.mT
+
+
+def posterior(
+    kernel: KernelFunction, X: Tensor, y: Tensor, noise: Tensor | float, points: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and covariance at ``points`` given ``y`` at ``X``, all of one output.
+
+    ``noise`` is one variance or one a row.
+    """
+    levels = torch.as_tensor(noise, dtype=torch.float64).expand(len(X))
+    system = kernel(X, X) + torch.diag(levels)
+    cross = kernel(points, X)
+    mean = cross @ torch.linalg.solve(system, y)
+    covariance = kernel(points, points) - cross @ torch.linalg.solve(system, cross.mT)
+    return mean, covariance
+
+
+def log_likelihood(kernel: KernelFunction, X: Tensor, y: Tensor, noise: float) -> float:
+    """The logarithm of the density of ``y``, of one output."""
+    system = kernel(X, X) + noise * torch.eye(len(X), dtype=torch.float64)
+    quadratic = y @ torch.linalg.solve(system, y)
+    return float(-0.5 * (quadratic + torch.logdet(system) + len(X) * math.log(2.0 * math.pi)))

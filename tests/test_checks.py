@@ -1,0 +1,191 @@
+"""What users hand in is returned unchanged in value, or refused by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_integer,
+    check_matrix,
+    check_nonnegative,
+    check_number,
+    check_one_of,
+    check_positive,
+    check_probability,
+    check_vector,
+)
+
+NAN, INF = float("nan"), float("inf")
+exactly = settings(deadline=None, derandomize=True, max_examples=100)
+
+
+def double(values: Any) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_a_double_tensor_is_passed_through_as_it_is() -> None:
+    value = double([[1.0, NAN]])
+    assert check_double("x", value) is value
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool]
+)
+def test_other_precisions_are_refused_with_the_remedy(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=rf"my_x has dtype {dtype}.*Pass my_x\.double\(\)"):
+        check_double("my_x", torch.zeros(2, dtype=dtype))
+
+
+def test_what_is_no_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"my_x must be a torch\.Tensor, got list"):
+        check_double("my_x", [1.0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [NAN, INF, -INF])
+def test_the_first_entry_that_is_not_finite_is_named(bad: float) -> None:
+    value = torch.zeros(2, 3, dtype=torch.float64)
+    assert check_finite("x", value) is value
+    value[1, 0], value[1, 2] = bad, NAN
+    with pytest.raises(ValueError, match=rf"x\[1, 0\] is {bad}; every entry of x must be finite"):
+        check_finite("x", value)
+    with pytest.raises(ValueError, match=f"^x is {bad}"):
+        check_finite("x", double(bad))
+
+
+def test_matrices_come_from_tensors_numpy_and_nested_sequences() -> None:
+    expected = double([[1.0, 2.0], [3.0, 4.5]])
+    for value in (expected, [[1, 2], [3, 4.5]], ((1, 2), (3, 4.5)), expected.numpy()):
+        assert torch.equal(check_matrix("x", value, num_columns=2), expected)
+    assert check_matrix("x", expected) is expected
+    assert check_matrix("x", torch.empty(0, 3, dtype=torch.float64)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (double([1.0, 2.0]), ValueError, r"x must be a matrix with 2 columns.*got shape \(2,\)"),
+        (double([[1.0]]), ValueError, r"2 columns.*got shape \(1, 1\).*x\.unsqueeze\(0\)"),
+        (double([[1.0, NAN]]), ValueError, r"x\[0, 1\] is nan"),
+        (torch.zeros(1, 2), TypeError, r"dtype torch\.float32"),
+        (np.zeros((1, 2), dtype=np.float32), TypeError, r"x\.astype\('float64'\)"),
+        ([[1.0, 2.0], [3.0]], TypeError, "nested sequences of numbers"),
+        ([["a", "b"]], TypeError, "nested sequences of numbers"),
+        (None, TypeError, "nested sequences of numbers"),
+        ([[10**400, 1]], ValueError, "too large for float64"),
+    ],
+)
+def test_bad_matrices_are_refused(value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        check_matrix("x", value, num_columns=2)
+
+
+def test_vectors_come_from_tensors_numpy_and_sequences() -> None:
+    expected = double([1.0, -2.5])
+    for value in (expected, [1, -2.5], (1, -2.5), expected.numpy()):
+        assert torch.equal(check_vector("x", value, length=2), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (double([1.0]), ValueError, r"x must be a vector of length 2, got shape \(1,\)"),
+        (double([[1.0, 2.0]]), ValueError, r"got shape \(1, 2\)"),
+        (1.0, ValueError, r"got shape \(\)"),
+        ([1.0, INF], ValueError, r"x\[1\] is inf"),
+        (torch.zeros(2), TypeError, r"dtype torch\.float32"),
+    ],
+)
+def test_bad_vectors_are_refused(value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        check_vector("x", value, length=2)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+@exactly
+def test_numbers_keep_every_digit(number: float) -> None:
+    for value in (number, np.float64(number), double(number), double([[number]])):
+        result = check_number("x", value)
+        assert type(result) is float
+        assert result == number
+        assert math.copysign(1.0, result) == math.copysign(1.0, number)
+
+
+@given(st.integers(min_value=-(2**53), max_value=2**53))
+@exactly
+def test_whole_numbers_are_numbers(number: int) -> None:
+    for value in (number, np.int64(number), torch.tensor(number)):
+        assert check_number("x", value) == float(number)
+        assert type(check_integer("x", value, minimum=-(2**53))) is int
+        assert check_integer("x", value, minimum=-(2**53)) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (NAN, ValueError, "x is nan; it must be finite"),
+        (-INF, ValueError, "x is -inf; it must be finite"),
+        (10**400, ValueError, "too large for float64"),
+        (torch.tensor(0.1), TypeError, r"dtype torch\.float32.*x\.double\(\)"),
+        (np.float32(0.1), TypeError, r"float32 number.*Pass float\(x\)"),
+        (np.float16(0.1), TypeError, "float16 number"),
+        (double([1.0, 2.0]), TypeError, r"one number, got a tensor of shape \(2,\)"),
+        ("1.0", TypeError, "one number, got the text '1.0'"),
+        (None, TypeError, "one number, got None"),
+        ([1.0], TypeError, r"one number, got \[1\.0\]"),
+        (1j, TypeError, "one number, got 1j"),
+    ],
+)
+def test_what_is_not_one_number_is_refused(
+    value: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        check_number("x", value)
+
+
+@pytest.mark.parametrize(
+    ("check", "accepted", "refused", "message"),
+    [
+        (check_positive, [5e-324, 1.0, 1e308], [0.0, -0.0, -1e-9], "must be greater than 0"),
+        (check_nonnegative, [0.0, 5e-324], [-5e-324, -1.0], "must be at least 0"),
+        (check_probability, [1e-300, 1 - 1e-16], [0.0, 1.0, -0.1, 1.1], "strictly between 0 and 1"),
+    ],
+)
+def test_ranges(
+    check: Callable[[str, Any], float], accepted: list[float], refused: list[float], message: str
+) -> None:
+    for value in accepted:
+        assert check("x", value) == value
+    for value in refused:
+        with pytest.raises(ValueError, match=f"x is .*{message}"):
+            check("x", value)
+    for value in (NAN, INF):
+        with pytest.raises(ValueError, match="must be finite"):
+            check("x", value)
+
+
+@pytest.mark.parametrize("value", [1.0, 1.5, True, False, "1", None, np.float64(1.0)])
+def test_what_is_no_integer_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="x must be an integer, got"):
+        check_integer("x", value, minimum=0)
+
+
+def test_integers_have_a_minimum() -> None:
+    assert check_integer("x", 3, minimum=3) == 3
+    with pytest.raises(ValueError, match="x is 2; it must be at least 3"):
+        check_integer("x", 2, minimum=3)
+
+
+def test_choices_are_listed_in_the_error() -> None:
+    assert check_one_of("x", None, (None, "a")) is None
+    with pytest.raises(ValueError, match="x is 'b'; it must be one of None, 'a'"):
+        check_one_of("x", "b", (None, "a"))

@@ -1,0 +1,463 @@
+"""Domains sample uniformly, maximise, integrate, and refuse what is malformed.
+
+Each statistical test has a fixed seed; its level (the share of seeds for which a correct sampler
+would fail) is stated where it is not 5 standard errors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+from scipy.stats import chi2
+from torch import Tensor
+
+from botorch_bandits import Arms, Box, Domain
+from botorch_bandits.domains import first_of_the_largest
+
+NAN, INF = float("nan"), float("inf")
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Value(AcquisitionFunction):
+    """A q = 1 acquisition function from a function of ``b x d`` points."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(model=None)
+        self.function = function
+        self.num_calls = 0
+
+    def forward(self, X: Tensor) -> Tensor:
+        assert X.shape[-2] == 1
+        self.num_calls += 1
+        return self.function(X.squeeze(-2))
+
+
+def bowl(center: list[float]) -> Value:
+    """``1 - |x - center|^2``, largest at the centre."""
+    return Value(lambda X: 1.0 - (X - double(center)).square().sum(-1))
+
+
+def two_peaks(X: Tensor) -> Tensor:
+    """A peak of height 1 at 0.2 and a narrow one of height 1.5 at 0.8, in each dimension."""
+    broad = torch.exp(-((X - 0.2) ** 2).sum(-1) / 0.02)
+    return broad + 1.5 * torch.exp(-((X - 0.8) ** 2).sum(-1) / 0.005)
+
+
+# --- boxes: sampling --------------------------------------------------------------------------
+
+
+def test_samples_of_a_box_are_uniform() -> None:
+    box = Box([[-1.0, 10.0], [3.0, 11.0]])
+    points = box.sample(20_000, seeded(0))
+    assert points.shape == (20_000, 2)
+    assert points.dtype == torch.float64
+    unit = (points - box.bounds[0]) / (box.bounds[1] - box.bounds[0])
+    cells = (unit * 10).long().clamp(0, 9)
+    counts = torch.bincount(cells[:, 0] * 10 + cells[:, 1], minlength=100).double()
+    statistic = ((counts - 200.0) ** 2 / 200.0).sum().item()
+    low, high = chi2.ppf([1e-6, 1 - 1e-6], df=99)
+    assert low < statistic < high
+
+
+def test_integer_dimensions_take_every_whole_number_equally_often() -> None:
+    box = Box([[-2.0, 0.0], [4.0, 1.0]], integer_dims=[0])
+    points = box.sample(14_000, seeded(1))
+    values, counts = points[:, 0].unique(return_counts=True)
+    assert values.tolist() == [-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    statistic = ((counts.double() - 2000.0) ** 2 / 2000.0).sum().item()
+    assert statistic < chi2.ppf(1 - 1e-6, df=6)
+    fraction = points[:, 1]
+    assert abs(fraction.mean().item() - 0.5) < 5 / math.sqrt(12 * 14_000)
+    assert fraction.unique().numel() > 13_000
+
+
+def test_samples_never_leave_the_box() -> None:
+    # -0.1 + (0.2 - -0.1) * u rounds to a number above 0.2 when u is just below 1.
+    box = Box([[-0.1], [0.2]])
+    points = box._from_unit(double([[0.0], [math.nextafter(1.0, 0.0)], [1.0]]))
+    for point in torch.cat([points, box.sample(1000, seeded(0))]):
+        box.check_point("x", point)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [Box([[0.0, -1.0], [5.0, 1.0]], integer_dims=[0]), Arms([[0.0, 1.0], [2.0, 3.0]])],
+    ids=["box", "arms"],
+)
+def test_sampling_draws_from_the_given_generator_alone(domain: Domain) -> None:
+    before = torch.get_rng_state()
+    generator = seeded(3)
+    first, second = domain.sample(50, generator), domain.sample(50, generator)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(domain.sample(50, seeded(3)), first)
+    assert not torch.equal(first, second)
+    torch.manual_seed(4)
+    from_global = domain.sample(50)
+    torch.manual_seed(4)
+    assert torch.equal(domain.sample(50), from_global)
+    assert domain.sample(0).shape == (0, 2)
+    for point in first:
+        assert torch.equal(domain.check_point("x", point), point)
+
+
+@pytest.mark.parametrize("domain", [Box([[0.0], [1.0]]), Arms([[0.0], [1.0]])], ids=["box", "arms"])
+def test_a_bad_number_of_samples_is_refused(domain: Domain) -> None:
+    with pytest.raises(ValueError, match="num_points is -1; it must be at least 0"):
+        domain.sample(-1)
+    with pytest.raises(TypeError, match=r"num_points must be an integer, got 2\.0"):
+        domain.sample(2.0)  # type: ignore[arg-type]
+
+
+# --- boxes: maximising ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("center", [[0.3, -2.0], [1.0, -5.0], [0.0, 5.0]])
+def test_the_maximum_of_a_box_is_found_inside_and_at_corners(center: list[float]) -> None:
+    point, value = Box([[0.0, -5.0], [1.0, 5.0]]).maximize(bowl(center))
+    assert point.tolist() == pytest.approx(center, abs=1e-5)
+    assert value == pytest.approx(1.0, abs=1e-9)
+
+
+def test_the_global_maximum_is_found_among_local_ones() -> None:
+    box = Box([[0.0, 0.0], [1.0, 1.0]])
+    for seed in range(3):
+        point, value = box.maximize(Value(two_peaks), seed=seed)
+        assert point.tolist() == pytest.approx([0.8, 0.8], abs=1e-4)
+        assert value == pytest.approx(1.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "integer_dims"),
+    [
+        ([[0.0, 0.0], [3.0, 3.0]], (0, 1)),  # 16 combinations: all are enumerated
+        ([[0.0, 0.0], [4.0, 3.0]], (0, 1)),  # 20: alternating search
+        ([[-3.0, -1.0], [8.0, 4.0]], (0,)),  # 12 and a continuous dimension
+        ([[-30.0, -1.0], [30.0, 4.0]], (0,)),  # 61 and a continuous dimension
+    ],
+)
+def test_the_maximum_over_whole_numbers_is_found(
+    bounds: list[list[float]], integer_dims: tuple[int, ...]
+) -> None:
+    box = Box(bounds, integer_dims)
+    center = [2.3, 1.4]
+    expected = [round(c) if i in integer_dims else c for i, c in enumerate(center)]
+    for seed in range(3):
+        point, value = box.maximize(bowl(center), seed=seed)
+        assert point.tolist() == pytest.approx(expected, abs=1e-5)
+        assert all(point[i].item() == expected[i] for i in integer_dims)
+        loss = sum((a - b) ** 2 for a, b in zip(expected, center, strict=True))
+        assert value == pytest.approx(1.0 - loss, abs=1e-8)
+        box.check_point("x", point)
+
+
+def test_rounding_the_continuous_maximum_would_be_wrong() -> None:
+    # A narrow valley turned by 45 degrees, with its maximum at (1.2, 1.6): rounded that is (1, 2),
+    # but the best whole numbers are (1, 1).
+    def valley(X: Tensor) -> Tensor:
+        along, across = X.sum(-1) - 2.8, X[..., 0] - X[..., 1] + 0.4
+        return -100.0 * across.square() - 0.01 * along.square()
+
+    point, value = Box([[-2.0, -2.0], [4.0, 4.0]], integer_dims=(0, 1)).maximize(Value(valley))
+    assert point.tolist() == [1.0, 1.0]
+    grid = double(list(itertools.product(range(-2, 5), repeat=2)))
+    assert value == pytest.approx(valley(grid).max().item(), rel=1e-12)
+
+
+def test_large_whole_numbers_are_not_rounded_to_single_precision() -> None:
+    low = 2.0**24
+    box = Box([[low, 0.0], [low + 4.0, 1.0]], integer_dims=[0])
+    point, _ = box.maximize(bowl([low + 3.0, 0.5]))
+    assert point[0].item() == low + 3.0
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        Box([[0.0, 0.0], [1.0, 1.0]]),
+        Box([[0.0, 0.0], [4.0, 1.0]], integer_dims=[0]),
+        Box([[0.0, 0.0], [40.0, 1.0]], integer_dims=[0]),
+        Arms([[0.1, 0.2], [0.7, 0.7], [0.9, 0.1]]),
+    ],
+    ids=["box", "few integers", "many integers", "arms"],
+)
+def test_maximising_is_reproducible_and_leaves_random_numbers_alone(domain: Domain) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first, first_value = domain.maximize(Value(two_peaks), seed=5)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    again, again_value = domain.maximize(Value(two_peaks), seed=5)
+    assert torch.equal(first, again)
+    assert first_value == again_value
+    assert first.shape == (2,)
+    assert first.dtype == torch.float64
+    assert not first.requires_grad
+
+
+def test_the_number_of_starts_can_be_chosen() -> None:
+    # One start from two raw points finds the narrow peak only with luck; ten from 256 do.
+    poor = [
+        Box([[0.0], [1.0]], num_restarts=1, raw_samples=2).maximize(Value(two_peaks), seed=s)[1]
+        for s in range(8)
+    ]
+    assert min(poor) < 1.1
+    with pytest.raises(ValueError, match="raw_samples is 3; it must be at least 4"):
+        Box([[0.0], [1.0]], num_restarts=4, raw_samples=3)
+    with pytest.raises(ValueError, match="num_restarts is 0"):
+        Box([[0.0], [1.0]], num_restarts=0)
+
+
+def test_a_flat_acquisition_has_a_maximum_too(recwarn: pytest.WarningsRecorder) -> None:
+    box = Box([[0.0], [1.0]])
+    point, value = box.maximize(Value(lambda X: 0.0 * X.sum(-1)))
+    assert value == 0.0
+    box.check_point("x", point)
+    assert not [w for w in recwarn if "initial" in str(w.message).lower()]
+
+
+# --- boxes: integrating -----------------------------------------------------------------------
+
+
+def test_the_integral_over_a_box_matches_the_closed_form() -> None:
+    box = Box([[0.0, -1.0], [2.0, 3.0]])
+    exact = math.sin(2.0) * (math.exp(3.0) - math.exp(-1.0))
+    errors, standard_errors = [], []
+    for seed in range(100):
+        integral = box.integrate(
+            lambda X: torch.cos(X[:, 0]) * torch.exp(X[:, 1]), seed=seed, num_points=256
+        )
+        errors.append(integral.value - exact)
+        standard_errors.append(integral.standard_error)
+    assert max(map(abs, errors)) < 1e-2 * exact
+    # The standard error is honest: the mean square of 100 errors is that of the reported ones to
+    # within a third (a chi-squared variable with 100 degrees of freedom has 14 % of spread).
+    ratio = sum(e**2 for e in errors) / sum(s**2 for s in standard_errors)
+    assert 2 / 3 < ratio < 3 / 2
+    assert box.integrate(lambda X: X.sum(-1), seed=3) == box.integrate(lambda X: X.sum(-1), seed=3)
+
+
+def test_more_points_give_a_smaller_error() -> None:
+    box = Box([[0.0, 0.0], [1.0, 1.0]])
+    few = box.integrate(two_peaks, num_points=64)
+    many = box.integrate(two_peaks, num_points=4096)
+    assert many.standard_error < few.standard_error / 20
+    # two Gaussian peaks, cut off at the ends of [0, 1]
+    broad = (0.02 * math.pi) * ((math.erf(0.8 / 0.02**0.5) + math.erf(0.2 / 0.02**0.5)) / 2) ** 2
+    narrow = (0.005 * math.pi) * (
+        (math.erf(0.8 / 0.005**0.5) + math.erf(0.2 / 0.005**0.5)) / 2
+    ) ** 2
+    assert many.value == pytest.approx(broad + 1.5 * narrow, abs=6 * many.standard_error)
+
+
+def test_whole_numbers_are_summed() -> None:
+    box = Box([[1.0, 0.0], [4.0, 2.0]], integer_dims=[0])
+    assert box.volume == 8.0
+    integral = box.integrate(lambda X: X[:, 0] ** 2 * X[:, 1])
+    assert integral.value == pytest.approx((1 + 4 + 9 + 16) * 2.0, rel=1e-3)
+    assert integral.value == pytest.approx(60.0, abs=6 * integral.standard_error)
+
+
+def test_integrating_leaves_random_numbers_alone() -> None:
+    before = torch.get_rng_state()
+    Box([[0.0], [1.0]]).integrate(lambda X: X.squeeze(-1))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("domain", [Box([[0.0], [1.0]]), Arms([[0.0], [1.0]])], ids=["box", "arms"])
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda X: X, r"values have shape \(\d+, 1\) at \d+ points; they must have shape \(\d+,\)"),
+        (lambda X: X.sum(), r"values have shape \(\)"),
+        (lambda X: X.squeeze(-1) / 0.0, r"function's values\[\d\] is (nan|inf)"),
+    ],
+)
+def test_bad_integrands_are_refused(
+    domain: Domain, function: Callable[[Tensor], Tensor], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        domain.integrate(function)
+
+
+# --- boxes: what is malformed -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "message"),
+    [
+        ([[0.0], [NAN]], ValueError, r"bounds\[1, 0\] is nan"),
+        ([[-INF], [0.0]], ValueError, r"bounds\[0, 0\] is -inf"),
+        ([[0.0, 1.0], [1.0, 0.0]], ValueError, r"dimension 1 are \[1\.0, 0\.0\]; the lower bound"),
+        ([[0.0], [0.0]], ValueError, "Leave a constant dimension out"),
+        ([[-1e308], [1e308]], ValueError, "too long a side for float64"),
+        ([[0.0, 1.0]], ValueError, r"shape 2 x d .*got \(1, 2\).*transposed"),
+        ([[0.0], [1.0], [2.0]], ValueError, r"got \(3, 1\)"),
+        ([[], []], ValueError, r"got \(2, 0\)"),
+        ([0.0, 1.0], ValueError, "bounds must be a matrix"),
+        (torch.tensor([[0.0], [1.0]]), TypeError, r"float32.*bounds\.double\(\)"),
+        ("unit", TypeError, "bounds must be a float64 tensor or nested sequences"),
+    ],
+)
+def test_bad_bounds_are_refused(bounds: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Box(bounds)
+
+
+@pytest.mark.parametrize(
+    ("integer_dims", "error", "message"),
+    [
+        ([2], ValueError, "integer_dims names dimension 2, but the box has 2"),
+        ([-1], ValueError, "integer_dims entry is -1"),
+        ([0.0], TypeError, "integer_dims entry must be an integer"),
+        ([1], ValueError, r"bounds of integer dimension 1 are \[0\.5, 2\.0\]; .*whole numbers"),
+    ],
+)
+def test_bad_integer_dimensions_are_refused(
+    integer_dims: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Box([[0.0, 0.5], [3.0, 2.0]], integer_dims)
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        ([0.5], ValueError, "vector of length 2"),
+        ([[0.5, 1.0]], ValueError, r"got shape \(1, 2\)"),
+        ([1.1, 1.0], ValueError, r"my_x\[0\] is 1\.1, outside \[0\.0, 1\.0\]"),
+        ([0.5, 1.5], ValueError, r"my_x\[1\] is 1\.5; this dimension takes whole numbers"),
+        ([0.5, 4.0], ValueError, r"my_x\[1\] is 4\.0, outside \[0\.0, 3\.0\]"),
+        ([NAN, 1.0], ValueError, r"my_x\[0\] is nan"),
+        (torch.tensor([0.5, 1.0]), TypeError, "float32"),
+    ],
+)
+def test_points_outside_a_box_are_refused(x: Any, error: type[Exception], message: str) -> None:
+    box = Box([[0.0, 0.0], [1.0, 3.0]], integer_dims=[1])
+    assert box.check_point("my_x", [1.0, 3]).tolist() == [1.0, 3.0]
+    with pytest.raises(error, match=message):
+        box.check_point("my_x", x)
+
+
+def test_a_box_keeps_its_own_bounds_and_shows_them() -> None:
+    bounds = double([[0.0, 0.0], [1.0, 3.0]])
+    box = Box(bounds, integer_dims=[1, 1])
+    bounds.add_(5.0)
+    assert box.bounds.tolist() == [[0.0, 0.0], [1.0, 3.0]]
+    assert repr(box) == "Box([[0.0, 0.0], [1.0, 3.0]], integer_dims=(1,))"
+    assert eval(repr(box)).bounds.tolist() == box.bounds.tolist()
+
+
+# --- arms -------------------------------------------------------------------------------------
+
+
+def test_arms_are_drawn_equally_often() -> None:
+    arms = Arms([[0.0], [5.0], [-1.0], [2.0], [7.0]])
+    index = arms.index_of(arms.sample(10_000, seeded(2)))
+    counts = torch.bincount(index, minlength=5).double()
+    assert ((counts - 2000.0) ** 2 / 2000.0).sum().item() < chi2.ppf(1 - 1e-6, df=4)
+
+
+def test_the_largest_arm_is_found_among_many() -> None:
+    choices = torch.rand(10_000, 2, dtype=torch.float64, generator=seeded(0))
+    acquisition = Value(two_peaks)
+    point, value = Arms(choices).maximize(acquisition)
+    values = two_peaks(choices).tolist()
+    best = values.index(max(values))
+    assert torch.equal(point, choices[best])
+    assert value == pytest.approx(values[best], rel=1e-14)
+    assert acquisition.num_calls == 3  # in parts, so that memory stays bounded
+
+
+def test_ties_go_to_the_first_arm() -> None:
+    arms = Arms([[0.0], [1.0], [2.0], [3.0]])
+
+    def choose(*values: float) -> int:
+        table = double(values)
+        point, value = arms.maximize(Value(lambda X: table[X.squeeze(-1).long()]))
+        assert value == values[int(point)]
+        return int(point)
+
+    assert choose(0.0, 1.0, 1.0, 0.5) == 1
+    assert choose(0.0, 1.0 - 9e-10, 1.0, 0.5) == 1  # within 1e-9: a tie
+    assert choose(0.0, 1.0 - 2e-9, 1.0, 0.5) == 2
+    assert choose(1e-10, 0.0, 5e-10, 0.0) == 0  # absolute for values below 1
+    assert choose(0.0, 1e6 - 9e-4, 1e6, 0.0) == 1  # relative above
+    assert choose(0.0, 1e6 - 2e-3, 1e6, 0.0) == 2
+    assert choose(-5.0, -1e6 - 9e-4, -1e6, -4.0) == 3
+
+
+def test_values_that_are_not_finite_have_no_maximum() -> None:
+    for bad in (NAN, INF, -INF):
+        with pytest.raises(ValueError, match=r"acquisition's values\[1\] is"):
+            first_of_the_largest(double([0.0, bad, 1.0]))
+        with pytest.raises(ValueError, match="acquisition's values"):
+            Arms([[0.0], [1.0]]).maximize(Value(lambda X, bad=bad: X.squeeze(-1) + bad))
+
+
+def test_an_integral_over_arms_is_an_exact_sum() -> None:
+    arms = Arms([[1.0], [2.0], [4.0]])
+    integral = arms.integrate(lambda X: X.squeeze(-1) ** 2)
+    assert (integral.value, integral.standard_error) == (21.0, 0.0)
+    assert integral.value / arms.volume == 7.0
+
+
+def test_arms_are_looked_up_to_the_last_bit() -> None:
+    choices = torch.rand(500, 3, dtype=torch.float64, generator=seeded(4))
+    arms = Arms(choices)
+    order = torch.randperm(500, generator=seeded(5))
+    assert torch.equal(arms.index_of(choices[order]), order)
+    off = choices[7].clone()
+    off[1] = math.nextafter(off[1].item(), 2.0)
+    with pytest.raises(ValueError, match=r"my_x has the row .*500 arms \(arm 7 is nearest"):
+        arms.index_of(off.unsqueeze(0), "my_x")
+    with pytest.raises(ValueError, match="x has the row"):
+        arms.check_point("x", off)
+
+
+def test_negative_zero_is_zero() -> None:
+    arms = Arms([[-0.0], [1.0]])
+    assert arms.index_of(double([[0.0], [-0.0]])).tolist() == [0, 0]
+    assert math.copysign(1.0, arms.check_point("x", [-0.0]).item()) == 1.0
+    with pytest.raises(ValueError, match="rows 0 and 1 are the same point"):
+        Arms([[0.0], [-0.0]])
+
+
+@pytest.mark.parametrize(
+    ("choices", "error", "message"),
+    [
+        ([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]], ValueError, "rows 0 and 2 are the same point"),
+        ([[0.0, NAN]], ValueError, r"choices\[0, 1\] is nan"),
+        ([[INF, 0.0]], ValueError, r"choices\[0, 0\] is inf"),
+        (torch.empty(0, 2, dtype=torch.float64), ValueError, r"\(0, 2\); at least one arm"),
+        (torch.empty(3, 0, dtype=torch.float64), ValueError, r"\(3, 0\); at least one arm"),
+        ([0.0, 1.0], ValueError, "choices must be a matrix"),
+        (torch.zeros(2, 2), TypeError, r"float32.*choices\.double\(\)"),
+    ],
+)
+def test_bad_arms_are_refused(choices: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Arms(choices)
+
+
+def test_arms_keep_their_own_choices() -> None:
+    choices = double([[0.0], [1.0]])
+    arms = Arms(choices)
+    choices.add_(1.0)
+    assert arms.choices.tolist() == [[0.0], [1.0]]
+    point, _ = arms.maximize(bowl([1.0]))
+    point.add_(1.0)
+    assert arms.choices.tolist() == [[0.0], [1.0]]
+    assert repr(arms) == "Arms(2 arms in 1 dimensions)"

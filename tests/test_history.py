@@ -1,0 +1,345 @@
+"""The history against a list of plain dictionaries, under any sequence of calls."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+import sys
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from botorch_bandits import History
+
+NAN = float("nan")
+DIM, CONTEXT_DIM = 2, 1
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+points = st.lists(finite, min_size=DIM, max_size=DIM)
+contexts = st.lists(finite, min_size=CONTEXT_DIM, max_size=CONTEXT_DIM)
+diagnostics = st.dictionaries(st.sampled_from(["mean", "width", "acquisition_value"]), finite)
+queries = st.tuples(
+    st.just("ask"),
+    points,
+    contexts,
+    st.sampled_from(["initial", "acquisition", "random"]),
+    finite,
+    diagnostics,
+)
+outcomes = st.tuples(st.just("tell"), st.integers(0, 10), finite, finite)
+calls = st.lists(st.one_of(queries, queries, outcomes), max_size=20)
+exactly = settings(deadline=None, derandomize=True, max_examples=60)
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def play(sequence: list[Any]) -> tuple[History, list[dict[str, Any]]]:
+    """Make the calls on a history, and keep a plain table beside it."""
+    history, table, num_arrived = History(DIM, CONTEXT_DIM), [], 0
+    for call in sequence:
+        if call[0] == "ask":
+            _, x, context, origin, asked_at, known = call
+            history.add_query(double(x), origin, asked_at, double(context), known)
+            table.append(
+                {
+                    "id": len(table),
+                    "round_number": len(table) + 1,
+                    "origin": origin,
+                    "x": x,
+                    "context": context,
+                    "asked_at": asked_at,
+                    "reward": None,
+                    "arrived_at": None,
+                    "arrived_round": None,
+                    "arrival_order": None,
+                    "diagnostics": known,
+                }
+            )
+            continue
+        _, query_id, reward, arrived_at = call
+        if query_id >= len(table):
+            with pytest.raises(KeyError, match=f"query_id {query_id} was never asked"):
+                history.add_outcome(query_id, reward, arrived_at)
+        elif table[query_id]["reward"] is not None:
+            with pytest.raises(ValueError, match=f"query_id {query_id} already has the reward"):
+                history.add_outcome(query_id, reward, arrived_at)
+        else:
+            history.add_outcome(query_id, reward, arrived_at)
+            table[query_id].update(
+                reward=reward,
+                arrived_at=arrived_at,
+                arrived_round=len(table),
+                arrival_order=num_arrived,
+            )
+            num_arrived += 1
+    return history, table
+
+
+@given(calls)
+@exactly
+def test_views_are_those_of_a_plain_table(sequence: list[Any]) -> None:
+    history, table = play(sequence)
+    told = sorted(
+        (row for row in table if row["reward"] is not None), key=lambda row: row["arrival_order"]
+    )
+    waiting = [row for row in table if row["reward"] is None]
+    assert history.to_records() == table
+    assert (history.num_queries, history.num_arrived) == (len(table), len(told))
+    X, Y = history.arrived()
+    assert X.shape == (len(told), CONTEXT_DIM + DIM)
+    assert Y.shape == (len(told), 1)
+    assert X.tolist() == [row["context"] + row["x"] for row in told]
+    assert Y.squeeze(-1).tolist() == [row["reward"] for row in told]
+    assert history.pending_inputs().shape == (len(waiting), CONTEXT_DIM + DIM)
+    assert history.pending_inputs().tolist() == [row["context"] + row["x"] for row in waiting]
+    assert [query.id for query in history.pending()] == [row["id"] for row in waiting]
+    assert [outcome.query_id for outcome in history.outcomes] == [row["id"] for row in told]
+    for query, row in zip(history.queries, table, strict=True):
+        assert query is history.query(row["id"])
+        assert query.x.tolist() == row["x"]
+        assert query.context is not None
+        assert query.context.tolist() == row["context"]
+        outcome = history.outcome(row["id"])
+        assert (None if outcome is None else outcome.reward) == row["reward"]
+    best = history.best()
+    if told:
+        largest = max(row["reward"] for row in told)
+        first = next(row["id"] for row in table if row["reward"] == largest)
+        assert best is not None
+        assert (best[0].id, best[1].reward) == (first, largest)
+    else:
+        assert best is None
+
+
+@given(calls)
+@exactly
+def test_records_survive_json(sequence: list[Any]) -> None:
+    history, _ = play(sequence)
+    records = json.loads(json.dumps(history.to_records()))
+    rebuilt = History.from_records(records, DIM, CONTEXT_DIM)
+    assert rebuilt.to_records() == history.to_records()
+    for ours, theirs in zip(rebuilt.arrived(), history.arrived(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert rebuilt.outcomes == history.outcomes
+    # the rebuilt history goes on where the old one stopped
+    query = rebuilt.add_query(double([0.0, 0.0]), "random", 0.0, double([0.0]))
+    assert query.id == history.num_queries
+
+
+def example() -> History:
+    """Three queries, of which the last two have outcomes, told in reverse order."""
+    history = History(DIM)
+    for i in range(3):
+        history.add_query(
+            double([0.1 * i, 1.0]), "acquisition", float(i), diagnostics={"width": 2.0 + i}
+        )
+    history.add_outcome(2, 0.5, 10.0)
+    history.add_outcome(1, 0.7, 11.0)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"x": double([0.0])}, ValueError, r"x must be a vector of length 2, got shape \(1,\)"),
+        ({"x": double([0.0, NAN])}, ValueError, r"x\[1\] is nan"),
+        ({"x": torch.zeros(2)}, TypeError, "float32"),
+        ({"origin": "guess"}, ValueError, "origin is 'guess'; it must be one of initial"),
+        ({"asked_at": NAN}, ValueError, "asked_at is nan"),
+        ({"asked_at": "now"}, TypeError, "asked_at must be one number"),
+        ({"context": double([1.0])}, ValueError, "context_dim is 0"),
+    ],
+)
+def test_a_refused_query_changes_nothing(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    history = example()
+    before = history.to_records()
+    valid: dict[str, Any] = {"x": double([0.0, 0.0]), "origin": "random", "asked_at": 0.0}
+    with pytest.raises(error, match=message):
+        history.add_query(**(valid | arguments))
+    assert history.to_records() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0, NAN, 1.0), ValueError, "reward is nan; it must be finite"),
+        ((0, math.inf, 1.0), ValueError, "reward is inf"),
+        ((0, torch.tensor(0.5), 1.0), TypeError, "reward has dtype torch.float32"),
+        ((0, double([0.5, 0.6]), 1.0), TypeError, "reward must be one number"),
+        ((0, None, 1.0), TypeError, "reward must be one number, got None"),
+        ((0, 0.5, NAN), ValueError, "arrived_at is nan"),
+        ((1, 0.5, 1.0), ValueError, "query_id 1 already has the reward 0.7"),
+        ((3, 0.5, 1.0), KeyError, r"query_id 3 was never asked \(asked so far: 0 to 2\)"),
+        ((-1, 0.5, 1.0), ValueError, "query_id is -1"),
+        ((0.0, 0.5, 1.0), TypeError, "query_id must be an integer"),
+        ((True, 0.5, 1.0), TypeError, "query_id must be an integer"),
+    ],
+)
+def test_a_refused_outcome_changes_nothing(
+    arguments: tuple[Any, Any, Any], error: type[Exception], message: str
+) -> None:
+    history = example()
+    before = history.to_records()
+    with pytest.raises(error, match=message):
+        history.add_outcome(*arguments)
+    assert history.to_records() == before
+    assert history.add_outcome(0, double([[0.25]]), 12).reward == 0.25
+
+
+def test_an_unknown_query_is_refused_in_an_empty_history() -> None:
+    with pytest.raises(KeyError, match="asked so far: none yet"):
+        History(1).query(0)
+
+
+def test_contexts_are_required_where_the_history_has_them() -> None:
+    history = History(1, context_dim=2)
+    with pytest.raises(ValueError, match="context is None, but context_dim is 2"):
+        history.add_query(double([0.0]), "random", 0.0)
+    with pytest.raises(ValueError, match="context must be a vector of length 2"):
+        history.add_query(double([0.0]), "random", 0.0, double([1.0]))
+    history.add_query(double([9.0]), "random", 0.0, double([1.0, 2.0]))
+    assert history.pending_inputs().tolist() == [[1.0, 2.0, 9.0]]
+    assert history.arrived()[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize(("dim", "context_dim"), [(0, 0), (1, -1)])
+def test_bad_dimensions_are_refused(dim: int, context_dim: int) -> None:
+    with pytest.raises(ValueError, match="dim is"):
+        History(dim, context_dim)
+
+
+def test_nothing_that_was_handed_in_or_out_can_change_it() -> None:
+    x, context, known = double([0.5]), double([2.0]), {"width": 1.0}
+    history = History(1, context_dim=1)
+    query = history.add_query(x, "random", 0.0, context, known)
+    history.add_outcome(query.id, 3.0, 1.0)
+    history.add_query(x, "random", 0.0, context, known)
+    before = history.to_records()
+    # an evaluation may well work in place, and must not move the point that it evaluates
+    for tensor in (
+        x,
+        context,
+        query.x,
+        query.context,
+        history.query(0).x,
+        history.queries[0].x,
+        history.pending()[0].x,
+        history.best()[0].x,  # type: ignore[index]
+        *history.arrived(),
+        history.pending_inputs(),
+    ):
+        assert tensor is not None
+        tensor.add_(100.0)
+    known["width"] = -1.0
+    query.diagnostics["width"] = -1.0
+    record = history.to_records()[0]
+    record["x"][0] = -1.0
+    record["diagnostics"]["width"] = -1.0
+    assert history.to_records() == before
+    with pytest.raises(AttributeError):
+        query.round_number = 7  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        query.x = x  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        history.outcomes[0].reward = 7.0  # type: ignore[misc]
+
+
+def test_of_equal_rewards_the_first_query_is_best() -> None:
+    history = example()
+    history.add_outcome(0, 0.7, 12.0)  # told last, asked first
+    best = history.best()
+    assert best is not None
+    assert best[0].id == 0
+
+
+def test_a_point_that_needs_a_gradient_is_stored_without() -> None:
+    history = History(1)
+    query = history.add_query(double([0.5]).requires_grad_(True), "random", 0.0)
+    assert not query.x.requires_grad
+
+
+def test_histories_travel_between_processes() -> None:
+    history = example()
+    for twin in (copy.deepcopy(history), pickle.loads(pickle.dumps(history))):
+        assert twin.to_records() == history.to_records()
+        twin.add_outcome(0, 1.0, 0.0)
+    assert history.num_arrived == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "changes", "message"),
+    [
+        (1, {"id": 2}, r"records\[1\] has the id 2; it must be 1"),
+        (1, {"arrival_order": 2}, "arrival_order 2 .* which no history can have"),
+        (1, {"arrival_order": 0}, "which no history can have"),
+        (2, {"arrived_round": 2}, "arrived_round 2, which no history can have"),
+        (2, {"arrived_round": 4}, "arrived_round 4, which no history can have"),
+        (1, {"arrived_round": 0}, "arrived_round is 0"),
+        (1, {"arrived_round": 2}, "arrived_round 2, which no history can have"),  # after round 3
+        (1, {"reward": None}, r"records\[1\] has the reward None but the arrival_order 1"),
+        (0, {"reward": 1.0}, r"records\[0\] has the reward 1.0 but the arrival_order None"),
+        (1, {"reward": NAN}, "reward is nan"),
+        (1, {"x": [1.0]}, "vector of length 2"),
+        (1, {"x": [1.0, NAN]}, r"records\[1\]\['x'\]\[1\] is nan"),
+        (1, {"origin": "guess"}, "origin is 'guess'"),
+    ],
+)
+def test_records_of_no_history_are_refused(row: int, changes: dict[str, Any], message: str) -> None:
+    records = example().to_records()
+    History.from_records(records, DIM)
+    records[row].update(changes)
+    with pytest.raises(ValueError, match=message):
+        History.from_records(records, DIM)
+
+
+def test_the_data_frame_has_one_row_a_query_and_one_column_a_coordinate() -> None:
+    history = History(2, context_dim=1)
+    history.add_query(double([0.1, 0.2]), "initial", 1.0, double([7.0]))
+    history.add_query(
+        double([0.3, 0.4]), "acquisition", 2.0, double([8.0]), {"mean": 0.5, "width": 2.0}
+    )
+    history.add_outcome(1, 0.9, 3.0)
+    frame = history.to_dataframe()
+    assert list(frame.columns) == [
+        "id",
+        "round_number",
+        "origin",
+        "x0",
+        "x1",
+        "context0",
+        "asked_at",
+        "reward",
+        "arrived_at",
+        "arrived_round",
+        "arrival_order",
+        "mean",
+        "width",
+    ]
+    assert frame["x1"].tolist() == [0.2, 0.4]
+    assert frame["context0"].tolist() == [7.0, 8.0]
+    assert math.isnan(frame["reward"][0])
+    assert frame["reward"][1] == 0.9
+    assert math.isnan(frame["mean"][0])
+    assert frame["mean"][1] == 0.5
+
+
+def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"botorch_bandits\[dataframe\].*to_records"):
+        example().to_dataframe()
+
+
+def test_printed_forms_say_what_matters() -> None:
+    history = example()
+    assert repr(history) == "History(3 queries, 2 arrived)"
+    assert repr(history.query(0)) == "Query(id=0, x=[0.0, 1.0], origin='acquisition')"
