@@ -191,8 +191,12 @@ class Box(Domain):
 
         Without integer dimensions this is ``optimize_acqf``. With at most 16 combinations of
         whole numbers it is ``optimize_acqf_mixed`` over all of them, otherwise
-        ``optimize_acqf_mixed_alternating``.
+        ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
+        be evaluated there only, and is maximised there.
         """
+        choices = getattr(acquisition, "choices", None)
+        if choices is not None:  # it lives on a finite set of points of the box
+            return Arms(choices).maximize(acquisition, seed)
         common = {
             "q": 1,
             "num_restarts": self.num_restarts,

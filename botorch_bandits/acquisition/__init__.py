@@ -2,6 +2,7 @@
 
 from botorch_bandits.acquisition.amm import AMMUpperConfidenceBound
 from botorch_bandits.acquisition.baselines import MeanOnly, RandomSearch, VarianceOnly
+from botorch_bandits.acquisition.discretization import GrowingDiscretization
 from botorch_bandits.acquisition.dmm import AssumptionRefutedWarning, DMMUpperConfidenceBound
 from botorch_bandits.acquisition.improvement import (
     ExpectedImprovement,
@@ -25,6 +26,7 @@ __all__ = [
     "ExpectedImprovement",
     "GPThompsonSampling",
     "GPUpperConfidenceBound",
+    "GrowingDiscretization",
     "ImprovedUpperConfidenceBound",
     "MeanOnly",
     "ProbabilityOfImprovement",

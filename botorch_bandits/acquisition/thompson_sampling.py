@@ -26,6 +26,7 @@ from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
+from botorch_bandits.acquisition.discretization import GrowingDiscretization
 from botorch_bandits.acquisition.kernelized import check_kernelized_options, kernelized_rule
 from botorch_bandits.acquisition.recipe import (
     BanditAcquisition,
@@ -36,7 +37,7 @@ from botorch_bandits.acquisition.recipe import (
 from botorch_bandits.checks import check_integer, check_probability
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading
 from botorch_bandits.confidence.widths import check_scale
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -63,6 +64,9 @@ class GPThompsonSampling(BanditAcquisition):
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
             In a loop on arms these are the arms. Without choices the draw is pathwise (random
             Fourier features for the prior, Matheron's rule for the data).
+        discretization: The paper's growing grid on a box, to draw on exactly in place of a pathwise
+            draw; see :class:`~botorch_bandits.acquisition.GrowingDiscretization`.
+        round_number: The round ``t`` of the discretisation; the model's rows plus 1 if omitted.
         posterior_transform: Needed for a model with several outputs.
         X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model;
             each call has another draw.
@@ -99,6 +103,8 @@ class GPThompsonSampling(BanditAcquisition):
         width: float | None = None,
         scale: float = 1.0,
         choices: Tensor | None = None,
+        discretization: GrowingDiscretization | None = None,
+        round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
         seed: int | None = None,
@@ -127,6 +133,11 @@ class GPThompsonSampling(BanditAcquisition):
         width_tensor = check_scale(scale) * self.rule.width(self._reading, 1)
         self.scale = scale
         self.register_buffer("width", width_tensor)
+        self._is_cut = False
+        if discretization is not None:
+            if choices is not None:
+                raise ValueError("pass either choices= or discretization=, not both.")
+            choices = self._discretize(discretization, round_number, rkhs_bound, units)
         self.arms = None if choices is None else Arms(choices)
         self.seed = (
             int(torch.randint(2**62, ()))
@@ -143,9 +154,22 @@ class GPThompsonSampling(BanditAcquisition):
         check_probability("delta", options.get("delta", 0.1))
         if options.get("choices") is not None:
             Arms(options["choices"])
-        if "choices" not in options and isinstance(domain, Arms):
+        discretization = options.get("discretization")
+        if discretization is not None:
+            if options.get("rkhs_bound") is None:
+                raise ValueError("discretization= needs rkhs_bound=: the grid depends on it.")
+            if isinstance(domain, Arms):
+                raise ValueError("discretization= is for boxes; on arms the draw is exact already.")
+            if isinstance(domain, Box):
+                options["discretization"] = discretization.on(domain)
+        elif "choices" not in options and isinstance(domain, Arms):
             options["choices"] = domain.choices
         return options
+
+    @property
+    def choices(self) -> Tensor | None:
+        """The finite set of points that can be evaluated, if there is one."""
+        return None if self.arms is None else self.arms.choices
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending and draw again.
@@ -208,6 +232,10 @@ class GPThompsonSampling(BanditAcquisition):
             guarantee = replace(guarantee, method=f"Thompson sampling, {guarantee.method}")
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
+        if self._is_cut:
+            guarantee = guarantee.with_gaps(
+                "the discretisation is cut at max_points, coarser than Theorem 4 wants"
+            )
         if self.arms is None:
             guarantee = guarantee.with_gaps(
                 "Theorem 4 draws on a finite set in each round; a pathwise draw approximates a "
@@ -256,6 +284,25 @@ class GPThompsonSampling(BanditAcquisition):
     def _forget_draw(self) -> None:
         self._path = None
         self._values = None
+
+    def _discretize(
+        self,
+        discretization: GrowingDiscretization,
+        round_number: int | None,
+        rkhs_bound: float | tuple[float, ...] | None,
+        units: str,
+    ) -> Tensor:
+        if rkhs_bound is None or isinstance(rkhs_bound, tuple):
+            raise ValueError(
+                f"discretization= needs one number as rkhs_bound=, got {rkhs_bound}: the grid "
+                "depends on it."
+            )
+        (prior,) = self._reading.active_priors
+        bound = rkhs_bound if units == "prior" else rkhs_bound / float(prior.standard_deviation)
+        t = self._reading.num_rows + 1 if round_number is None else round_number
+        t = check_integer("round_number", t, minimum=1)
+        self._is_cut = discretization.is_cut(t, bound)
+        return discretization.points(t, bound)
 
     def _draw_path(self) -> GenericDeterministicModel:
         try:

@@ -232,11 +232,14 @@ class MeanPolicy(Policy):
 
 @dataclass(frozen=True)
 class VariancePolicy(Policy):
-    """Play the largest posterior variance: explore only."""
+    """Play the largest posterior variance: explore only.
+
+    The score is its root, as in the acquisition function: ties are wider among variances.
+    """
 
     def scores(self, situation: Situation) -> Tensor:
         """See the base class."""
-        return situation.posterior.variance
+        return situation.posterior.standard_deviation
 
 
 @dataclass(frozen=True)

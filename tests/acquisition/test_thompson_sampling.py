@@ -96,7 +96,7 @@ def test_draws_on_arms_of_a_scalarization_have_its_moments() -> None:
     model = case.build()
     means, covariances = case.reference(model).moments(ARMS.numpy())
     sample = draws(
-        400,
+        250,
         ARMS,
         model,
         width=1.0,
@@ -315,7 +315,13 @@ def test_a_draw_of_an_ensemble_is_one_members_whole_draw(shared_inputs: bool) ->
     assert members == set(range(MEMBERS))
 
 
-@pytest.mark.parametrize("options", [{}, {"choices": ARMS}], ids=["pathwise", "on arms"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="pathwise", marks=pytest.mark.slow),
+        pytest.param({"choices": ARMS}, id="on arms"),
+    ],
+)
 def test_draws_of_each_ensemble_member_have_its_moments(options: dict[str, Any]) -> None:
     case = named(MODELS, "EnsembleMapSaasSingleTaskGP")
     model = case.build()
