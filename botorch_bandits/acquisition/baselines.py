@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
-from botorch.acquisition.analytic import PosteriorMean, PosteriorStandardDeviation
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
+from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 
 from botorch_bandits.acquisition.pending import HallucinatesPending
@@ -19,7 +21,7 @@ class RandomSearch:
     """Choose every point uniformly at random, whatever comes back."""
 
 
-class _OneMoment(HallucinatesPending):
+class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     """What the two rules share."""
 
     def __init__(
@@ -31,9 +33,8 @@ class _OneMoment(HallucinatesPending):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(
-            check_model(model), posterior_transform=posterior_transform, maximize=maximize
-        )
+        super().__init__(check_model(model), posterior_transform=posterior_transform)
+        self.maximize = maximize
         self.base_model = model
         self.set_X_pending(X_pending)
 
@@ -47,7 +48,17 @@ class _OneMoment(HallucinatesPending):
             ``batch_shape`` values.
         """
         check_single_point(self, X)
-        return super().forward(X)
+        return self._evaluate(X)
+
+    @t_batch_mode_transform(expected_q=1)
+    @average_over_ensemble_models
+    def _evaluate(self, X: Tensor) -> Tensor:
+        mean, sigma = self._mean_and_sigma(X, min_var=1e-18)
+        assert sigma is not None
+        return self._choose(mean, sigma).squeeze(-1)
+
+    @abstractmethod
+    def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor: ...
 
     def guarantee(self) -> Guarantee:
         """Say that there is none."""
@@ -57,7 +68,7 @@ class _OneMoment(HallucinatesPending):
         )
 
 
-class MeanOnly(_OneMoment, PosteriorMean):
+class MeanOnly(_OneMoment):
     """Choose the largest posterior mean: exploit, never explore.
 
     Args:
@@ -74,8 +85,11 @@ class MeanOnly(_OneMoment, PosteriorMean):
         torch.Size([3])
     """
 
+    def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
+        return mean if self.maximize else -mean
 
-class VarianceOnly(_OneMoment, PosteriorStandardDeviation):
+
+class VarianceOnly(_OneMoment):
     """Choose the largest posterior standard deviation: explore, never exploit.
 
     Args:
@@ -91,3 +105,6 @@ class VarianceOnly(_OneMoment, PosteriorStandardDeviation):
         >>> VarianceOnly(SingleTaskGP(X, X.sin()))(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
+
+    def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
+        return sigma if self.maximize else -sigma

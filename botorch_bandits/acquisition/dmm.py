@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -116,7 +117,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
                 raise UnreadablePriorError(
                     f"it has {model.num_outputs} outputs and no posterior_transform"
                 )
-            self._data = tuple(read_data(model))
+            read_data(model)
         except UnreadablePriorError as error:
             raise UnreadablePriorError(
                 f"DMM works with kernel and data of the model, but {error}. Use BanditGP or "
@@ -129,11 +130,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         )
         self._weights = {j: float(weights[j]) for j in active}
         self._offset = float(getattr(posterior_transform, "offset", 0.0))
-        self.rkhs_bounds: dict[int, float] = {}
-        self._sets = {
-            j: self._build_set(j, rkhs_bound, noise_bound, delta / len(active), num_ridges)
-            for j in active
-        }
+        self._ingredients = (rkhs_bound, noise_bound, delta / len(active), num_ridges)
+        self._sets: dict[int, RidgeConfidenceSet] = {}
+        self._read_again()
         if self.is_refuted:
             message = (
                 f"the data refute the assumptions at level {delta:g}: no function of norm "
@@ -262,13 +261,30 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was read of the model: it cannot be pickled, and is read again."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_data", "_reading")}
+        left_out = ("_data", "_reading", "_sets")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Read the model again."""
         super().__setstate__(state)
+        self._read_again()
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load hyperparameters into the model and read it again; see ``torch.nn.Module``."""
+        keys = super().load_state_dict(*args, **kwargs)
+        self._read_again()
+        return keys
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._read_again()  # on the device where the model now is
+        return self
+
+    def _read_again(self) -> None:
         self._reading = PriorReading(self.base_model, self.posterior_transform)
-        self._data = tuple(read_data(self.base_model))
+        self._data = read_data(self.base_model)
+        self.rkhs_bounds: dict[int, float] = {}
+        self._sets = {j: self._build_set(j) for j in self._weights}
 
     def _shrinkage(self, X: Tensor) -> Tensor:
         variances = [
@@ -279,9 +295,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         ]
         return (variances[0] / variances[1]).sqrt()
 
-    def _build_set(
-        self, output: int, rkhs_bound: float, noise_bound: float, delta: float, num_ridges: int
-    ) -> RidgeConfidenceSet:
+    def _build_set(self, output: int) -> RidgeConfidenceSet:
+        rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
         data = self._data[output]
         unit = float(data.prior.standard_deviation)
 

@@ -32,17 +32,25 @@ from botorch.optim.optimize import optimize_acqf_discrete_local_search, optimize
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from scipy.special import log_ndtr
 from torch import Tensor
 
 from botorch_bandits import (
+    AMMUpperConfidenceBound,
     BanditGP,
+    DMMUpperConfidenceBound,
     ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    MeanOnly,
+    ProbabilityOfImprovement,
+    RandomizedUpperConfidenceBound,
+    VarianceOnly,
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.confidence import Guarantee, PriorReading, WidthRule
+from botorch_bandits.random_streams import generator
 
 from .dense import DenseGP, Reference, matern_five_halves, squared_exponential
 
@@ -55,8 +63,8 @@ def double(values: Any) -> Tensor:
 
 
 def uniform(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, dtype=torch.float64, generator=generator)
+    stream = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=stream)
 
 
 # --- data -----------------------------------------------------------------------------------
@@ -393,6 +401,7 @@ class AcquisitionCase:
         scale_of_draw: For random draws: from the dense reference to ``v`` of each member.
         log: Whether values are logarithms (they are averaged as such over an ensemble).
         on_choices: Whether only the model case's choices can be evaluated.
+        refuses: Kinds of models that it cannot work with, by design.
     """
 
     name: str
@@ -401,6 +410,7 @@ class AcquisitionCase:
     scale_of_draw: Callable[[Reference], np.ndarray] | None = None
     log: bool = False
     on_choices: bool = False
+    refuses: tuple[str, ...] = ()
 
     def make(
         self, case: ModelCase, model: Model | None = None, **options: Any
@@ -457,6 +467,42 @@ def _improvement_values(case, reference, pending, x):
     return reference.hallucinate(pending).log_expected_improvement(x, best)
 
 
+def _mixture_values(case, reference, pending, x):
+    width = reference.mixture_width(RKHS_BOUND, NOISE_BOUND, DELTA)
+    return reference.hallucinate(pending).upper_bound(x, width)
+
+
+def _ridge_values(case, reference, pending, x):
+    lower, upper = reference.ridge_bounds(x, RKHS_BOUND, NOISE_BOUND, DELTA)
+    # pending points narrow the bounds as they narrow the model's own posterior
+    ratio = reference.hallucinate(pending).mean_and_sd(x)[1][0] / reference.mean_and_sd(x)[1][0]
+    return (0.5 * (lower + upper) + 0.5 * ratio * (upper - lower))[None]
+
+
+def _randomized_values(case, reference, pending, x):
+    stream = generator(SEED, reference.num_rows + len(pending) + 1, "IRGP-UCB")
+    draw = float(torch.empty((), dtype=torch.float64).exponential_(generator=stream))
+    width = np.sqrt(2.0 * np.log(NUM_ARMS / 2.0) + 2.0 * draw)
+    return reference.hallucinate(pending).upper_bound(x, np.full(len(reference.members), width))
+
+
+def _probability_values(case, reference, pending, x):
+    observed = case.observed.numpy()
+    best = reference.moments(observed)[0].max(axis=-1) if len(observed) else np.zeros(1)
+    if len(pending):
+        best = np.maximum(best, reference.moments(pending)[0].max(axis=-1))
+    mean, sd = reference.hallucinate(pending).mean_and_sd(x)
+    return log_ndtr((mean - best.reshape(-1, 1) - 0.02) / sd)
+
+
+def _mean_values(case, reference, pending, x):
+    return reference.mean_and_sd(x)[0]
+
+
+def _deviation_values(case, reference, pending, x):
+    return reference.hallucinate(pending).mean_and_sd(x)[1]
+
+
 def _draw_scale(reference: Reference) -> np.ndarray:
     # Theorem 4: half of delta is for the draw
     return reference.kernelized_width(RKHS_BOUND, NOISE_BOUND, DELTA / 2)
@@ -505,6 +551,40 @@ ACQUISITIONS = (
         lambda case, model, **kw: ExpectedImprovement(model, X_observed=case.observed, **kw),
         _improvement_values,
         log=True,
+    ),
+    AcquisitionCase(
+        "AMM",
+        lambda case, model, **kw: AMMUpperConfidenceBound(
+            model, rkhs_bound=RKHS_BOUND, noise_bound=NOISE_BOUND, delta=DELTA, **kw
+        ),
+        _mixture_values,
+    ),
+    AcquisitionCase(
+        "DMM",
+        lambda case, model, **kw: DMMUpperConfidenceBound(
+            model, rkhs_bound=RKHS_BOUND, noise_bound=NOISE_BOUND, delta=DELTA, **kw
+        ),
+        _ridge_values,
+        refuses=("ensemble", "batch"),
+    ),
+    AcquisitionCase(
+        "IRGP-UCB",
+        lambda case, model, **kw: RandomizedUpperConfidenceBound(
+            model, num_arms=NUM_ARMS, seed=SEED, **kw
+        ),
+        _randomized_values,
+    ),
+    AcquisitionCase(
+        "PI",
+        lambda case, model, **kw: ProbabilityOfImprovement(
+            model, X_observed=case.observed, margin=0.02, **kw
+        ),
+        _probability_values,
+        log=True,
+    ),
+    AcquisitionCase("mean only", lambda case, model, **kw: MeanOnly(model, **kw), _mean_values),
+    AcquisitionCase(
+        "variance only", lambda case, model, **kw: VarianceOnly(model, **kw), _deviation_values
     ),
     AcquisitionCase(
         "GP-TS",
@@ -667,7 +747,9 @@ def optimizer_combinations(
     """Every combination, those that cannot work with the reason."""
     for acquisition, model, optimizer, q in product(acquisitions, MODELS, OPTIMIZERS, sizes):
         refusal = None
-        if model.kind == "batch":
+        if model.kind in acquisition.refuses:
+            refusal = "it works with kernel and data of one model, not of several members"
+        elif model.kind == "batch":
             refusal = "a batched model has one value a member, an optimiser wants one"
         elif acquisition.on_choices and optimizer.searches != "choices":
             refusal = "a draw on choices exists only there; leave choices= out for a box"

@@ -96,6 +96,29 @@ class DenseGP:
         K = self.covariance(self.X, self.X) / self.new_noise
         return 0.5 * np.linalg.slogdet(np.eye(len(self.X)) + K)[1]
 
+    def ridge_bounds(
+        self, x: Array, rkhs_bound: float, noise_bound: float, delta: float
+    ) -> tuple[Array, Array]:
+        """The definition of DMM over its grid of 48 ridges and infinity."""
+        n, s, base = len(self.X), self.standard_deviation, self.lam
+        K = self.covariance(self.X, self.X) / self.outputscale
+        k = self.covariance(x, self.X) / self.outputscale
+        y = (self.Y - self.prior_mean) / sqrt(self.outputscale)
+        B, R = rkhs_bound / s, noise_bound / s
+        radius = 2.0 * R**2 * (self.information_gain + log(1.0 / delta))
+        radius += base * y @ np.linalg.solve(K + base * np.eye(n), y)
+        top = 1e2 * (base + np.trace(K))
+        ridges = [*np.logspace(np.log10(1e-2 * base), np.log10(top), 47), base]
+        lower, upper = np.full(len(x), -B), np.full(len(x), B)
+        for a in ridges:
+            inverse = np.linalg.inv(K + a * np.eye(n))
+            mean = k @ inverse @ y
+            sd = np.sqrt(np.clip(1.0 - np.einsum("ij,jk,ik->i", k, inverse, k), 1e-18, None))
+            half = sd * sqrt(max((radius + a * B**2 - a * y @ inverse @ y) / a, 0.0))
+            lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
+        middle = self.shift + self.unit * self.prior_mean
+        return middle + s * lower, middle + s * upper
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -159,6 +182,35 @@ class Reference:
                 squares.append((rkhs_bound / s + noise) ** 2)
             widths.append(sqrt(sum(squares)))
         return np.array(widths)
+
+    def mixture_width(self, rkhs_bound: float, noise_bound: float, delta: float) -> Array:
+        """Width of AMM with ``c = R**2 / lam``, with a union bound over the outputs in use."""
+        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
+        radius = log(len(active) / delta)
+        widths = []
+        for outputs in self.members:
+            squares = []
+            for output in (outputs[j] for j in active):
+                s = output.standard_deviation
+                c = (noise_bound / s) ** 2 / output.lam
+                determinant = 2.0 * output.information_gain
+                squares.append((rkhs_bound / s) ** 2 + c * determinant + 2.0 * c * radius)
+            widths.append(sqrt(sum(squares)))
+        return np.array(widths)
+
+    def ridge_bounds(
+        self, x: Array, rkhs_bound: float, noise_bound: float, delta: float
+    ) -> tuple[Array, Array]:
+        """DMM's bounds on the scalar, one ridge at a time (one member only)."""
+        (outputs,) = self.members
+        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
+        total = [np.full(len(x), self.offset), np.full(len(x), self.offset)]
+        for j in active:
+            ends = outputs[j].ridge_bounds(x, rkhs_bound, noise_bound, delta / len(active))
+            low, high = ends if self.weights[j] > 0.0 else ends[::-1]
+            total[0] = total[0] + self.weights[j] * low
+            total[1] = total[1] + self.weights[j] * high
+        return total[0], total[1]
 
     def finite_arms_width(self, num_arms: int, round_number: int, delta: float) -> Array:
         """Width of GP-UCB, Srinivas et al. 2010, Theorem 1."""

@@ -59,6 +59,7 @@ def pairs(acquisitions: list[AcquisitionCase], quick: bool = False) -> pytest.Ma
                 marks=[] if quick or is_quick(a, m) else pytest.mark.slow,
             )
             for a, m in product(acquisitions, MODELS)
+            if m.kind not in a.refuses
         ],
     )
 
@@ -72,7 +73,7 @@ def is_quick(acquisition: AcquisitionCase, case: ModelCase) -> bool:
 CORE = [
     case
     for case in ACQUISITIONS
-    if case.name in ("GP-UCB", "IGP-UCB", "EI", "GP-TS", "GP-TS on choices")
+    if case.name in ("GP-UCB", "IGP-UCB", "DMM", "EI", "GP-TS", "GP-TS on choices")
 ]
 CORE_PAIRS = pairs(CORE)
 
