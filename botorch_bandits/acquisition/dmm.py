@@ -42,7 +42,7 @@ from botorch_bandits.confidence import (
     UnreadablePriorError,
 )
 from botorch_bandits.confidence.readable_data import read_data
-from botorch_bandits.confidence.rules import learned_gaps
+from botorch_bandits.confidence.rules import prior_gaps
 from botorch_bandits.domains import Domain
 
 
@@ -211,7 +211,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        gaps = learned_gaps(self._reading.active_priors)
+        gaps = prior_gaps(self._reading)
         if self.is_refuted:
             gaps.append("the data refute the assumptions at this level")
         if self.doubled:

@@ -11,6 +11,7 @@ import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.pending import HallucinatesPending
@@ -129,6 +130,8 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         guarantee = self.rule.guarantee(self._reading, round_number)
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
+        if is_ensemble(self.base_model):
+            guarantee = guarantee.with_gaps("the bound is averaged over the members of an ensemble")
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(
                 f"{len(self.X_pending)} pending points enter at the posterior mean"

@@ -15,8 +15,8 @@ from botorch_bandits.confidence.bayesian_widths import (
     irgp_ucb_width,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.readable_prior import PriorReading, UnreadablePriorError
-from botorch_bandits.confidence.rules import WidthRule, learned_gaps
+from botorch_bandits.confidence.readable_prior import PriorReading
+from botorch_bandits.confidence.rules import WidthRule, prior_gaps
 from botorch_bandits.random_streams import generator
 
 
@@ -45,12 +45,7 @@ class FiniteArmsWidth(WidthRule):
     def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
-        gaps: list[str] = []
-        try:
-            priors = reading.active_priors
-            gaps += learned_gaps(priors)
-        except UnreadablePriorError as error:
-            gaps.append(f"the prior cannot be read ({error})")
+        gaps = prior_gaps(reading)
         return Guarantee(
             method="GP-UCB on finitely many arms",
             theorem="Srinivas et al. 2010, Theorem 1",
@@ -103,11 +98,7 @@ class CompactBoxWidth(WidthRule):
 
     def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
-        gaps = []
-        try:
-            gaps += learned_gaps(reading.active_priors)
-        except UnreadablePriorError as error:
-            gaps.append(f"the prior cannot be read ({error})")
+        gaps = prior_gaps(reading)
         return Guarantee(
             method="GP-UCB on a box",
             theorem="Srinivas et al. 2010, Theorem 2",
@@ -165,11 +156,7 @@ class RandomizedWidth(WidthRule):
 
     def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
-        gaps = []
-        try:
-            gaps += learned_gaps(reading.active_priors)
-        except UnreadablePriorError as error:
-            gaps.append(f"the prior cannot be read ({error})")
+        gaps = prior_gaps(reading)
         return Guarantee(
             method="IRGP-UCB",
             theorem="Takeno, Inatsu and Karasuyama 2023, Theorem 4.2",

@@ -176,6 +176,13 @@ class PriorReading:
         """The priors of the active outputs."""
         return tuple(self.priors[j] for j in self.active_outputs)
 
+    def smallest_lam(self) -> float | None:
+        """Return the smallest regularisation of an active output; None if it cannot be read."""
+        try:
+            return min(float(prior.lam.min()) for prior in self.active_priors)
+        except UnreadablePriorError:
+            return None
+
     def realized_information_gain(self) -> Tensor | None:
         """Return the realised gain summed over active outputs; None if it cannot be read."""
         try:

@@ -32,8 +32,8 @@ from botorch_bandits.confidence.rules import (
     bound_constants,
     check_bounds,
     combine_outputs,
-    learned_gaps,
     pick_bound,
+    prior_gaps,
 )
 
 
@@ -105,19 +105,15 @@ class KernelizedWidth(WidthRule):
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
-        gaps: list[str] = []
-        try:
-            priors = reading.active_priors
-            gaps += learned_gaps(priors)
-            lam = min(float(prior.lam.min()) for prior in priors)
+        gaps = prior_gaps(reading)
+        lam = reading.smallest_lam()
+        if lam is not None:
             constants["lam"] = lam
             if lam < 1.0 and not self.any_lambda:
                 gaps.append(
                     f"lam = {lam:.4g} is below 1, where the printed width is not a bound; "
                     "any_lambda=True gives one that is"
                 )
-        except UnreadablePriorError as error:
-            gaps.append(f"the prior cannot be read ({error})")
         gain = self.information_gain(reading)
         if gain is not None:
             constants["information_gain"] = float(gain.max())
@@ -199,10 +195,7 @@ class RKHSWidth(WidthRule):
     def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         gaps = [] if self.gain_bound.is_upper_bound else ["the gain is a rate, not a bound"]
-        try:
-            gaps += learned_gaps(reading.active_priors)
-        except UnreadablePriorError as error:
-            gaps.append(f"the prior cannot be read ({error})")
+        gaps += prior_gaps(reading)
         return Guarantee(
             method="GP-UCB in the RKHS",
             theorem="Srinivas et al. 2010, Theorem 3",
@@ -262,15 +255,9 @@ class AMMWidth(WidthRule):
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
-        gaps = []
-        try:
-            gaps += learned_gaps(reading.active_priors)
-            constants["lam"] = min(float(prior.lam.min()) for prior in reading.active_priors)
-            gain = self.information_gain(reading)
-            assert gain is not None
-            constants["information_gain"] = float(gain.max())
-        except UnreadablePriorError as error:
-            gaps.append(f"the prior cannot be read ({error})")
+        lam, gain = reading.smallest_lam(), self.information_gain(reading)
+        if lam is not None and gain is not None:
+            constants.update(lam=lam, information_gain=float(gain.max()))
         return Guarantee(
             method="AMM width",
             theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
@@ -282,7 +269,7 @@ class AMMWidth(WidthRule):
                 "outcomes are as observed: neither censored nor relabelled",
             ),
             constants=constants,
-            gaps=tuple(gaps),
+            gaps=tuple(prior_gaps(reading)),
         )
 
     def information_gain(self, reading: PriorReading) -> Tensor | None:

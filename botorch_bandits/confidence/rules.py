@@ -14,7 +14,7 @@ posterior standard deviation of the scalarisation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +23,11 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_nonnegative
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.readable_prior import OutputPrior, PriorReading
+from botorch_bandits.confidence.readable_prior import (
+    OutputPrior,
+    PriorReading,
+    UnreadablePriorError,
+)
 from botorch_bandits.confidence.widths import constant_width
 
 
@@ -101,8 +105,12 @@ def combine_outputs(
     return torch.stack(torch.broadcast_tensors(*squared)).sum(0).sqrt()
 
 
-def learned_gaps(priors: Sequence[OutputPrior]) -> list[str]:
-    """Say what was learned from the data, as a reason why a theorem does not apply, if anything."""
+def prior_gaps(reading: PriorReading) -> list[str]:
+    """Say why the prior voids a theorem: it cannot be read, or was learned from the same data."""
+    try:
+        priors = reading.active_priors
+    except UnreadablePriorError as error:
+        return [f"the prior cannot be read ({error})"]
     learned = sorted({what for prior in priors for what in prior.learned})
     if not learned:
         return []

@@ -304,14 +304,20 @@ def ensemble(noise: float, shared_inputs: bool = False) -> EnsembleMapSaasSingle
 
 @pytest.mark.parametrize("shared_inputs", [False, True], ids=["copied X", "shared X"])
 def test_a_draw_of_an_ensemble_is_one_members_whole_draw(shared_inputs: bool) -> None:
-    # A member's prior path with another member's update would miss the data.
+    # A member's prior path with another member's update would miss the data, and far from the data
+    # each member has a mean of its own, 10 and more standard deviations from the others'.
     X, Y = rows()
     model = ensemble(noise=1e-4, shared_inputs=shared_inputs)
+    constants = double([0.0, 20.0, -20.0])
+    model.mean_module.constant = constants
+    far = double([[200.0, -300.0]])
     members = set()
     for seed in range(8):
         acqf = GPThompsonSampling(model, width=1.0, seed=seed)
         members.add(acqf._member)
         assert torch.allclose(acqf(X.unsqueeze(-2)), Y[:, 0], atol=0.05)
+        standardized = (acqf(far) - Y[:, 0].mean()) / Y[:, 0].std()
+        assert (standardized.detach() - constants).abs().argmin() == acqf._member
     assert members == set(range(MEMBERS))
 
 
