@@ -201,7 +201,8 @@ class Box(Domain):
             "q": 1,
             "num_restarts": self.num_restarts,
             "raw_samples": self.raw_samples,
-            "options": {"batch_limit": self.num_restarts},
+            # one evaluation of all raw samples; the local searches run side by side
+            "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
         with seeded_globally(derive_seed(seed, 0, "maximize")), warnings.catch_warnings():
             # A prior without data is flat: every starting point is as good as any other.

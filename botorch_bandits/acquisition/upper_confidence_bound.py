@@ -18,6 +18,7 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.kernelized import check_kernelized_options, kernelized_rule
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
+from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence import (
     CompactBoxWidth,
     ConstantWidth,
@@ -135,6 +136,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @staticmethod
     def _rule(delta: float, **ingredients: Any) -> WidthRule:
+        check_probability("delta", delta)
         given = {name: value for name, value in ingredients.items() if value is not None}
         for names, build in THEOREMS.items():
             if given.keys() == set(names):

@@ -100,7 +100,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         """
         num_pending = 0 if self.X_pending is None else len(self.X_pending)
         if self._first_round is not None:
-            return self._first_round + num_pending
+            return max(self._first_round + num_pending, 1)
         try:
             return self._reading.num_rows + num_pending + 1
         except UnreadablePriorError as error:
