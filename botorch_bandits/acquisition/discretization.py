@@ -20,7 +20,7 @@ class GrowingDiscretization:
     a point and the nearest of a grid with ``ceil(B L r d t^2)`` points a side, ``r`` the longest
     side.
 
-    Source: Chowdhury and Gopalan 2017, section 4.2 (the decision sets ``D_t``). It serves the
+    Source: Chowdhury and Gopalan 2017, the decision sets ``D_t`` of Theorem 4. They serve the
     proof: the grid grows so fast that it is soon cut at ``max_points``, which :meth:`is_cut` tells.
 
     Attributes:

@@ -159,7 +159,7 @@ class RandomizedWidth(WidthRule):
         gaps = prior_gaps(reading)
         return Guarantee(
             method="IRGP-UCB",
-            theorem="Takeno, Inatsu and Karasuyama 2023, Theorem 4.2",
+            theorem="Takeno, Inatsu and Karasuyama 2023, regret bound for finite domains",
             statement="the expected regret over rewards, noise and draws obeys the theorem's "
             "bound; no single confidence bound holds in all rounds",
             assumptions=(

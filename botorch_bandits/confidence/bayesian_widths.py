@@ -112,9 +112,9 @@ def irgp_ucb_width(num_arms: int, exponential: float) -> Tensor:
 
     .. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
 
-    Source: Takeno, Inatsu and Karasuyama 2023, Theorem 4.1 (there ``zeta_t = w_t ** 2``). It bounds
-    the expected regret of a reward drawn from the Gaussian process; it is no confidence bound that
-    holds in all rounds at once.
+    Source: Takeno, Inatsu and Karasuyama 2023, finite domains (there ``zeta_t = w_t ** 2``). It
+    bounds the expected regret of a reward drawn from the Gaussian process; it is no confidence
+    bound that holds in all rounds at once.
 
     Args:
         num_arms: ``|D|``, at least 2.

@@ -22,7 +22,7 @@ from botorch_bandits.checks import check_double
 def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Tensor:
     r"""Return ``1/2 ln det(I + K / lam)`` of the inputs in the posterior.
 
-    Source: Srinivas et al. 2010, equation 3 and Lemma 5.3. Rows count as often as they occur.
+    Source: Srinivas et al. 2010, section 2 and Lemma 5.3. Rows count as often as they occur.
 
     Args:
         kernel_matrix: ``batch_shape x n x n``, float64; ``n = 0`` has gain 0.

@@ -56,7 +56,7 @@ class GreedyGain(GainBound):
     The greedy rule observes the arm of largest posterior variance; no outcomes are needed.
     ``I(greedy) <= gamma_T <= I(greedy) / (1 - 1/e)``: the greedy gain itself is a LOWER bound.
 
-    Source: Srinivas et al. 2010, section 2 and equation 8 (Nemhauser's bound).
+    Source: Srinivas et al. 2010, sections 2 and 5.1 (after Nemhauser, Wolsey and Fisher 1978).
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.

@@ -6,7 +6,7 @@ Zero prior mean, kernel ``k`` and regularisation ``lam`` (the modelled noise var
    \mu_t(x) = k_t(x)^\top (K_t + \lambda I)^{-1} y, \qquad
    \sigma_t^2(x) = k(x, x) - k_t(x)^\top (K_t + \lambda I)^{-1} k_t(x)
 
-Source: Srinivas et al. 2010, equations 1 and 2; Chowdhury and Gopalan 2017, equations 2 to 4.
+Source: Srinivas et al. 2010, section 2; Chowdhury and Gopalan 2017, section 3.
 """
 
 from __future__ import annotations
