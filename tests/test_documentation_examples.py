@@ -108,9 +108,7 @@ def test_links_lead_somewhere(page):
 def test_reference_has_every_public_name(module):
     pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.rst"))
     names = [name for name in importlib.import_module(module).__all__ if name != "__version__"]
-    missing = [
-        name for name in names if not re.search(rf":: (?:[\w.]+\.)?{name}$", pages, re.M)
-    ]
+    missing = [name for name in names if not re.search(rf":: (?:[\w.]+\.)?{name}$", pages, re.M)]
     assert not missing, f"docs/api lacks {missing}"
 
 
