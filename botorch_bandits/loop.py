@@ -189,6 +189,11 @@ class BanditLoop:
                 method=type(acquisition).__name__, gaps=("no theorem is stated for it",)
             )
         guarantee = acquisition.guarantee()
+        refuted = [q.round_number for q in self.history.queries if q.diagnostics.get("is_refuted")]
+        if refuted:
+            guarantee = guarantee.with_gaps(
+                f"the data refuted the assumptions at this level in round {refuted[0]}"
+            )
         if guarantee.holds and acquisition.is_optimistic:
             guarantee = replace(
                 guarantee,

@@ -23,12 +23,14 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    DMMUpperConfidenceBound,
     ExpectedImprovement,
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     History,
     ImprovedUpperConfidenceBound,
+    RandomizedUpperConfidenceBound,
     RandomSearch,
 )
 
@@ -356,6 +358,50 @@ class TestGuarantee:
         loop.tell(first.id, 0.0)
         assert loop.guarantee().holds
         assert loop.guarantee().regret_bound is None
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+def test_a_refuted_round_voids_the_bound_for_good() -> None:
+    recipe = DMMUpperConfidenceBound.with_options(rkhs_bound=0.3, noise_bound=0.05)
+    loop = BanditLoop(Arms(GRID), MODELS["fixed"](), recipe)
+    for t in range(10):
+        loop.tell(loop.ask().id, 1.0 if t < 3 else 0.0)
+    widths = [q.diagnostics["width"] for q in loop.history.queries]
+    assert min(widths) >= 0.0
+    assert any(q.diagnostics["is_refuted"] for q in loop.history.queries)
+    guarantee = loop.guarantee()
+    assert not guarantee.holds
+    assert guarantee.regret_bound is None
+    assert "refuted the assumptions at this level in round" in str(guarantee)
+
+
+def test_no_regret_bound_where_the_theorem_has_no_uniform_band() -> None:
+    box_options = {"smoothness_a": 1.0, "smoothness_b": 5.0}
+    for domain, recipe in (
+        (Arms(GRID), RandomizedUpperConfidenceBound.with_options()),
+        (small_box(), GPUpperConfidenceBound.with_options(**box_options)),
+    ):
+        loop = BanditLoop(domain, MODELS["fixed"](), recipe)
+        loop.tell(loop.ask().id, 0.0)
+        assert loop.guarantee().holds
+        assert loop.guarantee().regret_bound is None
+
+
+def test_options_that_understate_the_domain_are_refused() -> None:
+    model = MODELS["fixed"]()
+    for domain, recipe in (
+        (Arms(GRID), GPUpperConfidenceBound.with_options(num_arms=1)),
+        (small_box(), GPUpperConfidenceBound.with_options(num_arms=1000)),
+        (small_box(), RandomizedUpperConfidenceBound.with_options(num_arms=2)),
+        (
+            small_box(),
+            GPUpperConfidenceBound.with_options(
+                smoothness_a=1.0, smoothness_b=5.0, dim=2, side_length=0.1
+            ),
+        ),
+    ):
+        with pytest.raises(ValueError, match=r"the domain|the box has"):
+            BanditLoop(domain, model, recipe)
 
 
 def test_confidence_bound_covers_in_the_loop() -> None:

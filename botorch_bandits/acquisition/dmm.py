@@ -29,6 +29,7 @@ from botorch_bandits.acquisition.recipe import (
     check_single_point,
 )
 from botorch_bandits.checks import (
+    check_double,
     check_integer,
     check_nonnegative,
     check_one_of,
@@ -85,8 +86,6 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
-
-    is_optimistic = True
 
     def __init__(
         self,
@@ -159,6 +158,11 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         return options
 
     @property
+    def is_optimistic(self) -> bool:
+        """See the base class."""
+        return True
+
+    @property
     def is_refuted(self) -> bool:
         """Whether the data refute kernel, norm bound and noise bound at level ``delta``."""
         return any(bool(confidence_set.is_refuted) for confidence_set in self._sets.values())
@@ -194,6 +198,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         Returns:
             Two tensors of ``n`` values in raw outcome units.
         """
+        check_double("X", X)
         total_lower = total_upper = X.new_full((len(X),), self._offset)
         for j, confidence_set in self._sets.items():
             data, weight = self._data[j], self._weights[j]
@@ -254,6 +259,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         return {
             "mean": float(posterior.mean),
             "standard_deviation": deviation,
+            "is_refuted": float(self.is_refuted),
             "width": 0.5 * float(upper - lower) / deviation,
             "acquisition_value": float(value),
             "information_gain": sum(float(s.information_gain) for s in self._sets.values()),

@@ -16,7 +16,13 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import check_model, check_single_point
-from botorch_bandits.checks import check_double, check_nonnegative, check_number, check_one_of
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_nonnegative,
+    check_number,
+    check_one_of,
+)
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Domain
 
@@ -183,7 +189,12 @@ def _best(
     )
     if rows is None:
         raise ValueError(f"{method} with incumbent={incumbent!r} needs {name}= or best_f=.")
-    check_double(name, rows)
+    check_finite(name, check_double(name, rows))
+    if rows.dim() < 2:
+        raise ValueError(
+            f"{name} has shape {tuple(rows.shape)}; it must be n x columns. A vector becomes that "
+            f"with {name}.unsqueeze(-1)."
+        )
     if rows.shape[-2] == 0:
         return rows.new_zeros(())  # nothing observed: improvement over the prior mean
     if incumbent == "posterior_mean":

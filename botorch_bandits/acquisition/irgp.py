@@ -15,7 +15,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition.recipe import check_required
+from botorch_bandits.acquisition.recipe import check_domain_size, check_required
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.confidence import RandomizedWidth
 from botorch_bandits.domains import Arms, Domain
@@ -74,5 +74,6 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
             elif domain is None:
                 return options
         check_required(cls.__name__, options, ("num_arms",))
+        check_domain_size(cls.__name__, options, domain)
         RandomizedWidth(options["num_arms"])
         return options

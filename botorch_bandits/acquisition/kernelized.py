@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from botorch_bandits.checks import check_probability
+from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import ConstantWidth, GainBound, KernelizedWidth, WidthRule
 from botorch_bandits.confidence.widths import check_scale
 
@@ -51,6 +51,7 @@ def kernelized_rule(
         ValueError: If neither the two bounds nor ``width`` is given, or both are.
     """
     check_probability("delta", delta)
+    check_one_of("any_lambda", any_lambda, (True, False))
     if width is not None:
         if rkhs_bound is not None or noise_bound is not None or information_gain is not None:
             raise ValueError(

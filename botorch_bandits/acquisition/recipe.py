@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.domains import Domain
+from botorch_bandits.domains import Arms, Box, Domain
 
 GIVEN_BY_THE_LOOP = ("model", "round_number", "X_pending", "seed", "X_observed", "Y_observed")
 """Arguments that change from round to round; a recipe does not contain them."""
@@ -74,8 +74,10 @@ class AcquisitionRecipe:
 class BanditAcquisition(AcquisitionFunction):
     """What every acquisition function of this package has beside ``forward``."""
 
-    is_optimistic: ClassVar[bool] = False
-    """Whether a round's regret is at most twice width times standard deviation at the choice."""
+    @property
+    def is_optimistic(self) -> bool:
+        """Whether a round's regret is at most twice width times standard deviation there."""
+        return False
 
     @classmethod
     def with_options(cls, **options: Any) -> AcquisitionRecipe:
@@ -166,6 +168,33 @@ def check_required(name: str, options: dict[str, Any], required: tuple[str, ...]
     missing = [option for option in required if options.get(option) is None]
     if missing:
         raise ValueError(f"{name} needs {' and '.join(f'{option}=' for option in missing)}.")
+
+
+def check_domain_size(name: str, options: dict[str, Any], domain: Domain | None) -> None:
+    """Raise if options understate the domain on which the acquisition will be maximised.
+
+    Raises:
+        ValueError: If there are more arms than ``num_arms``, no arms at all, more dimensions than
+            ``dim``, or a longer side than ``side_length``.
+    """
+    num_arms, dim = options.get("num_arms"), options.get("dim")
+    side_length = options.get("side_length")
+    if num_arms is not None and isinstance(domain, Box):
+        raise ValueError(f"{name} has num_arms={num_arms}, but the domain is a box, not arms.")
+    if num_arms is not None and isinstance(domain, Arms) and num_arms < domain.num_arms:
+        raise ValueError(
+            f"{name} has num_arms={num_arms}, but the domain has {domain.num_arms} arms. Leave "
+            "num_arms= out: the domain knows it."
+        )
+    if isinstance(domain, Box):
+        longest = float((domain.bounds[1] - domain.bounds[0]).max())
+        if (dim is not None and dim < domain.dim) or (
+            side_length is not None and side_length < longest
+        ):
+            raise ValueError(
+                f"{name} has dim={dim} and side_length={side_length}, but the box has {domain.dim} "
+                f"dimensions and a side of {longest:g}. Leave both out: the domain knows them."
+            )
 
 
 def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:

@@ -134,6 +134,7 @@ class GPThompsonSampling(BanditAcquisition):
         self.scale = scale
         self.register_buffer("width", width_tensor)
         self._is_cut = False
+        self._lipschitz = None if discretization is None else discretization.lipschitz
         if discretization is not None:
             if choices is not None:
                 raise ValueError("pass either choices= or discretization=, not both.")
@@ -227,6 +228,8 @@ class GPThompsonSampling(BanditAcquisition):
                 method="GP-TS",
                 theorem=guarantee.theorem.replace("Theorem 2", "Theorem 4"),
                 constants={**guarantee.constants, "delta": self.delta},
+                statement=f"{guarantee.statement}; the other half of delta is for the draws",
+                assumptions=(*guarantee.assumptions, *self._assumptions),
             )
         else:
             guarantee = replace(guarantee, method=f"Thompson sampling, {guarantee.method}")
@@ -345,6 +348,12 @@ class GPThompsonSampling(BanditAcquisition):
 
     def _seed_of(self, purpose: str) -> int:
         return derive_seed(self.seed, self._num_draws, f"thompson {purpose}")
+
+    @property
+    def _assumptions(self) -> tuple[str, ...]:
+        if self._lipschitz is not None:
+            return (f"functions of norm 1 have slopes of at most lipschitz = {self._lipschitz:g}",)
+        return () if self.arms is None else ("regret is against the best of the choices",)
 
     @property
     def _is_plain(self) -> bool:

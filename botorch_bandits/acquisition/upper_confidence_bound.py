@@ -17,6 +17,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition.kernelized import check_kernelized_options, kernelized_rule
+from botorch_bandits.acquisition.recipe import check_domain_size
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence import (
@@ -131,6 +132,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
             options.setdefault("side_length", float(sides.max()))
         elif domain is None and given <= {"smoothness_a", "smoothness_b"}:
             return options  # the domain will complete them
+        check_domain_size(cls.__name__, options, domain)
         cls._rule(options.get("delta", 0.1), **{name: options.get(name) for name in INGREDIENTS})
         return options
 

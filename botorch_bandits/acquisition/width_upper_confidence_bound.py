@@ -52,7 +52,6 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         UnsupportedError: If points are pending and the model cannot be conditioned.
     """
 
-    is_optimistic = True
     beta: Tensor
 
     def __init__(
@@ -85,6 +84,11 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             - (0 if pending is None else len(pending))
         )
         self.set_X_pending(X_pending)
+
+    @property
+    def is_optimistic(self) -> bool:
+        """See the base class."""
+        return self.rule.is_uniform
 
     @property
     def width(self) -> Tensor:

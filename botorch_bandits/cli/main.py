@@ -16,7 +16,7 @@ from botorch_bandits.cli.compare import compare
 from botorch_bandits.cli.experiment import run_experiment
 from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.output import OutputFolder
-from botorch_bandits.cli.session import Session
+from botorch_bandits.cli.session import INTERRUPTED, Session
 from botorch_bandits.domains import Box
 from botorch_bandits.experiments import EXPERIMENTS
 from botorch_bandits.problems.tuning import (
@@ -49,14 +49,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0, 2 for bad arguments, 130 if the user interrupted.
     """
     parser = _build_parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(_join_bounds(sys.argv[1:] if arguments is None else arguments))
     try:
         start: Callable[[argparse.Namespace], Session | int] = options.start
         session = start(options)
-    except (ValueError, TypeError, ImportError) as error:
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command continues", file=sys.stderr)
+        return INTERRUPTED
+    except (ValueError, TypeError, ImportError, OSError) as error:
         print(f"{parser.prog} {options.command}: error: {error}", file=sys.stderr)
         return BAD_ARGUMENTS
     return session if isinstance(session, int) else session.execute()
+
+
+def _join_bounds(arguments: Sequence[str]) -> list[str]:
+    """Join ``--bounds`` with its value: argparse would take ``-5:5`` for an option."""
+    joined = list(arguments)
+    if "--bounds" in joined[:-1]:
+        i = joined.index("--bounds")
+        joined[i : i + 2] = [f"--bounds={joined[i + 1]}"]
+    return joined
 
 
 def _build_parser() -> argparse.ArgumentParser:

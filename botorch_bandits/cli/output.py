@@ -48,7 +48,10 @@ class OutputFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if (self.path / HISTORY_FILE).exists() and not overwrite:
-                self._known = json.loads((self.path / HISTORY_FILE).read_text(encoding="utf-8"))
+                known = json.loads((self.path / HISTORY_FILE).read_text(encoding="utf-8"))
+                if not isinstance(known, dict) or not {"settings", "queries"} <= set(known):
+                    raise ValueError("it is no history of a run")
+                self._known = known
             write_atomically(self.path / ".writable", "")
             (self.path / ".writable").unlink()
         except OSError as error:

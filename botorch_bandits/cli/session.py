@@ -128,10 +128,9 @@ class Session:
 
     def _summary(self, result: Mapping[str, Any], seconds: float) -> str:
         rows = [("", self.title)]
+        wanted = max(self.num_rounds, result["num_rounds"])
         stopped = ", interrupted" if result["interrupted"] else ""
-        rows.append(
-            ("rounds", f"{result['num_rounds']} of {self.num_rounds} in {seconds:.1f} s{stopped}")
-        )
+        rows.append(("rounds", f"{result['num_rounds']} of {wanted} in {seconds:.1f} s{stopped}"))
         if result["best_reward"] is not None:
             rows.append(("best reward", f"{result['best_reward']:.6g}"))
             rows.append(("found in round", str(result["best_round"])))

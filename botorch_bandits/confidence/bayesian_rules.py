@@ -79,6 +79,7 @@ class CompactBoxWidth(WidthRule):
     smoothness_b: float
     delta: float
     needs_round: ClassVar[bool] = True
+    is_uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -142,6 +143,7 @@ class RandomizedWidth(WidthRule):
     num_arms: int
     seed: int = 0
     needs_round: ClassVar[bool] = True
+    is_uniform: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the ingredients."""

@@ -96,14 +96,9 @@ def gp_ucb_compact_width(
             f"smoothness_a is {a}, so ln(4 d a / delta) is {inner:.4g}; Theorem 2 needs it "
             "positive. A larger smoothness_a is a weaker assumption and always allowed."
         )
-    beta = 2.0 * math.log(2.0 * math.pi**2 * t**2 / (3.0 * delta)) + 2.0 * dim * math.log(
-        t**2 * dim * b * side_length * math.sqrt(inner)
-    )
-    if beta < 0.0:
-        raise ValueError(
-            f"smoothness_b is {b}, so small that the squared width is {beta:.4g}; a larger one is "
-            "a weaker assumption and always allowed."
-        )
+    # the discretisation behind the second term has at least one point a side
+    side = max(t**2 * dim * b * side_length * math.sqrt(inner), 1.0)
+    beta = 2.0 * math.log(2.0 * math.pi**2 * t**2 / (3.0 * delta)) + 2.0 * dim * math.log(side)
     return torch.tensor(math.sqrt(beta), dtype=DTYPE)
 
 

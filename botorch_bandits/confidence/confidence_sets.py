@@ -28,6 +28,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     check_double,
+    check_finite,
     check_integer,
     check_nonnegative,
     check_positive,
@@ -85,8 +86,8 @@ class RidgeConfidenceSet:
             base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say).
             num_ridges: Size of the grid; any grid gives a valid bound.
         """
-        check_double("kernel_matrix", kernel_matrix)
-        check_double("outcomes", outcomes)
+        check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
+        check_finite("outcomes", check_double("outcomes", outcomes))
         rkhs_bound = check_nonnegative("rkhs_bound", rkhs_bound)
         variance = check_nonnegative("noise_bound", noise_bound) ** 2
         delta = check_probability("delta", delta)
@@ -141,7 +142,9 @@ class RidgeConfidenceSet:
         prior_bound = self.rkhs_bound * prior_variance.sqrt()  # a = infinity
         upper = torch.minimum((mean + deviation).amin(-1), prior_bound)
         lower = torch.maximum((mean - deviation).amax(-1), -prior_bound)
-        return lower, upper
+        # an empty set has no bounds: its ends meet in the middle
+        middle = 0.5 * (lower + upper)
+        return torch.minimum(lower, middle), torch.maximum(upper, middle)
 
 
 def _ridge_grid(base_ridge: float, trace: float, num_ridges: int) -> Tensor:

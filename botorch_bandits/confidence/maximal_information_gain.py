@@ -111,6 +111,8 @@ class WaterFillingGain(GainBound):
         self._ratios = ratios[ratios > 1e-14 * ratios[0].clamp_min(1.0)]
 
     def _bound(self, num_observations: int) -> float:
+        if len(self._ratios) == 0:
+            return 0.0  # nothing varies, so nothing can be learned
         # m_i = (level - 1 / ratio_i)^+ ; the k largest ratios are under water
         inverse = 1.0 / self._ratios
         k = torch.arange(1, len(inverse) + 1, dtype=inverse.dtype)

@@ -137,7 +137,7 @@ def tabulate(experiment: ArmsExperiment, curves: Mapping[str, Curves]) -> list[d
             "regret": "R_T / T" if experiment.average else "R_T",
             "mean": float(total.mean()),
             "standard_error": float(total.std() / len(total) ** 0.5) if len(total) > 1 else 0.0,
-            "median": float(total.median()),
+            "median": float(total.quantile(0.5)),
             "final_simple_regret": float(curve.regret.amin(-1).mean()),
             "covered": ""
             if curve.covered is None
@@ -182,9 +182,10 @@ def plot_curves(
             rounds = torch.arange(1, curve.regret.shape[1] + 1)
             shown = curve.regret.cumsum(-1)
             shown = shown / rounds if experiment.average else shown
-            mean, error = shown.mean(0), shown.std(0) / len(shown) ** 0.5
+            mean = shown.mean(0)
             ax.plot(rounds, mean, label=name, lw=1.4, **style)
             if len(shown) > 1:
+                error = shown.std(0) / len(shown) ** 0.5
                 ax.fill_between(rounds, mean - error, mean + error, color="0.5", alpha=0.2, lw=0)
         ax.set_title(experiment.title, fontsize=9)
         ax.set_xlabel("round")

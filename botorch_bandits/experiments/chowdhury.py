@@ -14,7 +14,6 @@ from botorch_bandits.confidence.maximal_information_gain import GainBound, RateG
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment, Method
 from botorch_bandits.experiments.arms_study import (
     ArmsStudy,
-    DMMPolicy,
     ImprovementPolicy,
     ThompsonPolicy,
     WidthPolicy,
@@ -44,43 +43,37 @@ class ConstantGain(GainBound):
         return self.value
 
 
-def figure_methods(
-    noise_std: float, gain: GainBound, with_dmm: bool, study: ArmsStudy
-) -> list[Method]:
+def figure_methods(noise_std: float, gain: GainBound, study: ArmsStudy) -> list[Method]:
     """Return the methods of Figures 1 to 4.
 
     The widths use ``lam = R^2`` as the paper does, which the theorems do not cover. ``B`` cannot
-    be known for these rewards; ``f' (K + R^2 I)^-1 f`` stands for its square, a LOWER bound on the
-    squared norm, so no method has a guarantee here.
+    be known for these rewards; ``f' (K + R^2 I)^-1 f`` of each function stands for its square, a
+    LOWER bound on the squared norm, so no method has a guarantee here.
 
     Args:
         noise_std: ``R``.
         gain: What stands for the maximal information gain.
-        with_dmm: Add DMM, which needs unit variance.
         study: What is played.
     """
     noise_variance = noise_std**2
-    bound = float(estimate_norms(study.kernel_matrix, study.values, noise_variance).max())
+    bound = estimate_norms(study.kernel_matrix, study.values, noise_variance)
 
     def igp(t: int, realized: Tensor) -> Tensor:
-        return igp_ucb_width(bound, noise_std, gain(t - 1), DELTA).expand(realized.shape)
+        return igp_ucb_width(bound, noise_std, gain(t - 1), DELTA)
 
     def thompson(t: int, realized: Tensor) -> Tensor:
-        return igp_ucb_width(bound, noise_std, gain(t - 1), DELTA / 2).expand(realized.shape)
+        return igp_ucb_width(bound, noise_std, gain(t - 1), DELTA / 2)
 
     def srinivas(t: int, realized: Tensor) -> Tensor:
-        return gp_ucb_rkhs_width(bound, gain(t), t, DELTA).expand(realized.shape)
+        return gp_ucb_rkhs_width(bound, gain(t), t, DELTA)
 
-    methods = [
+    return [
         Method("GP-UCB (Theorem 3)", WidthPolicy(srinivas), noise_variance),
         Method("IGP-UCB", WidthPolicy(igp), noise_variance),
         Method("GP-TS", ThompsonPolicy(thompson), noise_variance),
         Method("GP-EI", ImprovementPolicy("expected"), noise_variance),
         Method("GP-PI", ImprovementPolicy("probability", margin=0.01), noise_variance),
     ]
-    if with_dmm:
-        methods.append(Method("DMM", DMMPolicy(bound, noise_std, DELTA), noise_variance))
-    return methods
 
 
 def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float) -> Tensor:
@@ -126,7 +119,7 @@ def functions(num_trials: int = 25, num_rounds: int = 1000, seed: int = 0) -> li
                 num_trials=num_trials,
                 num_rounds=num_rounds,
                 make_study=make_study,
-                make_methods=partial(figure_methods, noise_std, RateGain("rbf", dim), False),
+                make_methods=partial(figure_methods, noise_std, RateGain("rbf", dim)),
                 chunk=25,
                 settings={"seed": seed, "noise_std": noise_std},
             )
@@ -187,7 +180,7 @@ def sensors(
                 num_trials=num_trials or len(rewards),
                 num_rounds=num_rounds,
                 make_study=make_study,
-                make_methods=partial(figure_methods, 0.05**0.5, ConstantGain(1.0), False),
+                make_methods=partial(figure_methods, 0.05**0.5, ConstantGain(1.0)),
                 chunk=50,
                 settings={
                     "seed": seed,

@@ -139,6 +139,24 @@ def test_other_settings_never_overwrite(folder: Path, capsys: pytest.CaptureFixt
     assert (folder / "run" / "history.json").read_text() != before
 
 
+def test_bounds_may_begin_with_a_minus(folder: Path) -> None:
+    arguments = ["optimize", "mymodule:reward", "--bounds", "-1:1,-4:4", "--rounds", "2"]
+    assert main([*arguments, "--out", "run", "--quiet"]) == 0
+
+
+def test_damaged_or_impossible_output_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / "history.json").write_text("[]")
+    assert main([*OPTIMIZE, "--rounds", "2", "--quiet"]) == 2
+    assert "history.json is damaged (it is no history of a run)" in capsys.readouterr().err
+    (folder / "file").write_text("")
+    study = ["experiment", "coverage", "--trials", "1", "--rounds", "1", "--quiet"]
+    assert main([*study, "--out", "file"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_bad_reward_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["optimize", "mymodule:broken", "--bounds", "0:1", "--out", "run", "--quiet"]
     assert main(arguments) == 1

@@ -57,8 +57,11 @@ def test_theorem_2(dim: int, t: int) -> None:
 def test_theorem_2_constants_that_void_it_are_named() -> None:
     with pytest.raises(ValueError, match=r"smoothness_a is 0\.01.*always allowed"):
         gp_ucb_compact_width(1, 1, 0.1, 1.0, 0.01, 1.0)
-    with pytest.raises(ValueError, match=r"smoothness_b is 1e-09.*always allowed"):
-        gp_ucb_compact_width(2, 1, 0.1, 1.0, 1.0, 1e-9)
+
+
+def test_theorem_2_never_has_less_than_one_point_a_side() -> None:
+    expected = math.sqrt(2 * math.log(2 * math.pi**2 / (3 * 0.1)))
+    assert float(gp_ucb_compact_width(2, 1, 0.1, 1.0, 1.0, 1e-9)) == pytest.approx(expected)
 
 
 def test_theorem_3_takes_the_norm_not_its_square() -> None:
@@ -145,6 +148,16 @@ def test_a_gain_bound_stands_for_the_realised_gain() -> None:
     guarantee = rate.guarantee(PriorReading(model), 1)
     assert not guarantee.holds
     assert "growth rate, not a bound" in str(guarantee)
+
+
+def test_a_gain_bound_of_another_kernel_is_found_out() -> None:
+    model = scaled_model(1.0, 1.5)
+    K = model.covar_module(X).to_dense().detach()
+    rule = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=WaterFillingGain(1e-6 * K, 1e3))
+    guarantee = rule.guarantee(PriorReading(model), 1)
+    assert not guarantee.holds
+    assert "is it of this kernel and this lam?" in str(guarantee)
+    assert WaterFillingGain(0.0 * K, 1.0)(5) == 0.0
 
 
 def test_guarantees_name_their_theorem() -> None:
