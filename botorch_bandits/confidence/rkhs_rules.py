@@ -118,16 +118,15 @@ class KernelizedWidth(WidthRule):
         if gain is not None:
             constants["information_gain"] = float(gain.max())
         realized = reading.realized_information_gain()
-        if isinstance(self.explicit_gain, GainBound):
-            if not self.explicit_gain.is_upper_bound:
-                gaps.append("the information gain is a growth rate, not a bound")
-        elif self.explicit_gain is not None:
-            gaps.append("information_gain was given; it must be at least the realised gain")
+        if isinstance(self.explicit_gain, GainBound) and not self.explicit_gain.is_upper_bound:
+            gaps.append("the information gain is a growth rate, not a bound")
         if gain is not None and realized is not None and bool((gain < realized - 1e-9).any()):
             gaps.append(
                 f"the information gain in use, {float(gain.max()):.4g}, is below the realised "
                 f"{float(realized.max()):.4g}; is it of this kernel and this lam?"
             )
+        elif self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
+            gaps.append("information_gain was given; it must be at least the realised gain")
         form = "in the form for every lam" if self.any_lambda else "as printed"
         source = "the realised" if self.explicit_gain is None else "a given"
         return Guarantee(

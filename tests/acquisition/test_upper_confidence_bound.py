@@ -460,7 +460,7 @@ def test_igp_ucb_is_guaranteed_with_fixed_hyperparameters_and_large_noise() -> N
         ({}, "lam = 0.025 is below 1"),
         ({"any_lambda": True, "scale": 0.5}, "the width is scaled by 0.5"),
         ({"any_lambda": True, "X_pending": uniform(2, 2, seed=4)}, "2 pending points"),
-        ({"any_lambda": True, "information_gain": 3.0}, "information_gain was given"),
+        ({"any_lambda": True, "information_gain": 30.0}, "information_gain was given"),
     ],
     ids=["small lam", "scaled", "pending", "explicit gain"],
 )
