@@ -342,7 +342,8 @@ def optimizer_runs() -> list[Any]:
     models meet every optimiser (which call optimize_acqf in their turn) at q = 1 and q = 3.
     """
     runs = []
-    for run in optimizer_combinations(CORE):
+    core = {case.name for case in CORE}
+    for run in optimizer_combinations():
         if run.refusal is not None:
             continue
         main = ("optimize_acqf", "optimize_acqf_discrete")
@@ -350,7 +351,7 @@ def optimizer_runs() -> list[Any]:
             quick = run.optimizer.name in main or run.acquisition.name in ("IGP-UCB", "GP-TS")
         else:
             quick = run.optimizer.name in main and run.q > 1 and run.acquisition.name != "EI"
-        quick = quick and is_quick(run.acquisition, run.model)
+        quick = quick and is_quick(run.acquisition, run.model) and run.acquisition.name in core
         runs.append(pytest.param(run, id=run.label, marks=[] if quick else pytest.mark.slow))
     return runs
 
