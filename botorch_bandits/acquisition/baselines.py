@@ -107,4 +107,6 @@ class VarianceOnly(_OneMoment):
     """
 
     def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
+        # without data sigma does not depend on X; its zero gradient must exist
+        sigma = sigma + 0.0 * mean
         return sigma if self.maximize else -sigma

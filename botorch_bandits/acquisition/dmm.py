@@ -199,7 +199,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             Two tensors of ``n`` values in raw outcome units.
         """
         check_double("X", X)
-        total_lower = total_upper = X.new_full((len(X),), self._offset)
+        # without data a stationary prior does not depend on X; its zero gradient must exist
+        total_lower = total_upper = self._offset + 0.0 * X.sum(-1)
         for j, confidence_set in self._sets.items():
             data, weight = self._data[j], self._weights[j]
             cross, prior_variance = data.cross(X)
