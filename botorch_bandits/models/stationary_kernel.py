@@ -1,0 +1,134 @@
+r"""Stationary kernels in closed form: values, slopes in the inputs and in the hyperparameters.
+
+With the scaled distance :math:`r = \|(x - z) / \ell\|`, output scale :math:`s` and :math:`h(r)` the
+derivative of :math:`k` with respect to :math:`r^2 / 2`,
+
+.. math::
+   k(x, z) = s \, \varphi(r), \qquad
+   \frac{\partial k}{\partial x_j} = h \, \frac{x_j - z_j}{\ell_j^2}, \qquad
+   \frac{\partial k}{\partial \ln \ell_j} = -h \, \frac{(x_j - z_j)^2}{\ell_j^2}, \qquad
+   \frac{\partial k}{\partial \ln s} = k.
+
+====================  =========================================  ==================================
+kernel                :math:`\varphi`                            :math:`h / s`
+====================  =========================================  ==================================
+squared exponential   :math:`e^{-r^2/2}`                         :math:`-e^{-r^2/2}`
+Matern 1/2            :math:`e^{-r}`                             :math:`-e^{-r} / r`
+Matern 3/2            :math:`(1 + a) e^{-a}, a = \sqrt{3} r`     :math:`-3 e^{-a}`
+Matern 5/2            :math:`(1 + a + a^2/3) e^{-a},`            :math:`-\tfrac53 (1 + a) e^{-a}`
+                      :math:`a = \sqrt{5} r`
+====================  =========================================  ==================================
+
+Source: Rasmussen and Williams 2006, section 4.2, with the derivatives worked out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+SMALLEST_DISTANCE = 1e-15
+"""Where Matern 1/2 has a kink its slope is taken as 0, as GPyTorch does."""
+
+
+@dataclass(frozen=True, eq=False)
+class StationaryKernel:
+    """A kernel whose closed form this package knows.
+
+    Attributes:
+        smoothness: ``nu`` of a Matern kernel (0.5, 1.5, 2.5), infinity for squared exponential.
+        lengthscale: ``d`` lengthscales, or one for all dimensions.
+        outputscale: The prior variance, a scalar.
+    """
+
+    smoothness: float
+    lengthscale: Tensor
+    outputscale: Tensor
+
+    @classmethod
+    def read(cls, kernel: Kernel) -> StationaryKernel | None:
+        """Return the closed form of a GPyTorch kernel with its present hyperparameters.
+
+        Returns:
+            None for every kernel that is not exactly an ``RBFKernel`` or ``MaternKernel``, alone or
+            in one ``ScaleKernel``, without a batch shape and on all dimensions.
+        """
+        outputscale: Tensor | None = None
+        if type(kernel) is ScaleKernel and not kernel.batch_shape and kernel.active_dims is None:
+            outputscale = kernel.outputscale.detach()
+            kernel = kernel.base_kernel
+        if kernel.batch_shape or kernel.active_dims is not None:
+            return None
+        if type(kernel) is RBFKernel:
+            smoothness = math.inf
+        elif type(kernel) is MaternKernel:
+            smoothness = float(kernel.nu)
+        else:
+            return None
+        lengthscale = kernel.lengthscale.detach().reshape(-1)
+        if outputscale is None:
+            outputscale = lengthscale.new_ones(())
+        return cls(smoothness, lengthscale, outputscale)
+
+    def matrix(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Return the ``... x n x p`` kernel values of ``... x n x d`` and ``... x p x d`` points."""
+        return self._evaluate(X, Z, with_slope=False)[0]
+
+    def matrix_and_slope(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the kernel values and ``h``, each ``... x n x p``; see the module."""
+        value, slope = self._evaluate(X, Z, with_slope=True)
+        assert slope is not None
+        return value, slope
+
+    def input_gradient(self, weights: Tensor, X: Tensor, Z: Tensor) -> Tensor:
+        """Return ``sum_j weights_ij (x_i - z_j) / lengthscale^2``, ``... x n x d``.
+
+        With ``weights = c * h`` this is the gradient of ``sum_j c_ij k(x_i, z_j)`` in ``x_i``.
+
+        Args:
+            weights: ``... x n x p``.
+            X: ``... x n x d``.
+            Z: ``... x p x d``.
+        """
+        total = weights.sum(-1, keepdim=True) * X - weights @ Z
+        return total / self.lengthscale**2
+
+    def _evaluate(self, X: Tensor, Z: Tensor, with_slope: bool) -> tuple[Tensor, Tensor | None]:
+        # in place where possible: fresh memory for large matrices costs more than the arithmetic
+        slope: Tensor | None
+        if self.smoothness == math.inf:
+            value = self._squared_distance(X, Z).mul_(-0.5).exp_().mul_(self.outputscale)
+            return value, value.neg() if with_slope else None
+        if self.smoothness == 0.5:
+            distance = self._distance(X, Z)
+            value = distance.neg().exp_().mul_(self.outputscale)
+            if not with_slope:
+                return value, None
+            return value, value.div(distance.clamp_min_(SMALLEST_DISTANCE)).neg_()
+        # a = sqrt(2 nu) r
+        scaled = self._squared_distance(X, Z).mul_(2.0 * self.smoothness).sqrt_()
+        decay = scaled.neg().exp_().mul_(self.outputscale)
+        if self.smoothness == 1.5:
+            slope = decay.mul(-3.0) if with_slope else None
+            return scaled.add_(1.0).mul_(decay), slope
+        one_plus = scaled.add(1.0)
+        value = torch.addcmul(one_plus, scaled, scaled, value=1.0 / 3.0).mul_(decay)
+        return value, one_plus.mul_(decay).mul_(-5.0 / 3.0) if with_slope else None
+
+    def _distance(self, X: Tensor, Z: Tensor) -> Tensor:
+        # differences before squares: near points keep their distance, which the kink shows
+        return torch.cdist(
+            X / self.lengthscale, Z / self.lengthscale, compute_mode="donot_use_mm_for_euclid_dist"
+        )
+
+    def _squared_distance(self, X: Tensor, Z: Tensor) -> Tensor:
+        centre = Z.reshape(-1, Z.shape[-1])[:1]  # rounding grows with the distance from the origin
+        X, Z = (X - centre) / self.lengthscale, (Z - centre) / self.lengthscale
+        squared = X @ (-2.0 * Z).mT
+        squared += X.square().sum(-1, keepdim=True)
+        squared += Z.square().sum(-1).unsqueeze(-2)
+        return squared.clamp_min_(0.0)
