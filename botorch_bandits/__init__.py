@@ -16,6 +16,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
     VarianceOnly,
     WidthUpperConfidenceBound,
+    gen_candidates_batched,
 )
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
@@ -23,6 +24,7 @@ from botorch_bandits.evaluation import RunResult, run
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
+from botorch_bandits.simulation import Policy, SimulationResult, simulate
 from botorch_bandits.version import __version__
 
 __all__ = [
@@ -46,13 +48,17 @@ __all__ = [
     "ImprovedUpperConfidenceBound",
     "MeanOnly",
     "Outcome",
+    "Policy",
     "ProbabilityOfImprovement",
     "Query",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
     "RunResult",
+    "SimulationResult",
     "VarianceOnly",
     "WidthUpperConfidenceBound",
     "__version__",
+    "gen_candidates_batched",
     "run",
+    "simulate",
 ]

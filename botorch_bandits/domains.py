@@ -192,26 +192,29 @@ class Box(Domain):
         Without integer dimensions this is ``optimize_acqf``. With at most 16 combinations of
         whole numbers it is ``optimize_acqf_mixed`` over all of them, otherwise
         ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
-        be evaluated there only, and is maximised there.
+        be evaluated there only, and is maximised there. One with a ``gen_candidates`` of its own
+        is optimised with that generator in place of BoTorch's, where BoTorch lets one choose.
         """
         choices = getattr(acquisition, "choices", None)
         if choices is not None:  # it lives on a finite set of points of the box
             return Arms(choices).maximize(acquisition, seed)
-        common = {
+        common: dict[str, Any] = {
             "q": 1,
             "num_restarts": self.num_restarts,
             "raw_samples": self.raw_samples,
             # one evaluation of all raw samples; the local searches run side by side
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
+        own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
         with seeded_globally(derive_seed(seed, 0, "maximize")), warnings.catch_warnings():
             # A prior without data is flat: every starting point is as good as any other.
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)
             if not self.integer_dims:
-                candidate, value = optimize_acqf(acquisition, self.bounds, **common)
+                candidate, value = optimize_acqf(acquisition, self.bounds, **common, **own)
             elif math.prod(len(values) for values in self._integer_values().values()) <= 16:
+                grid = self._integer_grid()
                 candidate, value = optimize_acqf_mixed(
-                    acquisition, self.bounds, fixed_features_list=self._integer_grid(), **common
+                    acquisition, self.bounds, fixed_features_list=grid, **common, **own
                 )
             else:
                 candidate, value = optimize_acqf_mixed_alternating(
@@ -348,7 +351,7 @@ class Arms(Domain):
         """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`."""
         with torch.no_grad(), seeded_globally(derive_seed(seed, 0, "maximize")):
             values = torch.cat([acquisition(c.unsqueeze(-2)) for c in self.choices.split(4096)])
-        index = first_of_the_largest(values)
+        index = int(first_of_the_largest(values))
         return self.choices[index].clone(), float(values[index])
 
     def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
@@ -398,20 +401,34 @@ def _evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
     return check_finite("the function's values", values)
 
 
-def first_of_the_largest(values: Tensor) -> int:
+def first_of_the_largest(values: Tensor, check: bool = True) -> Tensor:
     """Return the first index whose value is within the tie tolerance of the largest.
 
     Args:
-        values: A vector of acquisition values.
+        values: ``batch_shape x num_arms`` acquisition values.
+        check: Refuse values that are not finite; a GPU must be waited for then.
+
+    Returns:
+        ``batch_shape`` indices (int64).
 
     Raises:
         ValueError: If a value is NaN or infinite.
 
     Example:
-        >>> first_of_the_largest(torch.tensor([0.0, 1.0 - 1e-12, 1.0], dtype=torch.float64))
+        >>> int(first_of_the_largest(torch.tensor([0.0, 1.0 - 1e-12, 1.0], dtype=torch.float64)))
         1
     """
-    check_finite("the acquisition's values", values)
-    largest = values.max()
-    tolerance = TIE_TOLERANCE * largest.abs().clamp(min=1.0)
-    return int((values >= largest - tolerance).nonzero()[0])
+    if values.numel() == values.shape[-1] and values.device.type == "cpu":
+        # numpy on the same memory: many small calls of torch cost more than the search
+        row = values.detach().numpy().reshape(-1)
+        top = float(row.max())  # NaN if any entry is
+        if not (math.isfinite(top) and math.isfinite(row.min())):
+            check_finite("the acquisition's values", values)
+        close = row >= top - TIE_TOLERANCE * max(abs(top), 1.0)
+        return torch.full(values.shape[:-1], int(close.argmax()))
+    if check:
+        check_finite("the acquisition's values", values)
+    largest = values.amax(-1, keepdim=True)
+    threshold = largest - TIE_TOLERANCE * largest.abs().clamp_min(1.0)
+    index = torch.arange(values.shape[-1], device=values.device)
+    return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)

@@ -13,8 +13,9 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.progress import ProgressBar
-from botorch_bandits.random_streams import derive_seed, seeded_globally
+from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
 
 Problem: TypeAlias = Callable[..., Any]
 """A BoTorch test problem, or a function from a ``d``-dimensional point to one number."""
@@ -116,13 +117,14 @@ def run(
             f"problem ({type(problem).__name__}) is to be minimised, but a bandit maximises. Build "
             "it with negate=True."
         )
+    evaluate = _arms_evaluator(problem, loop) if isinstance(problem, ArmsProblem) else _evaluate
     rewards: list[float] = []
     points: list[Tensor] = []
     left = loop.history.pending()
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
         for i in range(len(left) + num_rounds):
             query = left[i] if i < len(left) else loop.ask()
-            outcome = loop.tell(query.id, _evaluate(problem, query, loop.seed))
+            outcome = loop.tell(query.id, evaluate(problem, query, loop.seed))
             rewards.append(outcome.reward)
             points.append(query.x)
             best = loop.best()
@@ -145,6 +147,20 @@ def _evaluate(problem: Problem, query: Query, seed: int) -> Any:
         return problem(query.x)
     with torch.no_grad(), seeded_globally(derive_seed(seed, query.round_number, "noise")):
         return problem(query.x.unsqueeze(0)).squeeze(0)
+
+
+def _arms_evaluator(
+    problem: ArmsProblem, loop: BanditLoop
+) -> Callable[[Problem, Query, int], float]:
+    """Return what evaluates queries with the noise that a simulated replicate has."""
+    noise_std = problem.noise_std or 0.0
+    noise = RandomBlocks([loop.seed], "noise")
+
+    def evaluate(_: Problem, query: Query, seed: int) -> float:
+        value = float(problem.evaluate_true(query.x.unsqueeze(0)))
+        return value + noise_std * float(noise.at(query.round_number))
+
+    return evaluate
 
 
 def _optimal_value(problem: Problem) -> float | None:

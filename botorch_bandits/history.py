@@ -105,6 +105,11 @@ class History:
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self._queries: list[Query] = []
         self._outcomes: dict[int, Outcome] = {}  # by query id, in order of arrival
+        self._pending: dict[int, Query] = {}  # by id, in asking order
+        self._arrivals: list[Outcome] = []
+        self._best: Outcome | None = None
+        # the rows of arrived(), in memory that grows by doubling
+        self._rows = torch.empty(16, self.context_dim + self.dim + 1, dtype=DTYPE)
 
     def __repr__(self) -> str:
         """Show the counts."""
@@ -128,7 +133,11 @@ class History:
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """All outcomes in the order in which they arrived."""
-        return tuple(self._outcomes.values())
+        return tuple(self._arrivals)
+
+    def outcomes_since(self, num_known: int) -> list[Outcome]:
+        """Return the outcomes but the first ``num_known``, in the order in which they arrived."""
+        return self._arrivals[num_known:]
 
     def query(self, query_id: int) -> Query:
         """Return the query with this id.
@@ -189,6 +198,7 @@ class History:
             _diagnostics=dict(diagnostics or {}),
         )
         self._queries.append(query)
+        self._pending[query.id] = query
         return query
 
     def add_outcome(self, query_id: int, reward: Any, arrived_at: float) -> Outcome:
@@ -217,7 +227,7 @@ class History:
             arrived_at=check_number("arrived_at", arrived_at),
             arrived_round=len(self._queries),
         )
-        self._outcomes[query.id] = outcome
+        self._add(outcome)
         return outcome
 
     def arrived(self) -> tuple[Tensor, Tensor]:
@@ -226,24 +236,26 @@ class History:
         Returns:
             ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
         """
-        X = self._inputs(self._queries[i] for i in self._outcomes)
-        rewards = [outcome.reward for outcome in self._outcomes.values()]
-        return X, torch.tensor(rewards, dtype=DTYPE, device=X.device).reshape(-1, 1)
+        rows = self._rows[: self.num_arrived]
+        return rows[:, :-1].clone(), rows[:, -1:].clone()
 
     def pending(self) -> tuple[Query, ...]:
         """Return the queries without an outcome, in the order in which they were asked."""
-        return tuple(query for query in self._queries if query.id not in self._outcomes)
+        return tuple(self._pending.values())
 
     def pending_inputs(self) -> Tensor:
         """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
-        return self._inputs(self.pending())
+        rows = [_input_of(query) for query in self._pending.values()]
+        if not rows:
+            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
+        return torch.stack(rows)
 
     def best(self) -> tuple[Query, Outcome] | None:
         """Return the query with the largest observed reward (the first of equals), if any."""
         if not self._outcomes:
             return None
-        outcome = max(self._outcomes.values(), key=lambda o: (o.reward, -o.query_id))
-        return self._queries[outcome.query_id], outcome
+        assert self._best is not None
+        return self._queries[self._best.query_id], self._best
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary a query, in asking order, of plain Python values.
@@ -320,11 +332,13 @@ class History:
                     f"arrived_round {arrived_round}, which no history can have."
                 )
             last_round = arrived_round
-            history._outcomes[record["id"]] = Outcome(
-                record["id"],
-                check_number("reward", record["reward"]),
-                check_number("arrived_at", record["arrived_at"]),
-                arrived_round,
+            history._add(
+                Outcome(
+                    record["id"],
+                    check_number("reward", record["reward"]),
+                    check_number("arrived_at", record["arrived_at"]),
+                    arrived_round,
+                )
             )
         return history
 
@@ -346,13 +360,26 @@ class History:
             ) from error
         return pd.DataFrame([flatten_record(record) for record in self.to_records()])
 
-    def _inputs(self, queries: Iterable[Query]) -> Tensor:
-        rows = [
-            q._x if q._context is None else torch.cat([q._context.to(q._x), q._x]) for q in queries
-        ]
-        if not rows:
-            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
-        return torch.stack(rows)
+    def _add(self, outcome: Outcome) -> None:
+        n = self.num_arrived
+        if n == 0:
+            self._rows = self._rows.to(self._queries[outcome.query_id]._x.device)
+        if n == len(self._rows):
+            self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
+        self._rows[n, :-1] = _input_of(self._queries[outcome.query_id])
+        self._rows[n, -1] = outcome.reward
+        self._outcomes[outcome.query_id] = outcome
+        self._arrivals.append(outcome)
+        best = self._best
+        if best is None or (outcome.reward, -outcome.query_id) > (best.reward, -best.query_id):
+            self._best = outcome
+        del self._pending[outcome.query_id]
+
+
+def _input_of(query: Query) -> Tensor:
+    return (
+        query._x if query._context is None else torch.cat([query._context.to(query._x), query._x])
+    )
 
 
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,12 +22,18 @@ from botorch_bandits.acquisition import (
     BanditAcquisition,
     RandomSearch,
 )
+from botorch_bandits.acquisition.arms_player import ArmsPlayer, build_arms_player
 from botorch_bandits.checks import check_integer
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.domains import Box, Domain
+from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.models import BanditGPRecipe
-from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
+from botorch_bandits.random_streams import (
+    RandomBlocks,
+    derive_seed,
+    generator,
+    seeded_globally,
+)
 
 ModelFactory = Callable[[Tensor, Tensor], Model]
 AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
@@ -109,11 +115,21 @@ class BanditLoop:
         for query in self.history.queries:
             domain.check_point(f"x of query {query.id} in history", query.x)
         self._build_model = (
-            self.model.builder(self.seed)
+            self.model.builder(self.seed, collapses=isinstance(domain, Arms))
             if isinstance(self.model, BanditGPRecipe)
             else self._call_factory
         )
         self._known_model: tuple[int, Model] | None = None
+        self._player: ArmsPlayer | None = None
+        if (
+            isinstance(domain, Arms)
+            and isinstance(self.model, BanditGPRecipe)
+            and isinstance(self.acquisition, AcquisitionRecipe)
+        ):
+            self._player = build_arms_player(self.model, self.acquisition, domain, self.seed)
+        self._num_played = 0  # outcomes that the player has seen
+        self._arm_of: dict[int, int] = {}  # arms of queries that the player has not seen
+        self._uniform = RandomBlocks([self.seed], "sample", (), "uniform")
 
     def ask(self) -> Query:
         """Choose the next point, record the query and return it.
@@ -139,6 +155,9 @@ class BanditLoop:
         elif self.history.num_arrived == 0 and not isinstance(self.model, BanditGPRecipe):
             # a user's model cannot be built without data
             origin, x = "initial", self._sample(round_number)
+        elif self._player is not None:
+            origin = "acquisition"
+            x, diagnostics = self._play(self._player, round_number)
         else:
             origin = "acquisition"
             acquisition = self._build_acquisition(round_number)
@@ -217,7 +236,36 @@ class BanditLoop:
             self._known_model = (num_arrived, self._build_model(*self.history.arrived()))
         return self._known_model[1]
 
+    def _play(self, player: ArmsPlayer, round_number: int) -> tuple[Tensor, dict[str, float]]:
+        arms = self.domain
+        assert isinstance(arms, Arms)
+        self._catch_up(player)
+        pending = self.history.pending_inputs()
+        index = arms.index_of(pending) if len(pending) else None
+        seen = player.look(round_number, index)
+        arm = player.choose(seen)
+        self._arm_of[self.history.num_queries] = int(arm)  # the id that the query will get
+        return arms.choices[arm], player.describe(seen, arm)
+
+    def _catch_up(self, player: ArmsPlayer) -> None:
+        """Let the player observe what arrived since it last looked, in order of arrival."""
+        outcomes = self.history.outcomes_since(self._num_played)
+        if not outcomes:
+            return
+        assert isinstance(self.domain, Arms)
+        ids = [outcome.query_id for outcome in outcomes]
+        if not all(i in self._arm_of for i in ids):  # a history that was given, or initial rounds
+            points = torch.stack([self.history.query(i).x for i in ids])
+            self._arm_of.update(zip(ids, self.domain.index_of(points).tolist(), strict=True))
+        arms = [self._arm_of.pop(i) for i in ids]
+        player.observe_many(arms, [outcome.reward for outcome in outcomes])
+        self._num_played += len(outcomes)
+
     def _sample(self, round_number: int) -> Tensor:
+        if isinstance(self.domain, Arms):
+            # in blocks, as replicates on the same arms draw
+            uniform = self._uniform.at(round_number)
+            return self.domain.choices[int(uniform * self.domain.num_arms)]
         return self.domain.sample(1, generator(self.seed, round_number, "sample")).squeeze(0)
 
     def _call_factory(self, X: Tensor, Y: Tensor) -> Model:

@@ -8,10 +8,12 @@ history therefore draws what the uninterrupted loop would have drawn.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 
 def derive_seed(seed: int, round_number: int, purpose: str) -> int:
@@ -55,3 +57,68 @@ def seeded_globally(seed: int) -> Iterator[None]:
         if devices:
             torch.cuda.manual_seed_all(seed)
         yield
+
+
+class RandomBlocks:
+    """Random numbers for each round of several streams, drawn in blocks of rounds.
+
+    Making a generator costs more than a round on arms; one a block of rounds is free. The numbers
+    are a pure function of seed, purpose, shape and round: it does not matter which other streams
+    there are, nor in which order the rounds are asked for.
+
+    Args:
+        seeds: One a stream.
+        purpose: A word that keeps different uses of a seed independent.
+        shape: The shape of the numbers of one round and stream.
+        distribution: ``"normal"`` (standard), ``"uniform"`` or ``"exponential"`` (mean 1).
+        device: Where the numbers go; they are drawn on the CPU, so devices agree.
+        transform: Applied to a whole block, ``rounds x num_streams x shape``, on the device.
+
+    Example:
+        >>> both, second = RandomBlocks([7, 8], "example"), RandomBlocks([8], "example")
+        >>> torch.equal(both.at(5)[1:], second.at(5))
+        True
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        purpose: str,
+        shape: Sequence[int] = (),
+        distribution: str = "normal",
+        device: torch.device | str = "cpu",
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """See the class."""
+        self._transform = transform
+        self._seeds = tuple(seeds)
+        self._purpose = purpose
+        self._shape = tuple(shape)
+        self._draw = DISTRIBUTIONS[distribution]
+        self._device = torch.device(device)
+        self._length = max(1, min(256, 2**17 // max(1, math.prod(shape))))
+        self._number = -1
+        self._block = torch.empty(0, dtype=torch.float64)
+
+    def at(self, round_number: int) -> Tensor:
+        """Return the numbers of a round (from 1), ``num_streams x shape`` unless transformed."""
+        number, row = divmod(round_number - 1, self._length)
+        if number != self._number:
+            shape = (self._length, *self._shape)
+            draws = [self._draw(shape, generator(s, number, self._purpose)) for s in self._seeds]
+            # rounds first, so that each round is one piece of memory
+            block = torch.stack(draws, dim=1).to(self._device)
+            self._block = block if self._transform is None else self._transform(block)
+            self._number = number
+        return self._block[row]
+
+
+def _exponential(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
+    return torch.empty(shape, dtype=torch.float64).exponential_(generator=stream)
+
+
+DISTRIBUTIONS: dict[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] = {
+    "normal": lambda shape, stream: torch.randn(shape, dtype=torch.float64, generator=stream),
+    "uniform": lambda shape, stream: torch.rand(shape, dtype=torch.float64, generator=stream),
+    "exponential": _exponential,
+}

@@ -3,7 +3,8 @@
 from botorch_bandits.acquisition.amm import AMMUpperConfidenceBound
 from botorch_bandits.acquisition.baselines import MeanOnly, RandomSearch, VarianceOnly
 from botorch_bandits.acquisition.discretization import GrowingDiscretization
-from botorch_bandits.acquisition.dmm import AssumptionRefutedWarning, DMMUpperConfidenceBound
+from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
+from botorch_bandits.acquisition.generation import gen_candidates_batched
 from botorch_bandits.acquisition.improvement import (
     ExpectedImprovement,
     ProbabilityOfImprovement,
@@ -16,6 +17,7 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
+from botorch_bandits.confidence.confidence_sets import AssumptionRefutedWarning
 
 __all__ = [
     "AMMUpperConfidenceBound",
@@ -34,4 +36,5 @@ __all__ = [
     "RandomizedUpperConfidenceBound",
     "VarianceOnly",
     "WidthUpperConfidenceBound",
+    "gen_candidates_batched",
 ]

@@ -14,6 +14,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_bandits.acquisition.arms_rules import ArmsRule, width_arms_rule
 from botorch_bandits.acquisition.recipe import check_required
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.confidence import AMMWidth
@@ -78,3 +79,10 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         check_scale(options.get("scale", 1.0))
         AMMWidth(options["rkhs_bound"], options["noise_bound"], options.get("delta", 0.1))
         return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        delta = options.get("delta", 0.1)
+        rule = AMMWidth(options["rkhs_bound"], options["noise_bound"], delta)
+        return width_arms_rule(rule, options)

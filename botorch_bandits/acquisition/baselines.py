@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
@@ -11,6 +12,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 
+from botorch_bandits.acquisition.arms_rules import ArmsRule, OneMomentArmsRule
 from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import check_model, check_single_point
 from botorch_bandits.confidence import Guarantee
@@ -88,6 +90,13 @@ class MeanOnly(_OneMoment):
     def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
         return mean if self.maximize else -mean
 
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        if options.get("posterior_transform") is not None:
+            return None
+        return OneMomentArmsRule(uses_mean=True, maximize=options.get("maximize", True))
+
 
 class VarianceOnly(_OneMoment):
     """Choose the largest posterior standard deviation: explore, never exploit.
@@ -110,3 +119,10 @@ class VarianceOnly(_OneMoment):
         # without data sigma does not depend on X; its zero gradient must exist
         sigma = sigma + 0.0 * mean
         return sigma if self.maximize else -sigma
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        if options.get("posterior_transform") is not None:
+            return None
+        return OneMomentArmsRule(uses_mean=False, maximize=options.get("maximize", True))

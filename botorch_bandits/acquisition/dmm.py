@@ -22,6 +22,8 @@ from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
+from botorch_bandits.acquisition.arms_rules import ArmsRule
+from botorch_bandits.acquisition.dmm_arms_rule import DMMArmsRule
 from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import (
     check_model,
@@ -31,7 +33,6 @@ from botorch_bandits.acquisition.recipe import (
 from botorch_bandits.checks import (
     check_double,
     check_integer,
-    check_nonnegative,
     check_one_of,
     check_positive,
     check_probability,
@@ -42,13 +43,10 @@ from botorch_bandits.confidence import (
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
+from botorch_bandits.confidence.confidence_sets import AssumptionRefutedWarning
 from botorch_bandits.confidence.readable_data import read_data
-from botorch_bandits.confidence.rules import prior_gaps
+from botorch_bandits.confidence.rules import check_bounds, prior_gaps
 from botorch_bandits.domains import Domain
-
-
-class AssumptionRefutedWarning(RuntimeWarning):
-    """The data refute the assumptions of a theorem at the level in use."""
 
 
 class DMMUpperConfidenceBound(HallucinatesPending):
@@ -156,6 +154,21 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             options.get("on_refuted", "warn"),
         )
         return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        if options.get("posterior_transform") is not None:
+            return None
+        return DMMArmsRule(
+            options["rkhs_bound"],
+            options["noise_bound"],
+            options.get("delta", 0.1),
+            options.get("num_ridges", 48),
+            options.get("double_rkhs_bound", False),
+            options.get("on_refuted", "warn"),
+            options.get("maximize", True),
+        )
 
     @property
     def is_optimistic(self) -> bool:
@@ -330,8 +343,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 def _check_ingredients(
     rkhs_bound: Any, noise_bound: Any, delta: Any, num_ridges: Any, on_refuted: Any
 ) -> None:
-    check_positive("rkhs_bound", rkhs_bound)
-    check_nonnegative("noise_bound", noise_bound)
+    check_bounds(rkhs_bound=rkhs_bound, noise_bound=noise_bound)
+    if not isinstance(rkhs_bound, Tensor):  # one a replicate, on arms
+        check_positive("rkhs_bound", rkhs_bound)
     check_probability("delta", delta)
     check_integer("num_ridges", num_ridges, minimum=1)
     check_one_of("on_refuted", on_refuted, ("warn", "raise"))

@@ -14,6 +14,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_bandits.acquisition.arms_rules import ArmsRule, ImprovementArmsRule
 from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import check_model, check_single_point
 from botorch_bandits.checks import (
@@ -147,6 +148,11 @@ class ExpectedImprovement(_Improvement, LogExpectedImprovement):
         torch.Size([3])
     """
 
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        return _arms_rule(options, True, cls.default_margin)
+
 
 class ProbabilityOfImprovement(_Improvement, LogProbabilityOfImprovement):
     """BoTorch's logarithmic probability of improvement (MPI) by at least a margin.
@@ -173,6 +179,26 @@ class ProbabilityOfImprovement(_Improvement, LogProbabilityOfImprovement):
     """
 
     default_margin = 0.01
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        return _arms_rule(options, False, cls.default_margin)
+
+
+def _arms_rule(
+    options: dict[str, Any], is_expected: bool, default_margin: float
+) -> ArmsRule | None:
+    if options.get("posterior_transform") is not None:
+        return None
+    margin = options.get("margin")
+    return ImprovementArmsRule(
+        is_expected,
+        options.get("incumbent", "posterior_mean"),
+        default_margin if margin is None else margin,
+        options.get("best_f"),
+        options.get("maximize", True),
+    )
 
 
 def _best(

@@ -15,6 +15,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_bandits.acquisition.arms_rules import ArmsRule, RandomizedArmsRule
 from botorch_bandits.acquisition.recipe import check_domain_size, check_required
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.confidence import RandomizedWidth
@@ -77,3 +78,11 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         check_domain_size(cls.__name__, options, domain)
         RandomizedWidth(options["num_arms"])
         return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        if options.get("posterior_transform") is not None or options.get("seed") is not None:
+            return None
+        rule = RandomizedWidth(options["num_arms"])
+        return RandomizedArmsRule(rule, maximize=options.get("maximize", True))

@@ -22,7 +22,12 @@ KERNELIZED_OPTIONS = (
 def check_kernelized_options(name: str, options: dict[str, Any]) -> None:
     """Raise what :func:`kernelized_rule` raises for these options, and check the scale."""
     check_scale(options.get("scale", 1.0))
-    kernelized_rule(name, **{k: v for k, v in options.items() if k in KERNELIZED_OPTIONS})
+    kernelized_rule_of(name, options)
+
+
+def kernelized_rule_of(name: str, options: dict[str, Any]) -> WidthRule:
+    """Return what :func:`kernelized_rule` makes of those options that concern it."""
+    return kernelized_rule(name, **{k: v for k, v in options.items() if k in KERNELIZED_OPTIONS})
 
 
 def kernelized_rule(

@@ -17,6 +17,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_bandits.acquisition.arms_rules import ArmsRule
 from botorch_bandits.checks import DTYPE, check_double, check_finite
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
@@ -54,6 +55,19 @@ class AcquisitionRecipe:
     def check(self, domain: Domain) -> None:
         """Raise what building on this domain would raise for bad options."""
         self.acquisition_class.complete_options(dict(self.options), domain)
+
+    def arms_rule(self, domain: Arms) -> ArmsRule | None:
+        """Return the rule that plays this acquisition on arms from their exact posterior.
+
+        None if there is none: then the acquisition function itself must be evaluated. A subclass
+        does not inherit the rule, for what it changes would be passed over.
+        """
+        if "arms_rule" not in vars(self.acquisition_class):
+            return None
+        if self.options.get("choices") is not None:
+            return None  # other points than the arms
+        options = self.acquisition_class.complete_options(dict(self.options), domain)
+        return self.acquisition_class.arms_rule(options)
 
     def build(self, model: Model, domain: Domain, **given: Any) -> AcquisitionFunction:
         """Build the acquisition function of one round.
@@ -109,6 +123,15 @@ class BanditAcquisition(AcquisitionFunction):
             The constructor arguments to use.
         """
         return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """Return the rule that plays this on arms, or None if these options have none.
+
+        Args:
+            options: Constructor arguments, completed for a domain of arms.
+        """
+        return None
 
     def guarantee(self) -> Guarantee:
         """Return what theorem covers this acquisition function with this model, if any."""

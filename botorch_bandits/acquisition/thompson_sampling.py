@@ -26,8 +26,13 @@ from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
+from botorch_bandits.acquisition.arms_rules import ArmsRule, ThompsonArmsRule
 from botorch_bandits.acquisition.discretization import GrowingDiscretization
-from botorch_bandits.acquisition.kernelized import check_kernelized_options, kernelized_rule
+from botorch_bandits.acquisition.kernelized import (
+    check_kernelized_options,
+    kernelized_rule,
+    kernelized_rule_of,
+)
 from botorch_bandits.acquisition.recipe import (
     BanditAcquisition,
     check_model,
@@ -166,6 +171,15 @@ class GPThompsonSampling(BanditAcquisition):
         elif "choices" not in options and isinstance(domain, Arms):
             options["choices"] = domain.choices
         return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        if options.get("posterior_transform") is not None or options.get("seed") is not None:
+            return None
+        delta = options.get("delta", 0.1) / 2  # as in the constructor
+        rule = kernelized_rule_of(cls.__name__, {**options, "delta": delta})
+        return ThompsonArmsRule(rule, options.get("scale", 1.0))
 
     @property
     def choices(self) -> Tensor | None:

@@ -16,7 +16,12 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition.kernelized import check_kernelized_options, kernelized_rule
+from botorch_bandits.acquisition.arms_rules import ArmsRule, width_arms_rule
+from botorch_bandits.acquisition.kernelized import (
+    check_kernelized_options,
+    kernelized_rule,
+    kernelized_rule_of,
+)
 from botorch_bandits.acquisition.recipe import check_domain_size
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_probability
@@ -136,6 +141,12 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         cls._rule(options.get("delta", 0.1), **{name: options.get(name) for name in INGREDIENTS})
         return options
 
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        ingredients = {name: options.get(name) for name in INGREDIENTS}
+        return width_arms_rule(cls._rule(options.get("delta", 0.1), **ingredients), options)
+
     @staticmethod
     def _rule(delta: float, **ingredients: Any) -> WidthRule:
         check_probability("delta", delta)
@@ -252,3 +263,8 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         """Check the ingredients; see the base class."""
         check_kernelized_options(cls.__name__, options)
         return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        return width_arms_rule(kernelized_rule_of(cls.__name__, options), options)

@@ -5,6 +5,7 @@ r"""The upper confidence bound of any width rule: what GP-UCB, IGP-UCB and their
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
+from botorch_bandits.acquisition.generation import gen_candidates_batched
 from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import (
     check_model,
@@ -26,6 +28,45 @@ from botorch_bandits.confidence.widths import check_scale
 
 MINIMUM_VARIANCE = 1e-18
 """Posterior variances are clamped here: a wide bound would make a larger clamp visible."""
+
+
+MAXIMUM_ROWS_FOR_DIFFERENCES = 256
+"""Above it an evaluation's cost, quadratic in the rows, outweighs what a step costs otherwise."""
+
+
+class ClosedFormBound:
+    """An upper confidence bound without automatic differentiation.
+
+    Args:
+        posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`.
+        width: The factor of the standard deviation.
+        sign: 1 to maximise the reward, -1 to minimise it.
+    """
+
+    def __init__(self, posterior: Any, width: float, sign: float) -> None:
+        """See the class."""
+        self.posterior = posterior
+        self.width = width
+        self.sign = sign
+
+    @property
+    def has_cheap_gradients(self) -> bool:
+        """Whether ``d`` more gradients at each point cost less than the steps that they save.
+
+        The kinks of a Matern kernel with ``nu = 1/2`` would spoil their differences.
+        """
+        is_smooth = self.posterior.kernel.smoothness > 0.5
+        return is_smooth and self.posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
+        mean, variance, mean_gradient, variance_gradient = self.posterior.value_and_gradient(X)
+        if self.sign < 0.0:
+            mean, mean_gradient = -mean, -mean_gradient
+        sigma = variance.clamp_min(MINIMUM_VARIANCE).sqrt()
+        slope = torch.where(variance >= MINIMUM_VARIANCE, 0.5 * self.width / sigma, 0.0)
+        gradient = torch.addcmul(mean_gradient, slope.unsqueeze(-1), variance_gradient)
+        return torch.add(mean, sigma, alpha=self.width), gradient
 
 
 class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
@@ -94,6 +135,32 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
     def width(self) -> Tensor:
         """The factor of the posterior standard deviation; the model's batch shape."""
         return self.beta.sqrt().squeeze(-1) if self.beta.dim() else self.beta.sqrt()
+
+    @property
+    def closed_form(self) -> ClosedFormBound | None:
+        """The bound's values and gradients in closed form; None if the model has none.
+
+        A model has one if it offers a ``closed_form`` of its posterior mean and variance, as
+        :class:`~botorch_bandits.BanditGP` does for stationary kernels. There is none with a
+        ``posterior_transform``, nor for a subclass that evaluates something else.
+        """
+        posterior = getattr(self.model, "closed_form", None)
+        evaluated = (type(self).forward, type(self)._mean_and_sigma)
+        if (
+            posterior is None
+            or self.posterior_transform is not None
+            or self.beta.numel() != 1
+            or evaluated
+            != (WidthUpperConfidenceBound.forward, WidthUpperConfidenceBound._mean_and_sigma)
+        ):
+            return None
+        width = float(self.beta.detach().sqrt())
+        return ClosedFormBound(posterior, width, 1.0 if self.maximize else -1.0)
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
 
     @property
     def round_number(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer
+from botorch_bandits.cli.bench import add_bench_parser
 from botorch_bandits.cli.compare import compare
 from botorch_bandits.cli.experiment import run_experiment
 from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
@@ -139,6 +140,7 @@ def _build_parser() -> argparse.ArgumentParser:
     experiment.add_argument("--out", metavar="FOLDER", help="default runs/experiment-NAME")
     experiment.add_argument("--quiet", action="store_true", help="no progress bar")
     experiment.set_defaults(start=run_experiment)
+    add_bench_parser(commands)
     return parser
 
 

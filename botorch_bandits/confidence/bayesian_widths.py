@@ -18,10 +18,10 @@ from torch import Tensor
 from botorch_bandits.checks import (
     DTYPE,
     check_integer,
-    check_nonnegative,
     check_positive,
     check_probability,
 )
+from botorch_bandits.confidence.widths import check_all_nonnegative
 
 
 def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tensor:
@@ -102,7 +102,7 @@ def gp_ucb_compact_width(
     return torch.tensor(math.sqrt(beta), dtype=DTYPE)
 
 
-def irgp_ucb_width(num_arms: int, exponential: float) -> Tensor:
+def irgp_ucb_width(num_arms: int, exponential: float | Tensor) -> Tensor:
     r"""Width of IRGP-UCB: random, and not growing with the round.
 
     .. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
@@ -114,11 +114,11 @@ def irgp_ucb_width(num_arms: int, exponential: float) -> Tensor:
     Args:
         num_arms: ``|D|``, at least 2.
         exponential: ``Z_t / 2``, a draw from the exponential distribution with mean 1, fresh in
-            each round.
+            each round. Scalar or tensor.
 
     Returns:
-        A scalar float64 tensor.
+        A float64 tensor of its shape.
     """
     num_arms = check_integer("num_arms", num_arms, minimum=2)
-    exponential = check_nonnegative("exponential", exponential)
-    return torch.tensor(math.sqrt(2.0 * math.log(num_arms / 2.0) + 2.0 * exponential), dtype=DTYPE)
+    draw = check_all_nonnegative("exponential", exponential)
+    return torch.sqrt(2.0 * math.log(num_arms / 2.0) + 2.0 * draw)

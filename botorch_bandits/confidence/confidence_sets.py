@@ -30,10 +30,13 @@ from botorch_bandits.checks import (
     check_double,
     check_finite,
     check_integer,
-    check_nonnegative,
-    check_positive,
     check_probability,
 )
+from botorch_bandits.confidence.widths import check_all_nonnegative
+
+
+class AssumptionRefutedWarning(RuntimeWarning):
+    """The data refute the assumptions of a theorem at the level in use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +47,9 @@ class RidgeConfidenceSet:
     every tensor has the batch shape of the data in front.
 
     Attributes:
-        ridges: The grid of ``a``, ``num_ridges`` entries (``a = infinity`` is added).
+        ridges: ``batch_shape x num_ridges``; the grid of ``a`` (``a = infinity`` is added).
         radicands: ``batch_shape x num_ridges``; the radicand at each ridge.
-        rkhs_bound: ``B``.
+        rkhs_bound: ``B``, scalar or ``batch_shape``.
         eigenvectors: ``batch_shape x n x n``; of the kernel matrix.
         mean_weights: ``batch_shape x n x num_ridges``; eigenfeatures times this are the means.
         variance_weights: ``batch_shape x n x num_ridges``; likewise for explained variances.
@@ -56,7 +59,7 @@ class RidgeConfidenceSet:
 
     ridges: Tensor
     radicands: Tensor
-    rkhs_bound: float
+    rkhs_bound: Tensor
     eigenvectors: Tensor
     mean_weights: Tensor
     variance_weights: Tensor
@@ -68,10 +71,10 @@ class RidgeConfidenceSet:
         cls,
         kernel_matrix: Tensor,
         outcomes: Tensor,
-        rkhs_bound: float,
-        noise_bound: float,
+        rkhs_bound: float | Tensor,
+        noise_bound: float | Tensor,
         delta: float,
-        base_ridge: float,
+        base_ridge: float | Tensor,
         num_ridges: int = 48,
     ) -> RidgeConfidenceSet:
         """Compute the set from the observed data.
@@ -80,35 +83,38 @@ class RidgeConfidenceSet:
             kernel_matrix: ``batch_shape x n x n``, unit variance; ``n`` may be 0.
             outcomes: ``batch_shape x n`` outcomes as observed (not censored, not relabelled), in
                 units of the prior standard deviation, less the prior mean.
-            rkhs_bound: ``B``, in the same units.
-            noise_bound: ``R``, in the same units.
+            rkhs_bound: ``B``, in the same units; a number, or ``batch_shape``.
+            noise_bound: ``R``, likewise.
             delta: The set fails to hold the reward with at most this probability.
-            base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say).
+            base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say); a
+                number, or ``batch_shape``.
             num_ridges: Size of the grid; any grid gives a valid bound.
         """
         check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
         check_finite("outcomes", check_double("outcomes", outcomes))
-        rkhs_bound = check_nonnegative("rkhs_bound", rkhs_bound)
-        variance = check_nonnegative("noise_bound", noise_bound) ** 2
+        rkhs_bound = check_all_nonnegative("rkhs_bound", rkhs_bound).to(kernel_matrix.device)
+        variance = check_all_nonnegative("noise_bound", noise_bound).to(kernel_matrix.device) ** 2
         delta = check_probability("delta", delta)
-        base_ridge = check_positive("base_ridge", base_ridge)
+        base = check_all_nonnegative("base_ridge", base_ridge).to(kernel_matrix.device)
+        if not bool((base > 0.0).all()):
+            raise ValueError(f"base_ridge is {base.tolist()}; it must be positive.")
         num_ridges = check_integer("num_ridges", num_ridges, minimum=1)
         eigenvalues, eigenvectors = torch.linalg.eigh(kernel_matrix)
         eigenvalues = eigenvalues.clamp_min(0.0)  # batch_shape x n
         projected = (outcomes.unsqueeze(-2) @ eigenvectors).squeeze(-2)
-        log_determinant = torch.log1p(eigenvalues / base_ridge).sum(-1)
+        base = base.expand(eigenvalues.shape[:-1]).unsqueeze(-1)  # batch_shape x 1
+        log_determinant = torch.log1p(eigenvalues / base).sum(-1)
         radius = (
-            base_ridge * (projected**2 / (eigenvalues + base_ridge)).sum(-1)
+            (base * projected**2 / (eigenvalues + base)).sum(-1)
             + variance * log_determinant
             + 2.0 * variance * math.log(1.0 / delta)
         ).unsqueeze(-1)
-        largest_trace = float(eigenvalues.sum(-1).max())
-        ridges = _ridge_grid(base_ridge, largest_trace, num_ridges).to(eigenvalues)
-        shrunk = 1.0 / (eigenvalues.unsqueeze(-1) + ridges)  # batch_shape x n x num_ridges
-        fits = (projected.unsqueeze(-1) ** 2 * shrunk).sum(-2)
+        ridges = _ridge_grid(base, eigenvalues.sum(-1, keepdim=True), num_ridges)
+        shrunk = 1.0 / (eigenvalues.unsqueeze(-1) + ridges.unsqueeze(-2))
+        fits = (projected.unsqueeze(-1) ** 2 * shrunk).sum(-2)  # batch_shape x num_ridges
         return cls(
             ridges=ridges,
-            radicands=radius / ridges + rkhs_bound**2 - fits,
+            radicands=radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits,
             rkhs_bound=rkhs_bound,
             eigenvectors=eigenvectors,
             mean_weights=projected.unsqueeze(-1) * shrunk,
@@ -139,7 +145,7 @@ class RidgeConfidenceSet:
         explained = features**2 @ self.variance_weights
         variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(1e-18)
         deviation = variance.sqrt() * self.radicands.clamp_min(0.0).sqrt().unsqueeze(-2)
-        prior_bound = self.rkhs_bound * prior_variance.sqrt()  # a = infinity
+        prior_bound = self.rkhs_bound.unsqueeze(-1) * prior_variance.sqrt()  # a = infinity
         upper = torch.minimum((mean + deviation).amin(-1), prior_bound)
         lower = torch.maximum((mean - deviation).amax(-1), -prior_bound)
         # an empty set has no bounds: its ends meet in the middle
@@ -147,10 +153,13 @@ class RidgeConfidenceSet:
         return torch.minimum(lower, middle), torch.maximum(upper, middle)
 
 
-def _ridge_grid(base_ridge: float, trace: float, num_ridges: int) -> Tensor:
-    """A geometric grid around the base ridge, up to where the data no longer matter."""
+def _ridge_grid(base_ridge: Tensor, trace: Tensor, num_ridges: int) -> Tensor:
+    """A geometric grid around the base ridge, up to where the data no longer matter.
+
+    Both arguments are ``batch_shape x 1``, the grid is ``batch_shape x num_ridges``.
+    """
     if num_ridges == 1:
-        return torch.tensor([base_ridge], dtype=torch.float64)
+        return base_ridge
     low, high = 1e-2 * base_ridge, 1e2 * (base_ridge + trace)
-    grid = torch.logspace(math.log10(low), math.log10(high), num_ridges - 1, dtype=torch.float64)
-    return torch.cat([grid, torch.tensor([base_ridge], dtype=torch.float64)])
+    steps = torch.linspace(0.0, 1.0, num_ridges - 1, dtype=low.dtype, device=low.device)
+    return torch.cat([low * (high / low) ** steps, base_ridge], dim=-1)

@@ -61,6 +61,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     kernel: Kernel = model.covar_module
     num_outputs = model.num_outputs
     inputs = model.train_inputs[0].detach()
+    repeats = getattr(model, "repeats", None)
 
     def select(values: Tensor, output: int) -> Tensor:
         return values if num_outputs == 1 else values[output]
@@ -71,6 +72,8 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
 
     def read_output(j: int, prior: OutputPrior) -> OutputData:
         unit = prior.prior_variance
+        # n_i observations of one input count as one with sqrt(n_i) times kernel and outcome
+        root = torch.ones_like(model.train_targets) if repeats is None else repeats.sqrt()
 
         def cross(X: Tensor) -> tuple[Tensor, Tensor]:
             Z = transformed(X)
@@ -78,7 +81,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
                 values = X.new_zeros(len(X), 0)
             else:
                 values = select(kernel(Z, inputs).to_dense(), j) / unit
-            return values, select(kernel(Z, diag=True), j) / unit
+            return values * select(root, j), select(kernel(Z, diag=True), j) / unit
 
         def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
             values = values * unit.sqrt() + select(model.mean_module(transformed(X)), j)
@@ -91,7 +94,11 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
         with torch.no_grad():
             residual = select(model.train_targets - model.mean_module(inputs), j)
         return OutputData(
-            prior, prior.kernel_matrix() / unit, residual / unit.sqrt(), cross, to_outcome_units
+            prior,
+            prior.kernel_matrix() / unit * select(root, j).outer(select(root, j)),
+            residual / unit.sqrt() * select(root, j),
+            cross,
+            to_outcome_units,
         )
 
     return tuple(read_output(j, prior) for j, prior in enumerate(priors))

@@ -43,6 +43,7 @@ class OutputPrior:
             stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
         outcome_scale: Raw outcome units in one transformed outcome unit.
         learned: What was, or could have been, learned from the same data, in words.
+        running_information_gain: Gives the realised information gain if the model has it already.
     """
 
     kernel_matrix: Callable[[], Tensor]
@@ -50,6 +51,7 @@ class OutputPrior:
     prior_variance: Tensor
     outcome_scale: Tensor
     learned: tuple[str, ...]
+    running_information_gain: Callable[[], Tensor | None] = lambda: None
 
     @property
     def lam(self) -> Tensor:
@@ -64,6 +66,9 @@ class OutputPrior:
     @cached_property
     def information_gain(self) -> Tensor:
         """The realised information gain of the model's inputs, in nats."""
+        running = self.running_information_gain()
+        if running is not None:
+            return running
         return realized_information_gain(self.kernel_matrix(), self.noise_variance)
 
 
@@ -110,10 +115,12 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         return matrix.expand(*batch_shape, *matrix.shape[-2:])
 
     with torch.no_grad():
-        prior_variance = _prior_variance(kernel, inputs).expand(batch_shape)
+        prior_variance = prior_variance_of(kernel, inputs).expand(batch_shape)
     noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
     if model.num_outputs == 1:
-        return (OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned)),)
+        # a model that grows row by row has factorised its kernel matrix already
+        running = partial(getattr, model, "running_information_gain", None)
+        return (OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned), running),)
     return tuple(
         OutputPrior(
             partial(_select_output, kernel_matrix, j),
@@ -149,6 +156,11 @@ class PriorReading:
     def priors(self) -> tuple[OutputPrior, ...]:
         """The prior of each output; see :func:`read_prior`."""
         return read_prior(self.model)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs the model has."""
+        return int(self.model.num_outputs)
 
     @cached_property
     def active_outputs(self) -> tuple[int, ...]:
@@ -204,6 +216,8 @@ class PriorReading:
 def _count_rows(model: Model) -> int:
     if isinstance(model, ModelListGP):
         return max(_count_rows(submodel) for submodel in model.models)
+    if hasattr(model, "num_observations"):  # rows may be means of several
+        return int(model.num_observations)
     targets = getattr(model, "train_targets", None)
     if not isinstance(targets, Tensor):
         raise UnreadablePriorError(f"{type(model).__name__} does not show its training targets")
@@ -236,7 +250,7 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
         if not torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
             raise UnreadablePriorError("the observation noise differs between rows")
         return noise, learned
-    if type(likelihood) is GaussianLikelihood:
+    if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
         return likelihood.noise.detach().squeeze(-1), learned
     raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
 
@@ -256,7 +270,13 @@ def _outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
     return scale, ["outcome scale and mean (Standardize)"]
 
 
-def _prior_variance(kernel: Kernel, inputs: Tensor) -> Tensor:
+def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
+    """Return what bounds on the norm are measured in; see :class:`OutputPrior`.
+
+    Args:
+        kernel: Of the model.
+        inputs: ``batch_shape x n x d`` of its inputs; ``n`` may be 0.
+    """
     if kernel.is_stationary:
         if inputs.shape[-2] > 0:
             points = inputs[..., :1, :]

@@ -28,6 +28,7 @@ from botorch_bandits.confidence.rkhs_widths import (
     igp_ucb_width,
 )
 from botorch_bandits.confidence.rules import (
+    Bound,
     WidthRule,
     bound_constants,
     check_bounds,
@@ -43,7 +44,8 @@ class KernelizedWidth(WidthRule):
 
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
-            outcome units. One number for all outputs or one an output.
+            outcome units. One number for all outputs or one an output; a float64 tensor has one
+            number a replicate.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form that holds for every regularisation, not the printed one (which
@@ -55,8 +57,8 @@ class KernelizedWidth(WidthRule):
             of the prior standard deviation, for models that learn the scale of the outcomes.
     """
 
-    rkhs_bound: float | tuple[float, ...]
-    noise_bound: float | tuple[float, ...]
+    rkhs_bound: Bound
+    noise_bound: Bound
     delta: float
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
@@ -73,7 +75,7 @@ class KernelizedWidth(WidthRule):
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
         explicit_gain = self._evaluate_explicit_gain(reading)
-        num_outputs = reading.model.num_outputs
+        num_outputs = reading.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
@@ -147,17 +149,21 @@ class KernelizedWidth(WidthRule):
         """See :meth:`WidthRule.information_gain`."""
         explicit_gain = self._evaluate_explicit_gain(reading)
         if explicit_gain is not None:
-            return torch.tensor(explicit_gain, dtype=DTYPE)
+            return torch.as_tensor(explicit_gain, dtype=DTYPE)
         return reading.realized_information_gain()
 
     @property
     def _is_single(self) -> bool:
         return not isinstance(self.rkhs_bound, tuple) and not isinstance(self.noise_bound, tuple)
 
-    def _evaluate_explicit_gain(self, reading: PriorReading) -> float | None:
-        if isinstance(self.explicit_gain, GainBound):
-            return self.explicit_gain(reading.num_rows)
-        return self.explicit_gain
+    def _evaluate_explicit_gain(self, reading: PriorReading) -> float | Tensor | None:
+        if not isinstance(self.explicit_gain, GainBound):
+            return self.explicit_gain
+        rows = reading.num_rows
+        if isinstance(rows, int):
+            return self.explicit_gain(rows)
+        bounds = [self.explicit_gain(int(number)) for number in rows.tolist()]
+        return torch.tensor(bounds, dtype=DTYPE)
 
 
 @dataclass(frozen=True)
@@ -171,14 +177,14 @@ class RKHSWidth(WidthRule):
         delta: The bound fails with at most this probability.
     """
 
-    rkhs_bound: float
+    rkhs_bound: float | Tensor
     gain_bound: GainBound
     delta: float
     needs_round: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        check_nonnegative("rkhs_bound", self.rkhs_bound)
+        check_bounds(rkhs_bound=self.rkhs_bound)
         check_probability("delta", self.delta)
         if not isinstance(self.gain_bound, GainBound):
             raise TypeError(
@@ -212,7 +218,7 @@ class RKHSWidth(WidthRule):
                 "the gain bound is for this kernel and this noise variance",
             ),
             constants={
-                "rkhs_bound": self.rkhs_bound,
+                **bound_constants(self.delta, rkhs_bound=self.rkhs_bound),
                 "delta": self.delta,
                 "maximal_information_gain": self.gain_bound(round_number),
             },
@@ -230,8 +236,8 @@ class AMMWidth(WidthRule):
         delta: The bound fails with at most this probability.
     """
 
-    rkhs_bound: float | tuple[float, ...]
-    noise_bound: float | tuple[float, ...]
+    rkhs_bound: Bound
+    noise_bound: Bound
     delta: float
 
     def __post_init__(self) -> None:
@@ -241,7 +247,7 @@ class AMMWidth(WidthRule):
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
-        num_outputs = reading.model.num_outputs
+        num_outputs = reading.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             unit = prior.standard_deviation

@@ -21,14 +21,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_nonnegative
+from botorch_bandits.checks import check_double, check_nonnegative
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.readable_prior import (
     OutputPrior,
     PriorReading,
     UnreadablePriorError,
 )
-from botorch_bandits.confidence.widths import constant_width
+from botorch_bandits.confidence.widths import check_all_nonnegative, constant_width
 
 
 class WidthRule(ABC):
@@ -123,14 +123,21 @@ def prior_gaps(reading: PriorReading) -> list[str]:
     ]
 
 
-def check_bounds(**bounds: float | tuple[float, ...]) -> None:
-    """Check bounds that are one number, or one an output, by name."""
+Bound = float | tuple[float, ...] | Tensor
+"""One number for all outputs, one an output (a tuple), or one a replicate (a float64 tensor)."""
+
+
+def check_bounds(**bounds: Bound) -> None:
+    """Check bounds that are one number, one an output or one a replicate, by name."""
     for name, bound in bounds.items():
+        if isinstance(bound, Tensor):
+            check_all_nonnegative(name, check_double(name, bound))
+            continue
         for value in bound if isinstance(bound, tuple) else (bound,):
             check_nonnegative(name, value)
 
 
-def pick_bound(name: str, bound: float | tuple[float, ...], output: int, num_outputs: int) -> float:
+def pick_bound(name: str, bound: Bound, output: int, num_outputs: int) -> float | Tensor:
     """Return the bound of one output.
 
     Raises:
@@ -146,10 +153,12 @@ def pick_bound(name: str, bound: float | tuple[float, ...], output: int, num_out
     return bound[output]
 
 
-def bound_constants(delta: float, **bounds: float | tuple[float, ...]) -> dict[str, float]:
-    """Return the constants of a guarantee by name, numbered where there is one an output."""
+def bound_constants(delta: float, **bounds: Bound) -> dict[str, float]:
+    """Return the constants of a guarantee by name, numbered where there are several."""
     constants = {"delta": delta}
     for name, bound in bounds.items():
+        if isinstance(bound, Tensor):
+            bound = tuple(bound.reshape(-1).tolist())
         values = bound if isinstance(bound, tuple) else (bound,)
         names = [name] if len(values) == 1 else [f"{name}_{j}" for j in range(len(values))]
         constants.update(zip(names, map(float, values), strict=True))

@@ -21,24 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_bandits.experiments.arms_study import ArmsStudy, Policy, play
+from botorch_bandits.experiments.arms_study import ArmsStudy, Method, play
 from botorch_bandits.plotting import LINE_STYLES, new_figure
 from botorch_bandits.progress import ProgressBar
-
-
-@dataclass(frozen=True)
-class Method:
-    """A policy with its name and the regularisation of its posterior.
-
-    Attributes:
-        name: As the figure's legend has it.
-        policy: How arms are chosen.
-        lam: The regularisation.
-    """
-
-    name: str
-    policy: Policy
-    lam: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +193,7 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> dict[str, Any]:
-    played = play(study, method.policy, method.lam, on_round)
+    played = play(study, method, on_round)
     piece: dict[str, Any] = {"regret": played.regret.numpy()}
     if played.covered is not None and played.mean_width is not None:
         piece["covered"] = played.covered.numpy()

@@ -1,29 +1,36 @@
-"""Experiments of Chowdhury and Gopalan 2017, section 6 (Figures 3 and 4)."""
+"""Experiments of Chowdhury and Gopalan 2017, section 6 (Figures 1 to 4)."""
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 from torch import Tensor
 
-from botorch_bandits.confidence import gp_ucb_rkhs_width, igp_ucb_width
-from botorch_bandits.confidence.maximal_information_gain import GainBound, RateGain
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, Method
-from botorch_bandits.experiments.arms_study import (
-    ArmsStudy,
-    ImprovementPolicy,
-    ThompsonPolicy,
-    WidthPolicy,
+from botorch_bandits.acquisition import (
+    DMMUpperConfidenceBound,
+    ExpectedImprovement,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    ProbabilityOfImprovement,
 )
+from botorch_bandits.confidence.maximal_information_gain import GainBound, RateGain
+from botorch_bandits.experiments.arms_experiment import ArmsExperiment
+from botorch_bandits.experiments.arms_study import ArmsStudy, Method
+from botorch_bandits.models.arms_prior import ArmsPrior
 from botorch_bandits.models.recipe import double_kernel
 from botorch_bandits.problems.sensors import SensorData, load_readings
 from botorch_bandits.problems.synthetic import Hartmann3Reward, RosenbrockReward
 from botorch_bandits.random_streams import generator
 
 DELTA = 0.1
+SHARE_OF_RANGE = 0.01
+"""The noise variance, as a share of a function's range."""
 
 
 class ConstantGain(GainBound):
@@ -57,35 +64,131 @@ def figure_methods(noise_std: float, gain: GainBound, study: ArmsStudy) -> list[
     """
     noise_variance = noise_std**2
     bound = estimate_norms(study.kernel_matrix, study.values, noise_variance)
+    return methods_with_bounds(bound, noise_std, gain)
 
-    def igp(t: int, realized: Tensor) -> Tensor:
-        return igp_ucb_width(bound, noise_std, gain(t - 1), DELTA)
 
-    def thompson(t: int, realized: Tensor) -> Tensor:
-        return igp_ucb_width(bound, noise_std, gain(t - 1), DELTA / 2)
+def methods_with_bounds(
+    rkhs_bound: Tensor, noise_std: float | Tensor, gain: GainBound
+) -> list[Method]:
+    """Return the methods of Figures 1 to 4 for given norms.
 
-    def srinivas(t: int, realized: Tensor) -> Tensor:
-        return gp_ucb_rkhs_width(bound, gain(t), t, DELTA)
+    Args:
+        rkhs_bound: ``B`` of each function.
+        noise_std: ``R``.
+        gain: What stands for the maximal information gain.
+    """
+    noise_variance = noise_std**2
+    widths: dict[str, Any] = {"rkhs_bound": rkhs_bound, "information_gain": gain, "delta": DELTA}
+    acquisitions = {
+        "GP-UCB (Theorem 3)": GPUpperConfidenceBound.with_options(**widths),
+        "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**widths, noise_bound=noise_std),
+        "GP-TS": GPThompsonSampling.with_options(**widths, noise_bound=noise_std),
+        "GP-EI": ExpectedImprovement.with_options(),
+        "GP-PI": ProbabilityOfImprovement.with_options(margin=0.01),
+    }
+    return [Method(name, recipe, noise_variance) for name, recipe in acquisitions.items()]
 
+
+def rkhs(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[ArmsExperiment]:
+    """Figures 1 and 2: functions in the RKHS, and draws of the process, on 100 random points.
+
+    ``R^2`` is 1% of each function's range and the regularisation of every posterior. A function of
+    Figure 1 is the posterior mean of a draw on all arms (with 1% of the draw's range as noise
+    variance; the paper does not say), so its norm is known. Draws of Figure 2 have no norm; see
+    :func:`figure_methods`. The gain is the paper's growth rate. Beside the paper's methods stand
+    DMM, and EI and PI over the best noisy outcome: the paper does not say which incumbent it has.
+    """
+    stream = generator(seed, 0, "chowdhury arms")
+    choices = torch.rand(100, 1, dtype=torch.float64, generator=stream)
+    kernels = {
+        "se": ("squared exponential", RBFKernel(), RateGain("rbf", 1)),
+        "matern": ("Matern 5/2", MaternKernel(nu=2.5), RateGain("matern", 1, nu=2.5)),
+    }
+    experiments = []
+    for figure, (short, (words, kernel, gain)) in itertools.product((1, 2), kernels.items()):
+        with torch.no_grad():
+            kernel_matrix = double_kernel(kernel, lengthscale=0.2)(choices).to_dense()
+        what = "functions in the RKHS" if figure == 1 else "draws of the process"
+        experiments.append(
+            ArmsExperiment(
+                name=f"chowdhury-rkhs-{short}-figure{figure}",
+                title=f"{what}, {words} (Figure {figure})",
+                published="IGP-UCB best, GP-TS next, both far ahead of GP-UCB; EI and PI worse",
+                num_trials=num_trials,
+                num_rounds=num_rounds,
+                make_study=partial(_rkhs_study, kernel_matrix, figure, num_rounds, seed),
+                make_methods=partial(_rkhs_methods, kernel_matrix, figure, gain, seed),
+                chunk=25,
+                settings={"seed": seed, "figure": figure, "kernel": short},
+            )
+        )
+    return experiments
+
+
+def _rkhs_functions(
+    kernel_matrix: Tensor, figure: int, seed: int, first: int, count: int
+) -> tuple[Tensor, Tensor | None]:
+    """Return the functions, ``count x num_arms``, and their norms where they have one."""
+    prior = ArmsPrior.from_matrix(kernel_matrix)
+    normal = torch.stack(
+        [
+            torch.randn(
+                len(prior.root), dtype=torch.float64, generator=generator(seed, trial, "function")
+            )
+            for trial in range(first, first + count)
+        ]
+    )
+    draws = normal @ prior.root
+    if figure == 2:
+        return draws, None
+    ridges = SHARE_OF_RANGE * (draws.amax(-1) - draws.amin(-1))
+    identity = torch.eye(len(kernel_matrix), dtype=torch.float64)
+    weights = torch.linalg.solve(kernel_matrix + ridges[:, None, None] * identity, draws)
+    functions = weights @ kernel_matrix
+    return functions, (weights * functions).sum(-1).sqrt()
+
+
+def _rkhs_study(
+    kernel_matrix: Tensor, figure: int, num_rounds: int, seed: int, first: int, count: int
+) -> ArmsStudy:
+    values, _ = _rkhs_functions(kernel_matrix, figure, seed, first, count)
+    noise = (SHARE_OF_RANGE * (values.amax(-1) - values.amin(-1))).sqrt()
+    return ArmsStudy(kernel_matrix, values, noise, num_rounds, seed, first)
+
+
+def _rkhs_methods(
+    kernel_matrix: Tensor, figure: int, gain: GainBound, seed: int, study: ArmsStudy
+) -> list[Method]:
+    noise = torch.as_tensor(study.noise_std, dtype=torch.float64)
+    _, norms = _rkhs_functions(kernel_matrix, figure, seed, study.first_trial, len(study.values))
+    bound = estimate_norms(kernel_matrix, study.values, noise**2) if norms is None else norms
+    beside = {
+        "GP-EI, best outcome": ExpectedImprovement.with_options(incumbent="observed"),
+        "GP-PI, best outcome": ProbabilityOfImprovement.with_options(
+            incumbent="observed", margin=0.01
+        ),
+        "DMM": DMMUpperConfidenceBound.with_options(
+            rkhs_bound=bound, noise_bound=noise, delta=DELTA
+        ),
+    }
     return [
-        Method("GP-UCB (Theorem 3)", WidthPolicy(srinivas), noise_variance),
-        Method("IGP-UCB", WidthPolicy(igp), noise_variance),
-        Method("GP-TS", ThompsonPolicy(thompson), noise_variance),
-        Method("GP-EI", ImprovementPolicy("expected"), noise_variance),
-        Method("GP-PI", ImprovementPolicy("probability", margin=0.01), noise_variance),
+        *methods_with_bounds(bound, noise, gain),
+        *(Method(name, recipe, noise**2) for name, recipe in beside.items()),
     ]
 
 
-def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float) -> Tensor:
+def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float | Tensor) -> Tensor:
     """Return ``sqrt(f' (K + ridge I)^-1 f)`` of each row, a lower bound on the RKHS norm.
 
     Args:
         kernel_matrix: ``num_arms x num_arms``.
         values: ``num_functions x num_arms``.
-        ridge: Greater than 0; without it the solution is numerically hopeless.
+        ridge: Greater than 0, one number or one a row; without it the solution is numerically
+            hopeless.
     """
-    regularised = kernel_matrix + ridge * torch.eye(len(kernel_matrix), dtype=kernel_matrix.dtype)
-    solution = torch.linalg.solve(regularised, values.T).T
+    identity = torch.eye(len(kernel_matrix), dtype=kernel_matrix.dtype)
+    ridges = torch.as_tensor(ridge, dtype=values.dtype).expand(len(values))
+    solution = torch.linalg.solve(kernel_matrix + ridges[:, None, None] * identity, values)
     return (values * solution).sum(-1).clamp_min(0.0).sqrt()
 
 

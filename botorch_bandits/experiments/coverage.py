@@ -13,22 +13,16 @@ import torch
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
-from botorch_bandits.confidence import (
-    amm_width,
-    any_lambda_width,
-    gp_ucb_rkhs_width,
-    igp_ucb_width,
+from botorch_bandits.acquisition import (
+    AMMUpperConfidenceBound,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.confidence.maximal_information_gain import WaterFillingGain
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, Method
-from botorch_bandits.experiments.arms_study import (
-    ArmsStudy,
-    DMMPolicy,
-    ThompsonPolicy,
-    Width,
-    WidthPolicy,
-    srinivas_width,
-)
+from botorch_bandits.experiments.arms_experiment import ArmsExperiment
+from botorch_bandits.experiments.arms_study import ArmsStudy, Method
 from botorch_bandits.models.recipe import double_kernel
 from botorch_bandits.random_streams import generator
 
@@ -87,49 +81,34 @@ def coverage(num_trials: int = 200, num_rounds: int = 100, seed: int = 0) -> lis
 
 def _norm_methods(kernel_matrix: Tensor, study: ArmsStudy) -> list[Method]:
     """Widths for rewards of known norm; the names say which regularisation they use."""
-    bound, noise = RKHS_NORM, NOISE_STD
-    small = noise**2
-    gain = WaterFillingGain(kernel_matrix, small)
-    one_plus = 1.0 + 2.0 / study.num_rounds
-
-    def printed(t: int, realized: Tensor) -> Tensor:
-        return igp_ucb_width(bound, noise, realized, DELTA)
-
-    def any_lambda(t: int, realized: Tensor) -> Tensor:
-        return any_lambda_width(bound, noise, realized, DELTA, small)
-
-    def amm(t: int, realized: Tensor) -> Tensor:
-        return amm_width(bound, realized, DELTA, radius_factor=noise**2 / small)
-
-    def thompson(t: int, realized: Tensor) -> Tensor:
-        return igp_ucb_width(bound, noise, realized, DELTA / 2)
-
-    def theorem_three(t: int, realized: Tensor) -> Tensor:
-        return gp_ucb_rkhs_width(bound, gain(t), t, DELTA).expand(realized.shape)
-
+    small, one_plus = NOISE_STD**2, 1.0 + 2.0 / study.num_rounds
+    bounds = {"rkhs_bound": RKHS_NORM, "noise_bound": NOISE_STD, "delta": DELTA}
+    printed = ImprovedUpperConfidenceBound.with_options(**bounds)
+    any_lambda = ImprovedUpperConfidenceBound.with_options(**bounds, any_lambda=True)
+    theorem_three = GPUpperConfidenceBound.with_options(
+        rkhs_bound=RKHS_NORM,
+        information_gain=WaterFillingGain(kernel_matrix, small),
+        delta=DELTA,
+    )
     return [
-        Method("DMM", DMMPolicy(bound, noise, DELTA), small),
-        Method("AMM", WidthPolicy(amm), small),
-        Method("IGP-UCB, any lam", WidthPolicy(any_lambda), small),
-        Method("IGP-UCB, lam = 1 + 2/T", WidthPolicy(printed), one_plus),
-        Method("IGP-UCB printed, lam = R^2", WidthPolicy(printed), small),
-        Method("GP-TS, lam = 1 + 2/T", ThompsonPolicy(thompson), one_plus),
-        Method("GP-UCB Theorem 3", WidthPolicy(theorem_three), small),
-        Method("fixed width 2", WidthPolicy(_fixed), small),
+        Method("DMM", DMMUpperConfidenceBound.with_options(**bounds), small),
+        Method("AMM", AMMUpperConfidenceBound.with_options(**bounds), small),
+        Method("IGP-UCB, any lam", any_lambda, small),
+        Method("IGP-UCB, lam = 1 + 2/T", printed, one_plus),
+        Method("IGP-UCB printed, lam = R^2", printed, small),
+        Method("GP-TS, lam = 1 + 2/T", GPThompsonSampling.with_options(**bounds), one_plus),
+        Method("GP-UCB Theorem 3", theorem_three, small),
+        Method("fixed width 2", GPUpperConfidenceBound.with_options(width=2.0), small),
     ]
 
 
 def _process_methods(study: ArmsStudy) -> list[Method]:
     """Widths for draws of the Gaussian process."""
-    num_arms, lam = study.values.shape[-1], NOISE_STD**2
-    full: Width = srinivas_width(num_arms, DELTA, scale=1.0)
-    divided: Width = srinivas_width(num_arms, DELTA, scale=5.0**-0.5)
+    lam = NOISE_STD**2
+    full = GPUpperConfidenceBound.with_options(delta=DELTA)
+    divided = GPUpperConfidenceBound.with_options(delta=DELTA, scale=5.0**-0.5)
     return [
-        Method("GP-UCB Theorem 1", WidthPolicy(full), lam),
-        Method("GP-UCB Theorem 1, beta / 5", WidthPolicy(divided), lam),
-        Method("fixed width 2", WidthPolicy(_fixed), lam),
+        Method("GP-UCB Theorem 1", full, lam),
+        Method("GP-UCB Theorem 1, beta / 5", divided, lam),
+        Method("fixed width 2", GPUpperConfidenceBound.with_options(width=2.0), lam),
     ]
-
-
-def _fixed(t: int, realized: Tensor) -> Tensor:
-    return torch.full_like(realized, 2.0)

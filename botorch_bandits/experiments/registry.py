@@ -43,6 +43,7 @@ EXPERIMENTS = {
         ("road speeds (CSV: time, then one column a sensor)",),
         1,
     ),
+    "chowdhury-rkhs": Entry(chowdhury.rkhs, "Chowdhury and Gopalan 2017, Figures 1 and 2"),
     "chowdhury-functions": Entry(chowdhury.functions, "Chowdhury and Gopalan 2017, Figure 3"),
     "chowdhury-sensors": Entry(
         chowdhury.sensors,

@@ -9,15 +9,15 @@ import torch
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, Method
-from botorch_bandits.experiments.arms_study import (
-    ArmsStudy,
-    ImprovementPolicy,
-    MeanPolicy,
-    VariancePolicy,
-    WidthPolicy,
-    srinivas_width,
+from botorch_bandits.acquisition import (
+    ExpectedImprovement,
+    GPUpperConfidenceBound,
+    MeanOnly,
+    ProbabilityOfImprovement,
+    VarianceOnly,
 )
+from botorch_bandits.experiments.arms_experiment import ArmsExperiment
+from botorch_bandits.experiments.arms_study import ArmsStudy, Method
 from botorch_bandits.models.recipe import double_kernel
 from botorch_bandits.problems.sensors import SensorData, load_readings
 from botorch_bandits.random_streams import generator
@@ -35,15 +35,16 @@ def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> li
         margin: Of MPI, in outcome units; without one it never explores.
         study: What is played.
     """
-    width = srinivas_width(study.values.shape[-1], DELTA, scale=BETA_DIVISOR**-0.5)
-    policies = {
-        "GP-UCB (beta / 5)": WidthPolicy(width),
-        "EI": ImprovementPolicy("expected"),
-        "MPI": ImprovementPolicy("probability", margin=margin),
-        "mean only": MeanPolicy(),
-        "variance only": VariancePolicy(),
+    acquisitions = {
+        "GP-UCB (beta / 5)": GPUpperConfidenceBound.with_options(
+            delta=DELTA, scale=BETA_DIVISOR**-0.5
+        ),
+        "EI": ExpectedImprovement.with_options(),
+        "MPI": ProbabilityOfImprovement.with_options(margin=margin),
+        "mean only": MeanOnly.with_options(),
+        "variance only": VarianceOnly.with_options(),
     }
-    return [Method(name, policy, noise_variance) for name, policy in policies.items()]
+    return [Method(name, recipe, noise_variance) for name, recipe in acquisitions.items()]
 
 
 def synthetic(num_trials: int = 30, num_rounds: int = 1000, seed: int = 0) -> list[ArmsExperiment]:

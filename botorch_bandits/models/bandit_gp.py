@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from botorch.models import SingleTaskGP
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
 from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
@@ -29,14 +30,19 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
+from botorch_bandits.confidence import realized_information_gain
 from botorch_bandits.confidence.readable_prior import learns_input_scale
+from botorch_bandits.models.incremental_gp import IncrementalGP
+from botorch_bandits.models.marginal_likelihood_fit import fit_marginal_likelihood
+from botorch_bandits.models.marginal_likelihood_objective import has_closed_form
 from botorch_bandits.models.recipe import BanditGPRecipe, double_kernel
+from botorch_bandits.models.repeats import RepeatedGaussianLikelihood
 
 MINIMUM_NOISE = 1e-10
 """Lower end of the modelled noise variance; float64 cannot factorise much below it."""
 
 
-class BanditGP(SingleTaskGP):
+class BanditGP(IncrementalGP):
     r"""Exact Gaussian process with zero prior mean, a given kernel and a given noise variance.
 
     Hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
@@ -52,6 +58,10 @@ class BanditGP(SingleTaskGP):
         learn_hyperparameters: Leave the kernel's and the noise's parameters free for
             ``fit_gpytorch_mll``.
         input_transform: Applied to inputs before the kernel, as in ``SingleTaskGP``. Copied.
+        repeats: ``batch_shape x n``, float64, for one output: each row of ``train_Y`` is the mean
+            of so many observations, each with the noise variance ``noise``.
+        within_sum_of_squares: Of those observations, the sum of squared deviations from their row's
+            mean; the marginal likelihood needs it.
 
     Raises:
         TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
@@ -78,6 +88,8 @@ class BanditGP(SingleTaskGP):
         noise: float | Tensor = 0.01,
         learn_hyperparameters: bool = False,
         input_transform: InputTransform | None = None,
+        repeats: Tensor | None = None,
+        within_sum_of_squares: float = 0.0,
     ) -> None:
         """See the class."""
         check_finite("train_X", check_double("train_X", train_X))
@@ -99,9 +111,17 @@ class BanditGP(SingleTaskGP):
         aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
         _check_batch_shape("noise", levels.shape, aug_batch_shape)
         levels = levels.expand(aug_batch_shape)
-        likelihood = GaussianLikelihood(
-            noise_constraint=GreaterThan(MINIMUM_NOISE), batch_shape=levels.shape
-        ).to(train_X)
+        constraint = GreaterThan(MINIMUM_NOISE)
+        if repeats is None:
+            likelihood = GaussianLikelihood(
+                noise_constraint=constraint, batch_shape=levels.shape
+            ).to(train_X)
+        else:
+            likelihood = RepeatedGaussianLikelihood(
+                _check_repeats(repeats, train_Y),
+                noise_constraint=constraint,
+                batch_shape=levels.shape,
+            ).to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
         kernel = double_kernel(kernel).to(train_X)
         _check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
@@ -121,6 +141,7 @@ class BanditGP(SingleTaskGP):
             outcome_transform=None,
             input_transform=copy.deepcopy(input_transform),
         )
+        self.within_sum_of_squares = within_sum_of_squares
         self.learn_hyperparameters = learn_hyperparameters
         self.requires_grad_(learn_hyperparameters)
         self.eval()
@@ -186,6 +207,9 @@ class BanditGP(SingleTaskGP):
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
         """Return a new model with the rows ``(X, Y)`` added; this one is left as it was.
 
+        Plain rows (``n' x d`` and ``n' x 1``) cost ``n^2`` operations each with a kernel whose
+        closed form is known. The new model then shares fixed hyperparameters with this one.
+
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.
             Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
@@ -193,26 +217,101 @@ class BanditGP(SingleTaskGP):
 
         Returns:
             A :class:`BanditGP` (in BoTorch's sense batched, if ``X`` or ``Y`` is).
+
+        Raises:
+            TypeError: If plain rows are not float64.
+            ValueError: If plain rows have the wrong shape, or an entry is not finite.
         """
         if self.num_rows == 0:
             return self._with_data(X, Y)
-        if self.prediction_strategy is None:
-            with torch.no_grad():  # GPyTorch extends existing caches only
-                self.posterior(X[..., :1, :])
+        if self.repeats is not None:
+            return self._with_distinct_rows(X, Y, self.repeats)
         return super().condition_on_observations(X, Y, **kwargs)
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior:
+        """Return the posterior at ``X``; see BoTorch.
+
+        Args:
+            X: ``batch_shape x q x d``, raw. Each ``q x d`` is one joint distribution.
+            output_indices: Which outputs; all by default.
+            observation_noise: Whether to add the noise variance, or a tensor of variances.
+            posterior_transform: Applied to the posterior.
+        """
+        if self.repeats is None or observation_noise is not True:
+            return super().posterior(X, output_indices, observation_noise, posterior_transform)
+        # the noise of one observation, even where there are as many points as rows
+        latent = super().posterior(X).distribution
+        covariance = latent.lazy_covariance_matrix.add_diagonal(self.likelihood.noise)
+        posterior = GPyTorchPosterior(MultivariateNormal(latent.mean, covariance))
+        return posterior if posterior_transform is None else posterior_transform(posterior, X)
+
+    @property
+    def repeats(self) -> Tensor | None:
+        """How many observations each row is the mean of; None where all are single."""
+        return getattr(self.likelihood, "repeats", None)
+
+    @property
+    def num_observations(self) -> int:
+        """How many observations the model holds, repeats counted (in each batch)."""
+        repeats = self.repeats
+        return self.num_rows if repeats is None else int(repeats.sum(-1).max())
+
+    @property
+    def running_information_gain(self) -> Tensor | None:
+        """The realised information gain of all observations, where it needs no kernel matrix."""
+        repeats = self.repeats
+        if repeats is None:
+            return super().running_information_gain
+        if self.num_rows == 0:
+            return self.likelihood.noise.detach().squeeze(-1) * 0.0
+        with torch.no_grad():
+            root = repeats.sqrt()
+            matrix = self.covar_module(self.transform_inputs(self._raw_inputs)).to_dense()
+            scaled = root.unsqueeze(-1) * matrix * root.unsqueeze(-2)
+            return realized_information_gain(scaled, self.likelihood.noise.squeeze(-1))
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
         """BoTorch's ``fit_gpytorch_mll`` calls this in place of its own fit, if it is there.
 
-        It is there only when nothing can be fitted (fixed hyperparameters, or no data).
+        It does nothing if nothing can be fitted (fixed hyperparameters, or no data). Otherwise it
+        fits with closed-form gradients: see ``fit_marginal_likelihood``.
 
         Raises:
-            AttributeError: If there is something to fit: BoTorch then does it.
+            AttributeError: If there is no closed form: BoTorch then fits in its ordinary way.
         """
-        if self.learn_hyperparameters and self.num_rows > 0:
-            raise AttributeError("BoTorch fits this model in its ordinary way")
-        return _nothing_to_fit
+        if not self.learn_hyperparameters or self.num_rows == 0:
+            return _nothing_to_fit
+        if has_closed_form(self):
+            return fit_marginal_likelihood
+        raise AttributeError("BoTorch fits this model in its ordinary way")
+
+    @property
+    def _raw_inputs(self) -> Tensor:
+        # in evaluation mode BoTorch keeps transformed inputs, and the raw ones aside
+        raw = getattr(self, "_original_train_inputs", None)
+        return self.train_inputs[0] if raw is None else raw
+
+    def _with_distinct_rows(self, X: Tensor, Y: Tensor, repeats: Tensor) -> BanditGP:
+        shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
+        old_X, old_Y = self._raw_inputs, self.train_targets.unsqueeze(-1)
+        ones = torch.ones(*shape, X.shape[-2], dtype=repeats.dtype, device=repeats.device)
+        return type(self)(
+            torch.cat([t.expand(*shape, *t.shape[-2:]) for t in (old_X, X)], dim=-2),
+            torch.cat([t.expand(*shape, *t.shape[-2:]) for t in (old_Y, Y)], dim=-2),
+            kernel=self.covar_module,
+            noise=self.likelihood.noise.detach().squeeze(-1),
+            learn_hyperparameters=self.learn_hyperparameters,
+            input_transform=getattr(self, "input_transform", None),
+            repeats=torch.cat([repeats.expand(*shape, -1), ones], dim=-1),
+            within_sum_of_squares=self.within_sum_of_squares,
+        )
 
     def _with_data(self, X: Tensor, Y: Tensor) -> BanditGP:
         batch_shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
@@ -236,6 +335,18 @@ def _check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> 
             f"{name} has batch shape {tuple(shape)}, which does not fit the data's batch shape "
             f"{tuple(data_shape)} (several outputs are its last dimension). Expand the data first."
         )
+
+
+def _check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:
+    check_finite("repeats", check_double("repeats", repeats))
+    if train_Y.shape[-1] != 1 or repeats.shape != train_Y.shape[:-1]:
+        raise ValueError(
+            f"repeats has shape {tuple(repeats.shape)} and train_Y {tuple(train_Y.shape)}; repeats "
+            "are one number a row, of a single output."
+        )
+    if bool((repeats < 1).any()):
+        raise ValueError(f"repeats has the entry {float(repeats.min())}; each must be at least 1.")
+    return repeats.detach().clone()
 
 
 def _expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:

@@ -18,6 +18,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits.checks import check_double
+from botorch_bandits.models.incremental_gp import IncrementalGP
 
 
 def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
@@ -55,9 +56,12 @@ def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
     with torch.no_grad():
         model.posterior(X[..., :1, :])  # GPyTorch extends the caches of an evaluated model only
         try:
-            return model.condition_on_observations(X, Y, **options)
+            conditioned = model.condition_on_observations(X, Y, **options)
         except (NotImplementedError, AttributeError, RuntimeError) as error:
             raise UnsupportedError(_refusal(model, str(error))) from error
+    if isinstance(conditioned, IncrementalGP):
+        conditioned.own_hyperparameters()
+    return conditioned
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:

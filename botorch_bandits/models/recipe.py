@@ -24,6 +24,10 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE, check_positive
+from botorch_bandits.models.continuation import BuiltModel
+from botorch_bandits.models.marginal_likelihood_fit import log_marginal_likelihood
+from botorch_bandits.models.repeats import collapse_repeats
+from botorch_bandits.models.stationary_kernel import StationaryKernel
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 if TYPE_CHECKING:
@@ -58,17 +62,22 @@ class BanditGPRecipe:
         """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0)."""
         return self.builder(seed=0)(X, Y)
 
-    def builder(self, seed: int) -> Callable[[Tensor, Tensor], BanditGP]:
+    def builder(self, seed: int, collapses: bool = False) -> Callable[[Tensor, Tensor], BanditGP]:
         """Return a function that builds models and refits only when it must.
 
-        The hyperparameters for ``n`` rows are fitted to the first ``n // refit_every *
-        refit_every`` of them, always from the recipe's starting values: they depend on the
-        data alone, not on which models were built before.
+        The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
+        rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting
+        values or from the fit before it, whichever has the greater likelihood at its rows. So
+        hyperparameters depend on the data alone, not on which models were built before. A builder
+        remembers its fits and repeats only those whose rows have changed; a new one must make all
+        ``n // refit_every`` of them.
 
         Args:
             seed: Seeds what the fit may draw when it retries.
+            collapses: Make one row of all observations of an input, for one output: on arms the
+                cost then depends on how many of them were played, not on the number of rounds.
         """
-        return _Builder(self, seed)
+        return _Builder(self, seed, collapses)
 
     def fingerprint(self) -> str:
         """Return a digest that is equal for recipes that build equal models."""
@@ -93,22 +102,35 @@ class BanditGPRecipe:
 
 
 class _Builder:
-    """Builds models from one recipe and remembers the last refit."""
+    """Builds models from one recipe, continues the last one and remembers its refits."""
 
-    def __init__(self, recipe: BanditGPRecipe, seed: int) -> None:
+    def __init__(self, recipe: BanditGPRecipe, seed: int, collapses: bool = False) -> None:
+        self._collapses = collapses
+        # BoTorch's own fit knows nothing of repeated rows
+        self._fits_collapsed = collapses and StationaryKernel.read(recipe.kernel) is not None
         self._recipe = recipe
         self._seed = seed
-        self._fitted: tuple[Tensor, Tensor, Kernel, Tensor] | None = None
+        self._rows: tuple[Tensor, Tensor] | None = None
+        self._fitted: list[tuple[Kernel, Tensor]] = []  # to refit_every rows, twice as many, ...
+        self._latest: BuiltModel | None = None
 
     def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
-        recipe = self._recipe
-        if recipe.refit_every is None:
-            return self._build(X, Y, recipe.kernel, recipe.noise)
-        num_fitted = X.shape[0] // recipe.refit_every * recipe.refit_every
-        if num_fitted == 0:
-            return self._build(X, Y, recipe.kernel, recipe.noise)
-        kernel, noise = self._fit(X[:num_fitted], Y[:num_fitted])
-        return self._build(X, Y, kernel, noise)
+        kernel: Kernel = self._recipe.kernel
+        noise: float | Tensor = self._recipe.noise
+        every = self._recipe.refit_every
+        num_fitted = 0 if every is None else X.shape[0] // every * every
+        if num_fitted > 0:
+            kernel, noise = self._fit(X[:num_fitted], Y[:num_fitted])
+        if self._collapses and Y.shape[-1] == 1:
+            return self._build_collapsed(X, Y, kernel, noise)
+        model: BanditGP | None = None
+        if self._latest is not None:
+            model = self._latest.continued(X, Y, kernel, self._recipe.input_transform)
+        if model is None:
+            # the caller may reuse the memory, which later models continue
+            model = self._build(_own(X), _own(Y), kernel, noise)
+        self._latest = BuiltModel.remember(X, Y, kernel, model)
+        return model
 
     def _build(self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor) -> BanditGP:
         return self._recipe.model_class(
@@ -120,13 +142,49 @@ class _Builder:
             input_transform=self._recipe.input_transform,
         )
 
+    def _build_collapsed(
+        self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor
+    ) -> BanditGP:
+        distinct, means, repeats, squares = collapse_repeats(X, Y)
+        return self._recipe.model_class(
+            distinct,
+            means,
+            kernel=kernel,
+            noise=noise,
+            learn_hyperparameters=self._recipe.refit_every is not None,
+            input_transform=self._recipe.input_transform,
+            repeats=repeats,
+            within_sum_of_squares=squares,
+        )
+
     def _fit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
-        if self._fitted is not None:
-            known_X, known_Y, kernel, noise = self._fitted
-            if torch.equal(known_X, X) and torch.equal(known_Y, Y):
-                return kernel, noise
-        model = self._build(X, Y, self._recipe.kernel, self._recipe.noise)
+        every = self._recipe.refit_every
+        assert every is not None
+        del self._fitted[self._count_known_rows(X, Y) // every :]
+        self._rows = (X.clone(), Y.clone())  # the caller may reuse the memory
+        for num_rows in range((len(self._fitted) + 1) * every, X.shape[0] + 1, every):
+            self._fitted.append(self._refit(X[:num_rows], Y[:num_rows]))
+        return self._fitted[X.shape[0] // every - 1]
+
+    def _count_known_rows(self, X: Tensor, Y: Tensor) -> int:
+        """Return how many of the first rows are those of the last call."""
+        if self._rows is None or self._rows[1].shape[1:] != Y.shape[1:]:
+            return 0
+        known_X, known_Y = (rows[: X.shape[0]] for rows in self._rows)
+        num_known = known_X.shape[0]
+        changed = (known_X != X[:num_known]).any(-1) | (known_Y != Y[:num_known]).any(-1)
+        return int(changed.int().argmax()) if bool(changed.any()) else num_known
+
+    def _refit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
+        recipe = self._recipe
+        build = self._build_collapsed if self._fits_collapsed else self._build
+        model = build(X, Y, recipe.kernel, recipe.noise)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        if self._fitted:
+            previous = build(X, Y, *self._fitted[-1])
+            previous_mll = ExactMarginalLogLikelihood(previous.likelihood, previous)
+            if log_marginal_likelihood(previous_mll) > log_marginal_likelihood(mll):
+                model, mll = previous, previous_mll
         try:
             with seeded_globally(derive_seed(self._seed, X.shape[0], "refit")):
                 fit_gpytorch_mll(mll)
@@ -136,12 +194,18 @@ class _Builder:
                 "starting hyperparameters are used. A ScaleKernel, other starting values or "
                 "rescaled rewards usually help.",
                 RefitWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-            model = self._build(X, Y, self._recipe.kernel, self._recipe.noise)
-        kernel, noise = model.covar_module, model.likelihood.noise.detach().squeeze(-1)
-        self._fitted = (X.clone(), Y.clone(), kernel, noise)  # the caller may reuse the memory
-        return kernel, noise
+            model = build(X, Y, recipe.kernel, recipe.noise)
+        noise = model.likelihood.noise.detach()
+        lowest = model.likelihood.noise_covar.raw_noise_constraint.lower_bound
+        # a fit may round to the open end of the interval, where no model can be built
+        noise = noise.clamp_min(torch.nextafter(lowest, lowest + 1.0))
+        return model.covar_module, noise.squeeze(-1)
+
+
+def _own(rows: Tensor) -> Tensor:
+    return rows.clone() if isinstance(rows, Tensor) else rows
 
 
 def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:

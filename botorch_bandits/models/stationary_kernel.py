@@ -75,7 +75,7 @@ class StationaryKernel:
         return cls(smoothness, lengthscale, outputscale)
 
     def matrix(self, X: Tensor, Z: Tensor) -> Tensor:
-        """Return the ``... x n x p`` kernel values of ``... x n x d`` and ``... x p x d`` points."""
+        """Return the ``... x n x p`` kernel values of ``... x n x d`` and ``... x p x d``."""
         return self._evaluate(X, Z, with_slope=False)[0]
 
     def matrix_and_slope(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,19 +98,35 @@ class StationaryKernel:
         return total / self.lengthscale**2
 
     def _evaluate(self, X: Tensor, Z: Tensor, with_slope: bool) -> tuple[Tensor, Tensor | None]:
+        if self.smoothness == 0.5:
+            squared = self._distance(X, Z).square_()
+        else:
+            squared = self._squared_distance(X, Z)
+        return self.of_squared_distance(squared, with_slope)
+
+    def of_squared_distance(
+        self, squared: Tensor, with_slope: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the kernel values, and ``h`` if asked, at scaled squared distances ``r^2``.
+
+        Args:
+            squared: Any shape, non-negative; it is overwritten.
+            with_slope: Whether to return ``h`` too, None otherwise.
+        """
         # in place where possible: fresh memory for large matrices costs more than the arithmetic
         slope: Tensor | None
         if self.smoothness == math.inf:
-            value = self._squared_distance(X, Z).mul_(-0.5).exp_().mul_(self.outputscale)
+            value = squared.mul_(-0.5).exp_().mul_(self.outputscale)
             return value, value.neg() if with_slope else None
         if self.smoothness == 0.5:
-            distance = self._distance(X, Z)
+            distance = squared.sqrt_()
             value = distance.neg().exp_().mul_(self.outputscale)
             if not with_slope:
                 return value, None
-            return value, value.div(distance.clamp_min_(SMALLEST_DISTANCE)).neg_()
+            is_kink = distance < SMALLEST_DISTANCE
+            return value, value.div(distance).neg_().masked_fill_(is_kink, 0.0)
         # a = sqrt(2 nu) r
-        scaled = self._squared_distance(X, Z).mul_(2.0 * self.smoothness).sqrt_()
+        scaled = squared.mul_(2.0 * self.smoothness).sqrt_()
         decay = scaled.neg().exp_().mul_(self.outputscale)
         if self.smoothness == 1.5:
             slope = decay.mul(-3.0) if with_slope else None

@@ -1,46 +1,39 @@
-"""The batched arms study plays what the acquisition functions play."""
+"""A study plays the rules of the loop, from a covariance of the arms alone."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from torch import Tensor
 
 from botorch_bandits import (
-    AMMUpperConfidenceBound,
     Arms,
     BanditGP,
-    BanditLoop,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
+    GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     MeanOnly,
-    ProbabilityOfImprovement,
-    VarianceOnly,
-)
-from botorch_bandits.confidence import amm_width, any_lambda_width
-from botorch_bandits.experiments.arms_study import (
-    ArmsStudy,
-    DMMPolicy,
-    ImprovementPolicy,
-    MeanPolicy,
     Policy,
-    RandomPolicy,
-    ThompsonPolicy,
-    VariancePolicy,
-    WidthPolicy,
-    play,
-    srinivas_width,
+    RandomSearch,
+    run,
 )
+from botorch_bandits.experiments.arms_study import ArmsStudy, Method, play
+from botorch_bandits.experiments.registry import build_experiments
+from botorch_bandits.problems import ArmsProblem
 
 NUM_ARMS, LENGTHSCALE, LAM = 12, 0.2, 0.01
 CHOICES = torch.linspace(0, 1, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
 KERNEL = torch.exp(-(torch.cdist(CHOICES, CHOICES) ** 2) / (2 * LENGTHSCALE**2))
+OPTIONS = {"rkhs_bound": 9.0, "noise_bound": 0.1, "delta": 0.1}
+RECIPES: dict[str, Any] = {
+    "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**OPTIONS, any_lambda=True),
+    "DMM": DMMUpperConfidenceBound.with_options(**OPTIONS),
+    "GP-TS": GPThompsonSampling.with_options(**OPTIONS),
+    "random": RandomSearch(),
+}
 
 
 def study(num_functions: int = 3, num_rounds: int = 12, first_trial: int = 0) -> ArmsStudy:
@@ -53,72 +46,23 @@ def study(num_functions: int = 3, num_rounds: int = 12, first_trial: int = 0) ->
     return ArmsStudy(KERNEL, values, 0.1, num_rounds, seed=3, first_trial=first_trial)
 
 
-def any_lambda(t: int, gain: Tensor) -> Tensor:
-    return any_lambda_width(2.0, 0.1, gain, 0.1, LAM)
-
-
-def amm(t: int, gain: Tensor) -> Tensor:
-    return amm_width(2.0, gain, 0.1, radius_factor=0.1**2 / LAM)
-
-
-OPTIONS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
-SAME_RULE: dict[str, tuple[Policy, Any]] = {
-    "GP-UCB": (
-        WidthPolicy(srinivas_width(NUM_ARMS, 0.1, scale=0.5)),
-        GPUpperConfidenceBound.with_options(delta=0.1, scale=0.5),
-    ),
-    "IGP-UCB": (
-        WidthPolicy(any_lambda),
-        ImprovedUpperConfidenceBound.with_options(**OPTIONS, any_lambda=True),
-    ),
-    "AMM": (WidthPolicy(amm), AMMUpperConfidenceBound.with_options(**OPTIONS)),
-    "DMM": (DMMPolicy(2.0, 0.1, 0.1), DMMUpperConfidenceBound.with_options(**OPTIONS)),
-    "EI": (ImprovementPolicy(), ExpectedImprovement.with_options()),
-    "EI, observed": (
-        ImprovementPolicy(incumbent="observed"),
-        ExpectedImprovement.with_options(incumbent="observed"),
-    ),
-    "PI": (
-        ImprovementPolicy("probability", margin=0.05),
-        ProbabilityOfImprovement.with_options(margin=0.05),
-    ),
-    "mean only": (MeanPolicy(), MeanOnly.with_options()),
-    "variance only": (VariancePolicy(), VarianceOnly.with_options()),
-}
-
-
-@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
-@pytest.mark.parametrize("name", SAME_RULE)
+@pytest.mark.parametrize("name", RECIPES)
 def test_study_plays_the_arms_that_the_loop_plays(name: str) -> None:
-    policy, recipe = SAME_RULE[name]
-    played_study = study()
-    played = play(played_study, policy, LAM)
-    for i in range(len(played_study.values)):
-        values = played_study.values[i]
-        arms = []
-        loop = BanditLoop(
-            Arms(CHOICES),
-            BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE),
-            recipe,
-        )
-        noise = 0.1 * torch.randn(
-            12, dtype=torch.float64, generator=played_study.generators("noise")[i]
-        )
-        for t in range(12):
-            query = loop.ask()
-            arm = int((query.x == CHOICES).all(-1).nonzero())
-            arms.append(arm)
-            loop.tell(query.id, float(values[arm] + noise[t]))
-        regret = values.max() - values[arms]
+    trials = study()
+    played = play(trials, Method(name, RECIPES[name], LAM))
+    model = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)
+    for i, seed in enumerate(trials.seeds):
+        problem = ArmsProblem(CHOICES, trials.values[i], noise_std=0.1)
+        loop = Policy(model, RECIPES[name]).loop(Arms(CHOICES), seed=seed)
+        regret = run(loop, problem, 12, progress=False).regret
         assert torch.allclose(played.regret[i], regret, atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "policy", [ThompsonPolicy(any_lambda), RandomPolicy(), WidthPolicy(any_lambda)]
-)
-def test_results_belong_to_trials_not_to_pieces(policy: Policy) -> None:
-    whole = play(study(4), policy, LAM).regret
-    pieces = [play(study(2, first_trial=first), policy, LAM).regret for first in (0, 2)]
+@pytest.mark.parametrize("name", RECIPES)
+def test_results_belong_to_trials_not_to_pieces(name: str) -> None:
+    method = Method(name, RECIPES[name], LAM)
+    whole = play(study(4), method).regret
+    pieces = [play(study(2, first_trial=first), method).regret for first in (0, 2)]
     assert torch.allclose(whole, torch.cat(pieces), atol=1e-10, rtol=0)
 
 
@@ -126,32 +70,66 @@ def test_thompson_sampling_plays_posterior_maximisers_as_often_as_it_should() ->
     """Two independent arms with equal prior: each is drawn largest half of the time."""
     identity = torch.eye(2, dtype=torch.float64)
     trials = ArmsStudy(identity, torch.tensor([[0.0, 1.0]]).double().expand(2000, 2), 0.1, 1)
-    played = play(trials, ThompsonPolicy(lambda t, gain: torch.ones_like(gain)), 1.0)
+    played = play(trials, Method("TS", GPThompsonSampling.with_options(width=1.0), 1.0))
     share = float((played.regret[:, 0] == 0).double().mean())
     assert abs(share - 0.5) < 5 * (0.25 / 2000) ** 0.5
 
 
 def test_coverage_is_all_arms_in_all_rounds() -> None:
     trials = study()
-    wide = play(trials, WidthPolicy(lambda t, gain: torch.full_like(gain, 50.0)), LAM)
-    narrow = play(trials, WidthPolicy(lambda t, gain: torch.full_like(gain, 1e-6)), LAM)
+    wide = play(trials, Method("wide", GPUpperConfidenceBound.with_options(width=50.0), LAM))
+    narrow = play(trials, Method("narrow", GPUpperConfidenceBound.with_options(width=1e-6), LAM))
     assert wide.covered is not None
     assert narrow.covered is not None
     assert bool(wide.covered.all())
     assert not bool(narrow.covered.any())
-    assert play(trials, MeanPolicy(), LAM).covered is None
+    assert play(trials, Method("mean", MeanOnly.with_options(), LAM)).covered is None
 
 
 def test_ties_go_to_the_smallest_arm() -> None:
     constant = ArmsStudy(
         torch.eye(5, dtype=torch.float64), torch.arange(5.0).double()[None], 0.1, 1
     )
-    assert float(play(constant, MeanPolicy(), 1.0).regret[0, 0]) == 4.0  # arm 0
+    played = play(constant, Method("mean", MeanOnly.with_options(), 1.0))
+    assert float(played.regret[0, 0]) == 4.0  # arm 0
 
 
-def test_unknown_settings_are_refused() -> None:
-    for options in itertools.product(("best",), ("expected",)):
-        with pytest.raises(ValueError, match="incumbent is 'best'"):
-            ImprovementPolicy(options[1], incumbent=options[0])
-    with pytest.raises(ValueError, match="kind is 'upper'"):
-        ImprovementPolicy("upper")
+def test_noise_and_regularisation_may_differ_between_functions() -> None:
+    values = study(2).values
+    levels = torch.tensor([0.01, 1.0], dtype=torch.float64)
+    trials = ArmsStudy(KERNEL, values, levels, 200, seed=3)
+    recipe = ImprovedUpperConfidenceBound.with_options(rkhs_bound=9.0, noise_bound=levels)
+    both = play(trials, Method("IGP-UCB", recipe, levels**2))
+    noise = both.outcomes - values.gather(-1, both.arms)
+    for b, level in enumerate(levels.tolist()):
+        assert 0.8 * level < float(noise[b].std()) < 1.2 * level
+        alone = ArmsStudy(KERNEL, values[b : b + 1], level, 200, seed=3, first_trial=b)
+        own = ImprovedUpperConfidenceBound.with_options(rkhs_bound=9.0, noise_bound=level)
+        assert torch.equal(play(alone, Method("one", own, level**2)).arms[0], both.arms[b])
+
+
+def test_functions_of_figures_1_and_2_are_what_the_paper_draws() -> None:
+    experiments = build_experiments("chowdhury-rkhs", num_trials=3, num_rounds=2)
+    assert [e.name.split("rkhs-")[1] for e in experiments] == [
+        "se-figure1",
+        "matern-figure1",
+        "se-figure2",
+        "matern-figure2",
+    ]
+    for experiment in experiments:
+        trials = experiment.make_study(0, 3)
+        f, K = trials.values, trials.kernel_matrix
+        assert f.shape == (3, 100)
+        spread = f.amax(-1) - f.amin(-1)
+        assert torch.allclose(torch.as_tensor(trials.noise_std) ** 2, 0.01 * spread)
+        igp = {m.name: m for m in experiment.make_methods(trials)}["IGP-UCB"]
+        assert not isinstance(igp.acquisition, RandomSearch)
+        bound = igp.acquisition.options["rkhs_bound"]
+        # f' (K + r I)^-1 f rises to the squared norm as r falls to 0
+        ridge = 1e-10 * torch.eye(100, dtype=torch.float64)
+        below = (f * torch.linalg.solve(K + ridge, f.T).T).sum(-1).sqrt()
+        if experiment.name.endswith("1"):
+            assert torch.allclose(below, bound, rtol=1e-3)
+            assert bool((below <= bound * (1 + 1e-9)).all())
+        else:
+            assert bool((bound < below).all())

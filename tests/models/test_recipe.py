@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
+from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms import Normalize
 from botorch.models.transforms.input import Round
 from gpytorch.constraints import GreaterThan
@@ -25,6 +26,7 @@ from gpytorch.kernels import (
     RBFKernel,
     ScaleKernel,
 )
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits import BanditGP, BanditGPRecipe
@@ -273,6 +275,65 @@ def test_hyperparameters_do_not_depend_on_what_was_built_before() -> None:
                 assert found == direct[n]
 
 
+def test_refits_are_a_chain_of_warm_starts() -> None:
+    # each link starts from the better of the recipe's values and the link before
+    link = BanditGP(X[:5], Y[:5], scaled_matern(), 0.1, learn_hyperparameters=True)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(link.likelihood, link))
+    for n in (10, 15, 20):
+        values, links = [], []
+        for kernel, noise in (
+            (scaled_matern(), 0.1),
+            (link.covar_module, link.likelihood.noise.detach().squeeze()),
+        ):
+            model = BanditGP(X[:n], Y[:n], kernel, noise, learn_hyperparameters=True)
+            found = hyperparameters(model)
+            values.append(log_likelihood(matern(2.5, *found[:2]), X[:n], Y[:n, 0], found[2]))
+            links.append(model)
+        link = links[values.index(max(values))]
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(link.likelihood, link))
+        found = hyperparameters(refitting()(X[:n], Y[:n]))
+        # building a model rounds the noise
+        assert found == pytest.approx(hyperparameters(link), rel=1e-9)
+
+
+@pytest.mark.parametrize("num_outputs", [1, 2])
+@pytest.mark.parametrize("base", [MaternKernel(nu=1.5), RBFKernel(active_dims=(0,))])
+def test_a_chain_in_steps_is_the_chain_at_once(num_outputs: int, base: Kernel) -> None:
+    recipe = BanditGP.with_kernel(ScaleKernel(base), noise=0.3, refit_every=4)
+    outcomes = torch.cat([Y, X[:, 1:]], dim=-1)[:, :num_outputs]
+    build = recipe.builder(seed=0)
+    for n in range(1, 15):
+        stepwise, once = build(X[:n], outcomes[:n]), recipe(X[:n], outcomes[:n])
+        for name, parameter in stepwise.named_parameters():
+            assert torch.equal(parameter, once.get_parameter(name))
+
+
+def test_a_changed_row_changes_the_links_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    import botorch_bandits.models.recipe as module
+
+    fits: list[int] = []
+    plain: Callable[..., Any] = module.fit_gpytorch_mll
+
+    def counting(mll: Any, **kwargs: Any) -> Any:
+        fits.append(len(mll.model.train_targets))
+        return plain(mll, **kwargs)
+
+    monkeypatch.setattr(module, "fit_gpytorch_mll", counting)
+    build = refitting().builder(seed=0)
+    build(X, Y)
+    changed = Y.clone()
+    changed[11] += 3.0
+    fits.clear()
+    found = hyperparameters(build(X, changed))
+    assert fits == [15, 20]
+    assert found == hyperparameters(refitting()(X, changed))
+    fits.clear()
+    assert hyperparameters(build(X[:12], changed[:12])) == hyperparameters(
+        refitting()(X[:12], Y[:12])
+    )
+    assert fits == [5, 10]  # of the new builder only
+
+
 def test_a_refit_is_a_maximum_of_the_likelihood() -> None:
     found = hyperparameters(refitting()(X[:20], Y[:20]))
 
@@ -361,6 +422,16 @@ def test_outcomes_without_noise_can_be_refitted() -> None:
             model = refitting(every=15, noise=1e-6)(inputs, outcomes)
         assert model.likelihood.noise.item() > 0.0
         assert torch.isfinite(model.posterior(inputs).mean).all()
+
+
+def test_a_noise_fitted_to_its_lower_end_builds_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def vanishing(mll: Any, **kwargs: Any) -> Any:
+        mll.model.likelihood.noise_covar.raw_noise.data.fill_(-1e3)
+        return mll
+
+    monkeypatch.setattr("botorch_bandits.models.recipe.fit_gpytorch_mll", vanishing)
+    model = refitting()(X[:12], Y[:12])
+    assert model.likelihood.noise.item() == pytest.approx(1e-10, rel=1e-9)
 
 
 def test_several_outputs_are_refitted_each_on_its_own() -> None:

@@ -1,0 +1,179 @@
+"""Plays a rule on arms: chooses, observes, and keeps the posterior between the two.
+
+One player serves one stream of rounds (a loop on arms) or a batch of replicates (the simulation).
+Replicate ``b`` draws what a single stream with its seed draws, so both choose the same arms, up to
+ties.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition.arms_rules import ArmsRound, ArmsRule
+from botorch_bandits.acquisition.baselines import RandomSearch
+from botorch_bandits.acquisition.recipe import AcquisitionRecipe
+from botorch_bandits.confidence.readable_prior import prior_variance_of
+from botorch_bandits.domains import Arms, first_of_the_largest
+from botorch_bandits.models import BanditGP, BanditGPRecipe
+from botorch_bandits.models.arms_posterior import ArmsPosterior
+from botorch_bandits.models.arms_prior import ArmsPrior
+from botorch_bandits.models.arms_reading import ArmsReading
+from botorch_bandits.random_streams import RandomBlocks
+
+
+class ArmsPlayer:
+    """A rule, its posterior and its random numbers.
+
+    Args:
+        rule: Scores the arms; None plays uniformly at random.
+        prior: The prior covariance of the arms.
+        lam: The regularisation of the posterior.
+        prior_variance: What bounds on the norm are measured in; see
+            :class:`~botorch_bandits.confidence.PriorReading`.
+        seeds: One a replicate; an ``int`` for a single stream.
+    """
+
+    def __init__(
+        self,
+        rule: ArmsRule | None,
+        prior: ArmsPrior,
+        lam: float | Tensor,
+        prior_variance: float,
+        seeds: int | Sequence[int],
+    ) -> None:
+        """See the class."""
+        self.rule = rule
+        batch_shape = () if isinstance(seeds, int) else (len(seeds),)
+        self._seeds = (seeds,) if isinstance(seeds, int) else tuple(seeds)
+        self.posterior = ArmsPosterior(prior, lam, batch_shape)
+        self.reading = ArmsReading(self.posterior, prior_variance)
+        self._largest = prior.diagonal.new_full(batch_shape, -torch.inf)
+        self._smallest = prior.diagonal.new_full(batch_shape, torch.inf)
+        self._blocks: dict[str, RandomBlocks] = {}
+
+    def look(self, round_number: int, pending: Tensor | None = None) -> ArmsRound:
+        """Return what the rule sees in a round.
+
+        Args:
+            round_number: From 1.
+            pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
+        """
+        return ArmsRound(
+            posterior=self.posterior,
+            reading=self.reading,
+            round_number=round_number,
+            largest_outcome=self._largest,
+            smallest_outcome=self._smallest,
+            draw=partial(self._draw, round_number),
+            pending=pending,
+        )
+
+    def choose(self, seen: ArmsRound, check: bool = True) -> Tensor:
+        """Return the arm to play, ``batch_shape``.
+
+        Args:
+            seen: From :meth:`look`.
+            check: Refuse scores that are not finite.
+        """
+        if self.rule is None:
+            return self.choose_uniformly(seen.round_number)
+        scores = seen.known["scores"] = self.rule.scores(seen)
+        return first_of_the_largest(scores, check)
+
+    def choose_uniformly(self, round_number: int) -> Tensor:
+        """Return a uniformly random arm a replicate, ``batch_shape``."""
+        uniform = self._draw(round_number, "sample", (), "uniform")
+        return (uniform * self.posterior.num_arms).long()
+
+    def observe(
+        self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
+    ) -> None:
+        """Take in one outcome a replicate; see :meth:`ArmsPosterior.observe`."""
+        self.posterior.observe(arm, outcome, mask)
+        if self.rule is None or not self.rule.needs_extremes:
+            return
+        value = torch.as_tensor(outcome, dtype=self._largest.dtype, device=self._largest.device)
+        above, below = self._largest.maximum(value), self._smallest.minimum(value)
+        self._largest = above if mask is None else above.where(mask, self._largest)
+        self._smallest = below if mask is None else below.where(mask, self._smallest)
+
+    def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
+        """Take in a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
+        self.posterior.observe_many(arms, outcomes)
+        if outcomes:
+            self._largest = self._largest.clamp_min(max(outcomes))
+            self._smallest = self._smallest.clamp_max(min(outcomes))
+
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, float]:
+        """Return what was known at the arm of a single stream, by name.
+
+        Args:
+            seen: What the rule saw when it chose.
+            arm: The arm.
+        """
+        if self.rule is None:
+            return {}
+        index = int(arm)
+        known = {
+            "mean": float(self.posterior.mean[index]),
+            "standard_deviation": max(float(seen.variance[index]), 1e-18) ** 0.5,
+            "acquisition_value": float(seen.known["scores"][index]),
+        }
+        described = self.rule.describe(seen, arm)
+        return {**known, **{name: float(value) for name, value in described.items()}}
+
+    def _draw(
+        self,
+        round_number: int,
+        purpose: str,
+        shape: tuple[int, ...],
+        distribution: str,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        if purpose not in self._blocks:
+            self._blocks[purpose] = RandomBlocks(
+                self._seeds, purpose, shape, distribution, self.posterior.mean.device, transform
+            )
+        numbers = self._blocks[purpose].at(round_number)
+        return numbers if self.posterior.batch_shape else numbers[0]
+
+
+def build_arms_player(
+    model: BanditGPRecipe,
+    acquisition: AcquisitionRecipe | RandomSearch,
+    domain: Arms,
+    seeds: int | Sequence[int],
+) -> ArmsPlayer | None:
+    """Return what plays these settings on arms from sufficient statistics.
+
+    Args:
+        model: Kernel and noise.
+        acquisition: What is played.
+        domain: The arms.
+        seeds: See :class:`ArmsPlayer`.
+
+    Returns:
+        None where the settings need the model itself: hyperparameters that are learned, a subclass
+        of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an acquisition without a rule.
+    """
+    rule = None if isinstance(acquisition, RandomSearch) else acquisition.arms_rule(domain)
+    is_plain = model.model_class is BanditGP and model.refit_every is None
+    if (
+        not is_plain
+        or model.kernel.batch_shape
+        or (rule is None and not isinstance(acquisition, RandomSearch))
+    ):
+        return None
+    inputs = domain.choices
+    with torch.no_grad():
+        if model.input_transform is not None:
+            inputs = copy.deepcopy(model.input_transform).to(inputs).eval()(inputs)
+        kernel = copy.deepcopy(model.kernel).to(inputs)
+        prior = ArmsPrior.from_kernel(kernel, inputs)
+        variance = float(prior_variance_of(kernel, inputs))
+    return ArmsPlayer(rule, prior, model.noise, variance, seeds)

@@ -1,0 +1,63 @@
+r"""Repeated inputs: ``n_i`` observations of one input are one observation of their mean.
+
+.. math:: \bar y_i = f(x_i) + \text{noise of variance } \lambda / n_i
+
+gives the very posterior of all raw observations. Their marginal likelihood differs by a term that
+depends on the noise alone, through the sum of squared deviations from the means.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpytorch.likelihoods import GaussianLikelihood
+from linear_operator.operators import DiagLinearOperator, LinearOperator
+from torch import Tensor
+
+
+class RepeatedGaussianLikelihood(GaussianLikelihood):
+    """Gaussian noise whose variance at training rows is divided by the rows' numbers of repeats.
+
+    As with GPyTorch's ``FixedNoiseGaussianLikelihood``, rows are recognised by their number.
+
+    Args:
+        repeats: ``batch_shape x n`` numbers of observations.
+        kwargs: As for ``GaussianLikelihood``.
+    """
+
+    repeats: Tensor
+
+    def __init__(self, repeats: Tensor, **kwargs: Any) -> None:
+        """See the class."""
+        super().__init__(**kwargs)
+        # not persistent: hyperparameters can be loaded into a model with other rows
+        self.register_buffer("repeats", repeats, persistent=False)
+
+    def _shaped_noise_covar(
+        self, base_shape: torch.Size, *params: Any, **kwargs: Any
+    ) -> LinearOperator:
+        if base_shape[-1] == self.repeats.shape[-1]:
+            return DiagLinearOperator((self.noise / self.repeats).expand(base_shape))
+        return super()._shaped_noise_covar(base_shape, *params, **kwargs)
+
+
+def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Return distinct inputs in place of repeated ones.
+
+    Args:
+        X: ``N x d`` inputs.
+        Y: ``N x 1`` outcomes.
+
+    Returns:
+        ``n x d`` distinct inputs, in the order of their coordinates; the ``n x 1`` means of their
+        outcomes; ``n`` counts, float64; the sum of squared deviations from the means.
+    """
+    if len(X) == 0:
+        return X, Y, X.new_zeros(0), 0.0
+    distinct, inverse = torch.unique(X, dim=0, return_inverse=True)
+    counts = torch.zeros(len(distinct), dtype=Y.dtype, device=Y.device)
+    counts.index_add_(0, inverse, torch.ones_like(Y[:, 0]))
+    means = torch.zeros_like(counts).index_add_(0, inverse, Y[:, 0]) / counts
+    deviations = Y[:, 0] - means[inverse]
+    return distinct, means.unsqueeze(-1), counts, float(deviations @ deviations)

@@ -1,0 +1,346 @@
+"""The batched generator: exact gradients, optima as good as BoTorch's, all else handed over."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import PosteriorMean, UpperConfidenceBound
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.errors import BotorchError
+from botorch.generation import gen_candidates_scipy
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf, optimize_acqf_mixed
+from botorch.optim.initializers import gen_batch_initial_conditions
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    BanditGP,
+    Box,
+    GPUpperConfidenceBound,
+    WidthUpperConfidenceBound,
+    gen_candidates_batched,
+)
+from botorch_bandits.acquisition import generation
+from botorch_bandits.confidence import ConstantWidth
+
+from .cases import uniform
+
+
+def gp(
+    num_rows: int = 20,
+    dim: int = 2,
+    nu: float = 2.5,
+    noise: float = 0.01,
+    lengthscale: float = 0.3,
+    seed: int = 0,
+) -> BanditGP:
+    X = uniform(num_rows, dim, seed=seed)
+    Y = torch.sin(6.0 * X[:, :1]) + torch.cos(5.0 * X[:, -1:]) - 0.5 * X.square().sum(-1, True)
+    Y = Y + 0.1 * (uniform(num_rows, 1, seed=seed + 1000) - 0.5)
+    base = RBFKernel() if nu == math.inf else MaternKernel(nu=nu)
+    kernel = ScaleKernel(base.double()).double()
+    kernel.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    kernel.outputscale = torch.tensor(1.5, dtype=torch.float64)
+    return BanditGP(X, Y, kernel=kernel, noise=noise)
+
+
+def ucb(model: Any, width: float = 2.0, **options: Any) -> GPUpperConfidenceBound:
+    return GPUpperConfidenceBound(model, width=width, **options)
+
+
+def unit_box(dim: int = 2) -> Tensor:
+    return torch.stack([torch.zeros(dim), torch.ones(dim)]).double()
+
+
+def starts(acquisition: Any, bounds: Tensor, seed: int = 0, num: int = 10) -> Tensor:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return gen_batch_initial_conditions(acquisition, bounds, 1, num, 256)
+
+
+def both(acquisition: Any, bounds: Tensor, seed: int = 0, **given: Any) -> tuple[Tensor, ...]:
+    """Our candidates and values and BoTorch's, from the same starting points."""
+    X = starts(acquisition, bounds, seed)
+    ours = gen_candidates_batched(X, acquisition, bounds[0], bounds[1], **given)
+    theirs = gen_candidates_scipy(X, acquisition, bounds[0], bounds[1], **given)
+    return *ours, *theirs
+
+
+def inside(X: Tensor, bounds: Tensor) -> bool:
+    return bool((X.ge(bounds[0]) & X.le(bounds[1])).all())
+
+
+@pytest.fixture
+def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Collects the calls that reach BoTorch's generator."""
+    calls: list[Any] = []
+
+    def record(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        calls.append(kwargs)
+        return gen_candidates_scipy(*args, **kwargs)
+
+    monkeypatch.setattr(generation, "gen_candidates_scipy", record)
+    return calls
+
+
+# --- values and gradients -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, math.inf])
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("pending", [0, 2])
+def test_value_and_gradient_are_those_of_autograd(nu: float, maximize: bool, pending: int) -> None:
+    X_pending = uniform(pending, 3, seed=8) if pending else None
+    acqf = ucb(gp(dim=3, nu=nu), width=3.0, maximize=maximize, X_pending=X_pending)
+    X = uniform(7, 3, seed=9).requires_grad_()
+    expected = acqf(X.unsqueeze(-2))
+    (slope,) = torch.autograd.grad(expected.sum(), X)
+    assert acqf.closed_form is not None
+    with torch.no_grad():
+        value, gradient = acqf.closed_form.value_and_gradient(X.detach())
+    assert torch.allclose(value, expected, rtol=0.0, atol=1e-8)
+    assert torch.allclose(gradient, slope, rtol=1e-8, atol=1e-8)
+
+
+def test_gradient_is_finite_where_the_variance_is_clamped() -> None:
+    class NoVariance:
+        def value_and_gradient(self, X: Tensor) -> tuple[Tensor, ...]:
+            return X.sum(-1), torch.zeros(len(X)).double(), torch.ones_like(X), torch.ones_like(X)
+
+    from botorch_bandits.acquisition.width_upper_confidence_bound import ClosedFormBound
+
+    value, gradient = ClosedFormBound(NoVariance(), 2.0, 1.0).value_and_gradient(
+        uniform(3, 2, seed=0)
+    )
+    assert torch.isfinite(value).all()
+    assert torch.equal(gradient, torch.ones_like(gradient))
+
+
+# --- optima ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, math.inf])
+@pytest.mark.parametrize(("num_rows", "dim"), [(5, 1), (40, 2), (300, 2), (40, 6)])
+@pytest.mark.parametrize("width", [0.1, 2.0])
+def test_optimum_is_never_worse(nu: float, num_rows: int, dim: int, width: float) -> None:
+    bounds = unit_box(dim)
+    for seed in range(3):
+        acqf = ucb(gp(num_rows, dim, nu, seed=seed), width=width)
+        X, value, _, expected = both(acqf, bounds, seed)
+        assert float(value.max()) >= float(expected.max()) - 1e-6
+        assert torch.allclose(value, acqf(X), rtol=0.0, atol=1e-9)
+        assert (value >= acqf(starts(acqf, bounds, seed)) - 1e-12).all()
+
+
+@pytest.mark.parametrize("outcome_scale", [1e-5, 1e5])
+def test_tolerances_follow_the_scale_of_the_outcomes(outcome_scale: float) -> None:
+    model = gp(30)
+    kernel = ScaleKernel(model.covar_module.base_kernel).double()
+    kernel.outputscale = torch.tensor(1.5 * outcome_scale**2, dtype=torch.float64)
+    X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
+    noise = max(0.01 * outcome_scale**2, 1e-9)
+    acqf = ucb(BanditGP(X, outcome_scale * Y, kernel=kernel, noise=noise))
+    candidates, value, _, expected = both(acqf, unit_box())
+    assert float(value.max()) >= float(expected.max()) - 1e-9 * outcome_scale
+    best = candidates[value.argmax()]
+    free = (best > 0.0) & (best < 1.0)
+    assert acqf.closed_form is not None
+    gradient = acqf.closed_form.value_and_gradient(best)[1]
+    assert (gradient[free].abs() <= 1e-4 * outcome_scale).all()
+
+
+def test_boxes_of_any_position_and_size() -> None:
+    unit = gp(30)
+    shift = torch.tensor([-5.0, 100.0], dtype=torch.float64)
+    side = torch.tensor([1e-3, 700.0], dtype=torch.float64)
+    kernel = MaternKernel(nu=2.5, ard_num_dims=2).double()
+    kernel.lengthscale = 0.3 * side
+    model = BanditGP(shift + side * unit.train_inputs[0], unit.train_targets[:, None], kernel)
+    bounds = torch.stack([shift, shift + side])
+    X, value, _, expected = both(ucb(model), bounds)
+    assert float(value.max()) >= float(expected.max()) - 1e-6
+    assert inside(X, bounds)
+
+
+def test_candidates_lie_in_the_box_to_the_last_bit_and_reach_its_corners() -> None:
+    bounds = torch.tensor([[0.1, -0.7], [0.3, 0.1]], dtype=torch.float64)  # sides are rounded
+    model = BanditGP(bounds.mean(0, True), bounds[:1, :1], RBFKernel())
+    X, *_ = both(ucb(model, width=5.0), bounds)
+    assert inside(X, bounds)
+    assert (X.eq(bounds[0]) | X.eq(bounds[1])).all()  # uncertainty grows towards the corners
+
+
+def test_fixed_features_stay() -> None:
+    acqf = ucb(gp(40, 3))
+    for fixed in ({1: 0.25}, {0: 0.0, 2: torch.tensor(0.5)}, {0: 0.1, 1: 0.2, 2: 0.3}):
+        if len(fixed) < 3:
+            X, value, X_botorch, expected = both(acqf, unit_box(3), fixed_features=fixed)
+            assert X.shape == X_botorch.shape
+            assert float(value.max()) >= float(expected.max()) - 1e-6
+        else:
+            X = starts(acqf, unit_box(3))
+            X, value = gen_candidates_batched(X, acqf, 0.0, 1.0, fixed_features=fixed)
+        for i, fixed_value in fixed.items():
+            assert (X[..., i] == float(fixed_value)).all()
+        assert torch.allclose(value, acqf(X), atol=1e-9)
+
+
+def test_starts_outside_the_bounds_are_refused() -> None:
+    with pytest.raises(BotorchError, match="out of bounds"):
+        gen_candidates_batched(uniform(3, 1, 2, seed=0) + 2.0, ucb(gp()), 0.0, 1.0)
+
+
+def test_limits_of_steps_and_time() -> None:
+    acqf = ucb(gp(40))
+    X = starts(acqf, unit_box())
+    _, few = gen_candidates_batched(X, acqf, 0.0, 1.0, options={"maxiter": 2})
+    _, many = gen_candidates_batched(X, acqf, 0.0, 1.0)
+    assert (few >= acqf(X) - 1e-12).all()
+    assert float(few.sum()) < float(many.sum())
+    start = time.monotonic()
+    stopped, value = gen_candidates_batched(X, acqf, 0.0, 1.0, timeout_sec=0.0)
+    assert time.monotonic() - start < 5.0
+    assert torch.equal(stopped, X)
+    assert torch.allclose(value, acqf(X))
+
+
+# --- what is not known ----------------------------------------------------------------------
+
+
+class Penalised(WidthUpperConfidenceBound):
+    def forward(self, X: Tensor) -> Tensor:
+        return super().forward(X) - X.squeeze(-2).square().sum(-1)
+
+
+def single_task(model: BanditGP) -> SingleTaskGP:
+    return SingleTaskGP(model.train_inputs[0], model.train_targets.unsqueeze(-1))
+
+
+@pytest.mark.parametrize(
+    "acquisition",
+    [
+        lambda: UpperConfidenceBound(gp(), beta=4.0),
+        lambda: PosteriorMean(gp()),
+        lambda: ucb(single_task(gp())),
+        lambda: Penalised(gp(), ConstantWidth(2.0)),
+        lambda: ucb(BanditGP(gp().train_inputs[0], uniform(20, 1, seed=3), LinearKernel())),
+        lambda: ucb(
+            gp(),
+            posterior_transform=ScalarizedPosteriorTransform(torch.ones(1, dtype=torch.float64)),
+        ),
+    ],
+    ids=["BoTorch's bound", "mean", "SingleTaskGP", "subclass", "linear kernel", "transform"],
+)
+def test_what_is_not_known_is_handed_over(acquisition: Any, handed_over: list[Any]) -> None:
+    acqf = acquisition()
+    assert getattr(acqf, "gen_candidates", None) is None
+    X, value, expected_X, expected = both(acqf, unit_box())
+    assert len(handed_over) == 1
+    assert torch.equal(X, expected_X)
+    assert torch.equal(value, expected)
+
+
+ONE = torch.ones(1, dtype=torch.float64)
+LEFT = (torch.tensor([0]), -ONE, -0.5)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"inequality_constraints": [LEFT]},
+        {"equality_constraints": [LEFT]},
+        {"options": {"maxiter": 50, "maxls": 10}},
+        {"fixed_features": {0: uniform(10, seed=2)}},
+    ],
+    ids=["inequality", "equality", "options", "fixed in each restart"],
+)
+def test_what_it_cannot_do_is_handed_over(given: dict[str, Any], handed_over: list[Any]) -> None:
+    acqf, bounds = ucb(gp()), unit_box()
+    X = starts(acqf, bounds)
+    X[..., 0] = 0.5
+    candidates, _ = gen_candidates_batched(X, acqf, bounds[0], bounds[1], **given)
+    assert len(handed_over) == 1
+    for name, value in given.items():
+        assert handed_over[0][name] is value
+    assert candidates.shape == X.shape
+
+
+def test_shapes_and_bounds_it_does_not_know_are_handed_over(handed_over: list[Any]) -> None:
+    acqf = ucb(gp())
+    X = starts(acqf, unit_box(), num=2)
+    gen_candidates_batched(X, acqf)
+    gen_candidates_batched(X[0], acqf, 0.0, 1.0)
+    wide = ucb(gp(10, 21))
+    gen_candidates_batched(uniform(2, 1, 21, seed=0), wide, 0.0, 1.0, options={"maxiter": 3})
+    assert len(handed_over) == 3
+
+
+def test_joint_points_reach_botorch_which_refuses_them(handed_over: list[Any]) -> None:
+    with pytest.raises(Exception, match="q = 3"):
+        gen_candidates_batched(uniform(2, 3, 2, seed=0), ucb(gp()), 0.0, 1.0)
+    assert len(handed_over) == 1
+
+
+# --- inside BoTorch's optimisers and the box ------------------------------------------------
+
+
+def test_optimize_acqf_with_pending_points_one_after_the_other(handed_over: list[Any]) -> None:
+    acqf = ucb(gp(40))
+    common: dict[str, Any] = {"q": 3, "sequential": True, "num_restarts": 5, "raw_samples": 64}
+    torch.manual_seed(0)
+    X, value = optimize_acqf(acqf, unit_box(), gen_candidates=gen_candidates_batched, **common)
+    torch.manual_seed(0)
+    _, expected = optimize_acqf(acqf, unit_box(), **common)
+    assert X.shape == (3, 2)
+    assert (value >= expected - 1e-6).all()
+    assert not handed_over
+
+
+def test_optimize_acqf_mixed(handed_over: list[Any]) -> None:
+    torch.manual_seed(0)
+    X, value = optimize_acqf_mixed(
+        ucb(gp(40)),
+        unit_box(),
+        1,
+        5,
+        [{0: 0.0}, {0: 1.0}],
+        raw_samples=64,
+        gen_candidates=gen_candidates_batched,
+    )
+    assert float(X[0, 0]) in (0.0, 1.0)
+    assert torch.isfinite(value)
+    assert not handed_over
+
+
+def test_box_uses_it_and_is_a_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("BoTorch's generator was called")
+
+    monkeypatch.setattr("botorch.optim.optimize.gen_candidates_scipy", refuse)
+    monkeypatch.setattr(generation, "gen_candidates_scipy", refuse)
+    for integer_dims in ((), (0,)):
+        box = Box(unit_box(), integer_dims=integer_dims)
+        acqf = ucb(gp(40))
+        (first, value), (second, _) = box.maximize(acqf, seed=3), box.maximize(acqf, seed=3)
+        assert torch.equal(first, second)
+        assert value == pytest.approx(float(acqf(first.unsqueeze(0))), abs=1e-9)
+
+
+def test_box_without_data() -> None:
+    model = BanditGP(torch.empty(0, 2).double(), torch.empty(0, 1).double(), RBFKernel())
+    point, value = Box(unit_box()).maximize(ucb(model), seed=0)
+    assert value == pytest.approx(2.0)
+    assert ((point >= 0.0) & (point <= 1.0)).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu() -> None:
+    acqf, bounds = ucb(gp(40).cuda()), unit_box().cuda()
+    X, value, _, expected = both(acqf, bounds)
+    assert X.device.type == value.device.type == "cuda"
+    assert float(value.max()) >= float(expected.max()) - 1e-6

@@ -1,0 +1,106 @@
+"""Both ways of every benchmark give the same results; how fast they are is measured on request.
+
+    python -m pytest tests/benchmarks -m slow -s -p no:xdist
+
+runs them at full size. No test looks at a time.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from botorch_bandits.benchmarks import BENCHMARKS, Measurement, Scale
+from botorch_bandits.benchmarks.devices import against_cpu
+from botorch_bandits.benchmarks.measure import compare, growth_exponent
+from botorch_bandits.cli import main
+from botorch_bandits.cli.bench import format_measurements
+
+
+def check(lines: list[Measurement]) -> None:
+    assert lines
+    for line in lines:
+        assert line.agrees, f"{line.name} differs by {line.difference}"
+        assert line.ratio > 0.0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_both_ways_agree(name: str) -> None:
+    check(BENCHMARKS[name].run(Scale(repeats=1, size=0.04, seed=3)))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_measure(name: str, benchmark: Any) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        lines = benchmark.pedantic(BENCHMARKS[name].run, args=(Scale(),), rounds=1)
+    finally:
+        torch.set_num_threads(threads)
+    check(lines)
+    for line in lines:
+        benchmark.extra_info[line.name] = {"ratio": line.ratio, "difference": line.difference}
+    print("\n" + format_measurements(lines, "BoTorch", "here"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_devices_agree() -> None:
+    check(against_cpu(Scale(repeats=1, size=0.1)))
+
+
+def test_program_for_devices_runs_on_the_cpu() -> None:
+    check(against_cpu(Scale(repeats=1, size=0.05), "cpu"))
+
+
+def test_comparison_counts_units_and_alternates() -> None:
+    order = []
+
+    def way(name: str, loops: int) -> str:
+        order.append(name)
+        sum(range(loops))
+        return name
+
+    timing = compare(lambda: way("a", 400_000), lambda: way("b", 400_000), 3, (1, 10))
+    assert order == ["a", "b"] * 4
+    assert (timing.ordinary_result, timing.our_result) == ("a", "b")
+    assert timing.ratio > 1.0  # the same work counts as ten units
+    assert growth_exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
+
+
+def test_command_prints_and_writes_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    arguments = ["bench", "chain-500", "--quick", "--repeats", "1", "--quiet"]
+    assert main([*arguments, "--out", str(table)]) == 0
+    output = capsys.readouterr().out
+    assert "chain-500" in output
+    assert "ratio" in output
+    with table.open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["difference"]) <= float(row["tolerance"])
+    assert float(row["at_least"]) == 15.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "benchmark is 'fly'"),
+        (["--repeats", "0"], "--repeats is 0"),
+        (["chain-500", "--device", "cpu"], "leave the names out"),
+    ],
+)
+def test_bad_arguments_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,321 @@
+"""BanditGP's closed form: values, gradients and every way to come to it, against dense algebra."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models.transforms import Normalize
+from botorch.posteriors import GPyTorchPosterior
+from botorch.settings import propagate_grads
+from gpytorch import settings
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import BanditGP
+from botorch_bandits.confidence.readable_prior import read_prior
+from botorch_bandits.models.lean_posterior import LeanPosterior
+
+from .textbook import KernelFunction, double, matern, squared_exponential, uniform
+
+NAMES = ["squared exponential", "matern 1/2", "matern 3/2", "matern 5/2"]
+DIMS = [1, 2, 6]
+
+
+def case(name: str, dim: int, scale: float | None = 1.7) -> tuple[Kernel, KernelFunction]:
+    """A kernel with a lengthscale for each dimension, and the same one written out."""
+    lengthscale = torch.linspace(0.3, 0.8, dim, dtype=torch.float64)
+    nu = {"matern 1/2": 0.5, "matern 3/2": 1.5, "matern 5/2": 2.5}.get(name)
+    size = 1.0 if scale is None else scale
+    kernel: Kernel
+    if nu is None:
+        kernel = RBFKernel(ard_num_dims=dim).double()
+        function = squared_exponential(lengthscale, size)
+    else:
+        kernel = MaternKernel(nu=nu, ard_num_dims=dim).double()
+        function = matern(nu, lengthscale, size)
+    kernel.lengthscale = lengthscale
+    if scale is not None:
+        kernel = ScaleKernel(kernel).double()
+        kernel.outputscale = double(scale)
+    return kernel, function
+
+
+def outcomes(X: Tensor) -> Tensor:
+    return 2.0 * (4.0 * X.sum(-1, keepdim=True)).sin() + 0.5
+
+
+def dense(
+    function: KernelFunction, X: Tensor, Y: Tensor, noise: float, points: Tensor, scale: float = 1.7
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance at each point, differentiable."""
+    system = function(X, X) + noise * torch.eye(len(X), dtype=torch.float64)
+    cross = function(points, X)
+    variance = scale - (cross * torch.linalg.solve(system, cross.mT).mT).sum(-1)
+    return cross @ torch.linalg.solve(system, Y[:, 0]), variance
+
+
+def gradients(mean: Tensor, variance: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    (first,) = torch.autograd.grad(mean.sum(), points, retain_graph=True)
+    (second,) = torch.autograd.grad(variance.sum(), points)
+    return first, second
+
+
+def assert_dense(
+    model: BanditGP,
+    function: KernelFunction,
+    X: Tensor,
+    Y: Tensor,
+    noise: float,
+    scale: float = 1.7,
+    raw: Callable[[Tensor], Tensor] = lambda points: points,
+    tolerance: float = 1e-8,
+) -> None:
+    """Values and gradients at ten points; the inputs of the dense side are in the unit box."""
+    unit = uniform(10, X.shape[-1], seed=9).requires_grad_(True)
+    expected = dense(function, X, Y, noise, unit, scale)
+    points = uniform(10, X.shape[-1], seed=9).requires_grad_(True)
+    posterior = model.posterior(raw(points).unsqueeze(-2))
+    assert type(posterior) is LeanPosterior
+    assert posterior.mean.shape == posterior.variance.shape == (10, 1, 1)
+    found = posterior.mean.flatten(), posterior.variance.flatten()
+    pairs = [*zip(found, expected, strict=True)]
+    pairs += zip(gradients(*found, points), gradients(*expected, unit), strict=True)
+    for one, other in pairs:
+        assert torch.allclose(one, other, rtol=0, atol=tolerance)
+
+
+def model_of(
+    num_rows: int, dim: int = 2, name: str = "matern 5/2", noise: float = 0.01
+) -> BanditGP:
+    X = uniform(num_rows, dim, seed=0)
+    return BanditGP(X, outcomes(X), case(name, dim)[0], noise)
+
+
+# --- values and gradients -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dim", DIMS)
+@pytest.mark.parametrize("scale", [None, 1.7])
+def test_values_and_gradients_are_the_dense_ones(name: str, dim: int, scale: float | None) -> None:
+    kernel, function = case(name, dim, scale)
+    X = uniform(140, dim, seed=0)
+    model = BanditGP(X, outcomes(X), kernel, 0.01)
+    assert_dense(model, function, X, outcomes(X), 0.01, 1.0 if scale is None else scale)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_are_normalised_before(name: str) -> None:
+    low, high = double([-5.0, 10.0]), double([10.0, 11.0])
+    kernel, function = case(name, 2)
+    X = uniform(40, 2, seed=0)
+
+    def raw(points: Tensor) -> Tensor:
+        return low + (high - low) * points
+
+    transform = Normalize(2, bounds=torch.stack([low, high]))
+    model: Any = BanditGP(raw(X[:30]), outcomes(X[:30]), kernel, 0.01, input_transform=transform)
+    model.posterior(raw(X[:1]))
+    for i in range(30, 40):
+        model = model.condition_on_observations(raw(X[i : i + 1]), outcomes(X[i : i + 1]))
+    assert_dense(model, function, X, outcomes(X), 0.01, raw=raw)
+    assert torch.allclose(model.train_inputs[0], X, rtol=0, atol=1e-14)
+    model.train()
+    assert torch.equal(model.train_inputs[0], raw(X))
+    model.eval()
+    assert_dense(model, function, X, outcomes(X), 0.01, raw=raw)
+    assert model.closed_form is None
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-3])
+@pytest.mark.parametrize("name", ["squared exponential", "matern 5/2"])
+def test_a_thousand_appended_rows(name: str, noise: float) -> None:
+    kernel, function = case(name, 2)
+    X = uniform(1001, 2, seed=0)
+    model: Any = BanditGP(X[:1], outcomes(X[:1]), kernel, noise)
+    model.posterior(X[:1])
+    for i in range(1, 1001):
+        model = model.condition_on_observations(X[i : i + 1], outcomes(X[i : i + 1]))
+    assert_dense(model, function, X, outcomes(X), noise)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_points_that_were_observed(name: str) -> None:
+    """At a row the distance is 0, where Matern 1/2 has a kink; its own term has slope 0."""
+    kernel, function = case(name, 2)
+    X = uniform(20, 2, seed=0)
+    X = torch.cat([X, X[:5]])
+    model = BanditGP(X, outcomes(X), kernel, 0.01)
+    closed_form = model.closed_form
+    assert closed_form is not None
+    mean, variance, slope, _ = closed_form.value_and_gradient(X)
+    expected = dense(function, X, outcomes(X), 0.01, X)
+    assert torch.allclose(mean, expected[0], rtol=0, atol=1e-8)
+    assert torch.allclose(variance, expected[1], rtol=0, atol=1e-8)
+    step = 1e-5 * double([1.0, 0.0])
+    # symmetric differences cancel the kink
+    ends = [dense(function, X, outcomes(X), 0.01, X + sign * step)[0] for sign in (1.0, -1.0)]
+    assert torch.allclose(slope[:, 0], (ends[0] - ends[1]) / 2e-5, rtol=0, atol=1e-4)
+
+
+def test_gradients_once_and_not_twice() -> None:
+    model = model_of(30)
+    points = uniform(4, 1, 2, seed=3).requires_grad_(True)
+
+    def moments(points: Tensor) -> tuple[Tensor, Tensor]:
+        posterior = model.posterior(points)
+        return posterior.mean, posterior.variance
+
+    assert torch.autograd.gradcheck(moments, points, atol=1e-6)
+    for k in range(2):
+        (slope,) = torch.autograd.grad(moments(points)[k].sum(), points, create_graph=True)
+        with pytest.raises(RuntimeError, match=r"differentiated once.*propagate_grads\(True\)"):
+            slope.sum().backward()
+    with propagate_grads(True):
+        assert torch.autograd.gradgradcheck(moments, points, atol=1e-5)
+
+
+def test_variances_that_rounding_makes_negative() -> None:
+    """As in GPyTorch they become its smallest variance, without a gradient."""
+    X = uniform(40, 1, seed=0)
+    kernel = case("squared exponential", 1)[0]
+    model = BanditGP(X, outcomes(X), kernel, 2e-10)
+    points = uniform(500, 1, 1, seed=3).requires_grad_(True)
+    with settings.min_variance(double_value=1e-9):
+        variance = model.posterior(points).variance
+    (slope,) = torch.autograd.grad(variance.sqrt().sum(), points)
+    lowest = variance == 1e-9
+    assert 0 < lowest.sum() < 500
+    assert variance.min().item() == 1e-9
+    assert slope[lowest].abs().max().item() == 0.0
+    assert slope[~lowest].abs().min().item() > 0.0
+
+
+def test_a_model_that_grows_leaves_pending_gradients_alone() -> None:
+    model = model_of(30)
+    points = uniform(4, 1, 2, seed=3).requires_grad_(True)
+    posterior = model.posterior(points)
+    model.condition_on_observations(uniform(1, 2, seed=4), double([[1.0]])).posterior(points)
+    posterior.mean.sum().backward()
+    assert points.grad is not None
+
+
+def test_the_plain_functions_agree_with_the_posterior() -> None:
+    model = model_of(200)
+    closed_form = model.closed_form
+    assert closed_form is not None
+    points = uniform(3000, 2, seed=3)  # computed in several chunks
+    mean, variance = closed_form.mean_and_variance(points)
+    values = closed_form.value_and_gradient(points)
+    posterior = model.posterior(points.unsqueeze(-2))
+    for other_mean, other_variance in (
+        values[:2],
+        (posterior.mean.flatten(), posterior.variance.flatten()),
+    ):
+        assert torch.allclose(mean, other_mean, rtol=0, atol=1e-12)
+        assert torch.allclose(variance, other_variance, rtol=0, atol=1e-12)
+    assert values[2].shape == values[3].shape == (3000, 2)
+
+
+# --- BoTorch's posterior --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (2, 3, 1), (4,), (2, 3)])
+@pytest.mark.parametrize("noisy", [False, True])
+def test_the_posterior_is_botorchs(shape: tuple[int, ...], noisy: bool) -> None:
+    """Marginals, joint distribution, samples and transforms, as GPyTorch computes them."""
+    model = model_of(30)
+    points = uniform(*shape, 2, seed=3)
+    found = model.posterior(points, observation_noise=noisy)
+    with propagate_grads(True):
+        expected = model.posterior(points, observation_noise=noisy)
+    assert type(found) is LeanPosterior
+    assert type(expected) is GPyTorchPosterior
+    transform = ScalarizedPosteriorTransform(weights=double([-2.0]), offset=1.0)
+    pairs = [(found, expected), (transform(found), transform(expected))]
+    pairs.append((model.posterior(points, posterior_transform=transform), transform(found)))
+    for one, other in pairs[: 2 if noisy else 3]:
+        assert torch.allclose(one.mean, other.mean, rtol=0, atol=1e-10)
+        assert torch.allclose(one.variance, other.variance, rtol=0, atol=1e-10)
+        assert torch.allclose(
+            one.distribution.covariance_matrix,
+            other.distribution.covariance_matrix,
+            rtol=0,
+            atol=1e-10,
+        )
+        assert one.base_sample_shape == other.base_sample_shape
+        assert one.batch_range == other.batch_range
+        assert one._extended_shape(torch.Size([7])) == other._extended_shape(torch.Size([7]))
+        base = uniform(7, *one.base_sample_shape, seed=4)
+        samples = [p.rsample_from_base_samples(torch.Size([7]), base) for p in (one, other)]
+        assert torch.allclose(*samples, rtol=0, atol=1e-6)
+        assert one.rsample(torch.Size([2])).shape == (2, *shape, 1)
+        assert (one.device, one.dtype) == (other.device, other.dtype)
+        level = double([0.3])
+        assert torch.allclose(one.quantile(level), other.quantile(level), rtol=0, atol=1e-8)
+
+
+def test_where_the_ordinary_way_is_taken() -> None:
+    points = uniform(3, 1, 2, seed=3)
+    X = uniform(10, 2, seed=0)
+    kernel = case("matern 5/2", 2)[0]
+    several = BanditGP(X, outcomes(X).expand(10, 2), kernel, 0.01)
+    batched = BanditGP(X.expand(3, 10, 2), outcomes(X).expand(3, 10, 1), kernel, 0.01)
+    unknown = BanditGP(X, outcomes(X), LinearKernel(), 0.01)
+    empty = BanditGP(X[:0], outcomes(X[:0]), kernel, 0.01)
+    for model in (several, batched, unknown, empty):
+        assert type(model.posterior(points)) is GPyTorchPosterior
+        assert model.closed_form is None
+        assert model.running_information_gain is None
+    model = model_of(10)
+    with settings.prior_mode(True):
+        prior = model.posterior(points)
+        assert torch.allclose(prior.variance, double(1.7), rtol=0, atol=1e-12)
+    pair = uniform(2, 2, seed=5).requires_grad_(True)
+    assert type(model.posterior(pair)) is GPyTorchPosterior  # joint, with a gradient
+    model.train()
+    assert model.closed_form is None
+    assert model.posterior(points).mean.shape == (3, 1, 1)
+    with pytest.raises(RuntimeError):
+        model.posterior(uniform(3, 1, 4, seed=3))
+
+
+# --- information gain -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_rows", [1, 40, 200])
+def test_the_information_gain_needs_no_factor_of_its_own(num_rows: int) -> None:
+    model: Any = model_of(num_rows)
+    function = case("matern 5/2", 2)[1]
+    X = uniform(num_rows, 2, seed=0)
+
+    def expected(X: Tensor) -> float:
+        matrix = torch.eye(len(X), dtype=torch.float64) + function(X, X) / 0.01
+        return 0.5 * torch.logdet(matrix).item()
+
+    assert model.information_gain.item() == pytest.approx(expected(X), abs=1e-9)
+    new = uniform(1, 2, seed=5)
+    model = model.condition_on_observations(new, outcomes(new))
+    gain = expected(torch.cat([X, new]))
+    (prior,) = read_prior(model)
+    assert prior.information_gain.item() == pytest.approx(gain, abs=1e-9)
+    assert torch.equal(prior.information_gain, model.running_information_gain)
+    model.train()
+    assert model.running_information_gain is None
+    assert model.information_gain.item() == pytest.approx(gain, abs=1e-9)
+
+
+def test_the_information_gain_of_other_models() -> None:
+    X = uniform(10, 2, seed=0)
+    one = BanditGP(X, outcomes(X), LinearKernel(), 0.1).information_gain
+    two = BanditGP(X, outcomes(X).expand(10, 2), LinearKernel(), 0.1).information_gain
+    assert two.item() == pytest.approx(2.0 * one.item(), rel=1e-12)
+    assert BanditGP(X[:0], outcomes(X[:0]), RBFKernel(), 0.1).information_gain.item() == 0.0
+    batched = BanditGP(X.expand(3, 10, 2), outcomes(X).expand(3, 10, 1), LinearKernel(), 0.1)
+    assert torch.allclose(batched.information_gain, one.expand(3), rtol=1e-12)
+    assert math.isfinite(one.item())

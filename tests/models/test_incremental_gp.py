@@ -1,0 +1,439 @@
+"""How BanditGP grows, is copied and notices changes: always the model that would be built anew."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    UpperConfidenceBound,
+    qKnowledgeGradient,
+    qLogExpectedImprovement,
+    qUpperConfidenceBound,
+)
+from botorch.generation import MaxPosteriorSampling
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
+from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from torch import Tensor
+
+from botorch_bandits import BanditGP
+from botorch_bandits.models.condition import hallucinate
+
+from .textbook import double, uniform
+
+X = uniform(300, 2, seed=0)
+Y = 2.0 * (5.0 * X[:, :1]).sin() + X[:, 1:].square()
+POINTS = uniform(7, 1, 2, seed=1)
+BOUNDS = double([[0.0, 0.0], [1.0, 1.0]])
+NORMALIZE = Normalize(2, bounds=double([[-1.0, 0.0], [2.0, 4.0]]))
+
+
+def kernel(lengthscale: float = 0.3) -> Kernel:
+    scaled = ScaleKernel(MaternKernel(nu=2.5)).double()
+    scaled.outputscale = double(2.0)
+    scaled.base_kernel.lengthscale = double(lengthscale)
+    return scaled
+
+
+def build(num_rows: int, **options: Any) -> Any:
+    return BanditGP(X[:num_rows], Y[:num_rows], kernel(), 0.01, **options)
+
+
+def append(model: Any, start: int, *ends: int) -> Any:
+    for end in ends:
+        model = model.condition_on_observations(X[start:end], Y[start:end])
+        start = end
+    return model
+
+
+def assert_same_bits(first: Any, second: Any) -> None:
+    one, other = first.posterior(POINTS), second.posterior(POINTS)
+    assert torch.equal(one.mean, other.mean)
+    assert torch.equal(one.variance, other.variance)
+    assert torch.equal(first.information_gain, second.information_gain)
+    assert torch.equal(first.train_inputs[0], second.train_inputs[0])
+    assert torch.equal(first.train_targets, second.train_targets)
+    joint = POINTS.squeeze(-2)
+    covariances = [m.posterior(joint).distribution.covariance_matrix for m in (first, second)]
+    assert torch.equal(*covariances)
+
+
+def assert_close(first: Any, second: Any, tolerance: float = 1e-9) -> None:
+    for points in (POINTS, POINTS.squeeze(-2)):
+        one, other = first.posterior(points), second.posterior(points)
+        assert torch.allclose(one.mean, other.mean, rtol=0, atol=tolerance)
+        assert torch.allclose(one.variance, other.variance, rtol=0, atol=tolerance)
+
+
+# --- the same bits on every route -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", [None, NORMALIZE])
+@pytest.mark.parametrize("num_rows", [2, 16, 17, 31, 100, 128, 129, 145, 257])
+def test_every_route_gives_the_same_bits(num_rows: int, transform: Normalize | None) -> None:
+    expected = build(num_rows, input_transform=transform)
+    for step in (1, 5, 16, 70):
+        for evaluate in (True, False):
+            model = build(1, input_transform=transform)
+            start = 1
+            while start < num_rows:
+                if evaluate:
+                    model.posterior(POINTS)
+                end = min(start + step, num_rows)
+                model = append(model, start, end)
+                start = end
+            assert_same_bits(model, expected)
+            assert_same_bits(model.with_outcomes(Y[:num_rows]), expected)
+    zeros = build(num_rows, input_transform=transform).with_outcomes(0.0 * Y[:num_rows])
+    assert_same_bits(zeros.with_outcomes(Y[:num_rows]), expected)
+
+
+@pytest.mark.parametrize("transform", [None, NORMALIZE])
+@pytest.mark.parametrize("refit_every", [None, 20])
+def test_builders_give_the_same_bits(transform: Normalize | None, refit_every: int | None) -> None:
+    recipe = BanditGP.with_kernel(
+        kernel(), 0.01, refit_every=refit_every, input_transform=transform
+    )
+    growing = recipe.builder(seed=0)
+    late = Y.clone()
+    late[:5] += 1.0
+    for num_rows, rows in [(n, Y) for n in (0, *range(1, 36), 44)] + [(44, late), (50, late)]:
+        model = growing(X[:num_rows], rows[:num_rows])
+        at_once = recipe.builder(seed=0)(X[:num_rows], rows[:num_rows])
+        assert_same_bits(model, at_once)
+    other = growing(X[100:110], Y[100:110])
+    assert_same_bits(other, recipe(X[100:110], Y[100:110]))
+
+
+def test_builders_continue_the_last_model_and_notice_changes() -> None:
+    builder: Any = BanditGP.with_kernel(kernel(), 0.01).builder(seed=0)
+    inputs = X[:20].clone()
+    first = builder(inputs, Y[:20])
+    first.posterior(POINTS)
+    inputs.zero_()  # the caller's memory is the caller's
+    second = builder(X[:21], Y[:21])
+    assert second.covar_module is first.covar_module
+    assert_same_bits(second, build(21))
+    second.covar_module.base_kernel.lengthscale = double(0.9)
+    assert_same_bits(builder(X[:22], Y[:22]), build(22))
+
+
+def test_builders_build_anew_where_rows_depend_on_each_other() -> None:
+    learned = BanditGP.with_kernel(kernel(), 0.01, input_transform=Normalize(2)).builder(seed=0)
+    linear = BanditGP.with_kernel(LinearKernel(), 0.01).builder(seed=0)
+    for builder in (learned, linear):
+        first, second = builder(X[:20], Y[:20]), builder(X[:21], Y[:21])
+        assert second.covar_module is not first.covar_module
+
+
+# --- branches and freedom -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_rows", [14, 15, 16, 40, 130])
+def test_branches_do_not_touch_each_other(num_rows: int) -> None:
+    root = build(num_rows)
+    before = root.posterior(POINTS)
+    left = append(root, num_rows, num_rows + 1)
+    right = root.condition_on_observations(X[200:203], Y[200:203])
+    further = append(left, num_rows + 1, num_rows + 30)
+    assert torch.equal(root.posterior(POINTS).mean, before.mean)
+    assert torch.equal(root.posterior(POINTS).variance, before.variance)
+    assert_same_bits(left, build(num_rows + 1))
+    assert_same_bits(further, build(num_rows + 30))
+    inputs, targets = (torch.cat([rows[:num_rows], rows[200:203]]) for rows in (X, Y))
+    assert_same_bits(right, BanditGP(inputs, targets, kernel(), 0.01))
+
+
+def test_models_that_nobody_holds_are_freed_at_once() -> None:
+    model = build(20)
+    model.posterior(POINTS)
+    gc.collect()
+    gc.disable()
+    try:
+        middle = append(model, 20, 21)
+        reference = weakref.ref(middle)
+        last = append(middle, 21, 22)
+        last.posterior(POINTS)
+        del middle
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+def test_learned_hyperparameters_are_copied() -> None:
+    model = build(20, learn_hyperparameters=True)
+    before = model.posterior(POINTS).mean
+    more = append(model, 20, 21)
+    more.covar_module.base_kernel.lengthscale = double(0.9)
+    more.likelihood.noise = double(0.5)
+    assert torch.equal(model.posterior(POINTS).mean, before)
+    assert all(parameter.requires_grad for parameter in more.parameters())
+    pending = hallucinate(build(20), X[30:32])
+    assert pending.covar_module is not model.covar_module
+
+
+# --- nothing goes stale ---------------------------------------------------------------------------
+
+
+def change_lengthscale(model: Any) -> None:
+    model.covar_module.base_kernel.lengthscale = double(0.7)
+
+
+def change_noise(model: Any) -> None:
+    model.likelihood.noise = double(0.3)
+
+
+def change_data_of_a_parameter(model: Any) -> None:
+    model.covar_module.raw_outputscale.data.add_(1.0)
+
+
+def change_parameter_in_place(model: Any) -> None:
+    with torch.no_grad():
+        model.covar_module.raw_outputscale.add_(1.0)
+
+
+def change_state(model: Any) -> None:
+    other = BanditGP(X[:3], Y[:3], kernel(0.8), 0.2)
+    model.load_state_dict(other.state_dict())
+
+
+def change_kernel(model: Any) -> None:
+    model.covar_module = kernel(0.9)
+
+
+def change_smoothness(model: Any) -> None:
+    model.covar_module.base_kernel.nu = 1.5
+
+
+def change_rows(model: Any) -> None:
+    model.set_train_data(X[50:55], Y[50:55, 0], strict=False)
+
+
+def change_outcomes_in_place(model: Any) -> None:
+    model.train_targets.add_(1.0)
+
+
+CHANGES = [
+    change_lengthscale,
+    change_noise,
+    change_data_of_a_parameter,
+    change_parameter_in_place,
+    change_state,
+    change_kernel,
+    change_smoothness,
+    change_rows,
+    change_outcomes_in_place,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_changes_are_noticed(change: Any) -> None:
+    model = BanditGP(X[:20].clone(), Y[:20].clone(), kernel(), 0.01)
+    before = model.posterior(POINTS)
+    change(model)
+    after = model.posterior(POINTS)
+    assert not torch.equal(before.mean, after.mean)
+    inputs, targets = model.train_inputs[0], model.train_targets.unsqueeze(-1)
+    noise = model.likelihood.noise.squeeze(-1)
+    assert_close(model, BanditGP(inputs, targets, model.covar_module, noise), 1e-10)
+    grown: Any = model.condition_on_observations(X[20:21], Y[20:21])
+    inputs, targets = grown.train_inputs[0], grown.train_targets.unsqueeze(-1)
+    assert_close(grown, BanditGP(inputs, targets, model.covar_module, noise), 1e-10)
+
+
+def test_modes_dtypes_and_back() -> None:
+    model = append(build(20, input_transform=NORMALIZE), 20, 25)
+    before = model.posterior(POINTS)
+    model.train()
+    model.eval()
+    assert torch.equal(model.posterior(POINTS).mean, before.mean)
+    assert model.to(torch.float64) is model
+    assert torch.equal(model.posterior(POINTS).mean, before.mean)
+    plain = append(build(20), 20, 25)
+    before = plain.posterior(POINTS)
+    plain.to(torch.float32)
+    assert plain.train_inputs[0].dtype == torch.float32
+    assert plain.posterior(POINTS.float()).mean.dtype == torch.float32
+    plain.to(torch.float64)
+    plain.prediction_strategy = None
+    assert torch.allclose(plain.posterior(POINTS).mean, before.mean, rtol=0, atol=1e-3)
+
+
+def test_what_is_computed_in_inference_mode_is_usable_outside() -> None:
+    model = build(20)
+    with torch.inference_mode():
+        model.posterior(POINTS)
+        model = append(model, 20, 21)
+        model = model.with_outcomes(Y[:21])
+    points = POINTS.clone().requires_grad_(True)
+    posterior = append(model, 21, 22, 40).posterior(points)
+    posterior.variance.sum().backward()
+    assert points.grad is not None
+    assert_same_bits(append(model, 21, 40), build(40))
+
+
+@pytest.mark.parametrize("transform", [None, NORMALIZE])
+def test_copies_and_pickles_of_a_grown_model(transform: Normalize | None) -> None:
+    model = append(build(20, input_transform=transform), 20, 21, 40)
+    expected = model.posterior(POINTS)
+    for twin in (
+        copy.deepcopy(model),
+        copy.copy(model),
+        pickle.loads(pickle.dumps(model)),
+        pickle.loads(pickle.dumps(append(model, 40, 41))),
+    ):
+        if twin.num_rows == 40:
+            assert_same_bits(twin, model)
+        grown = append(twin, twin.num_rows, 45)
+        assert_same_bits(grown, build(45, input_transform=transform))
+    assert torch.equal(pickle.loads(pickle.dumps(expected)).mean, expected.mean)
+    joint = model.posterior(X[:3])
+    copied = pickle.loads(pickle.dumps(joint))
+    assert torch.equal(copied.distribution.covariance_matrix, joint.distribution.covariance_matrix)
+
+
+# --- BoTorch at work on a grown model -------------------------------------------------------------
+
+
+def stock(num_rows: int) -> SingleTaskGP:
+    likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-10)).double()
+    likelihood.noise = double(0.01)
+    model = SingleTaskGP(
+        X[:num_rows],
+        Y[:num_rows],
+        likelihood=likelihood,
+        covar_module=kernel(),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    return model.eval()
+
+
+def sampler() -> SobolQMCNormalSampler:
+    return SobolQMCNormalSampler(torch.Size([64]), seed=0)
+
+
+ACQUISITIONS: dict[str, Any] = {
+    "UCB": lambda m: UpperConfidenceBound(m, beta=4.0),
+    "LogEI": lambda m: LogExpectedImprovement(m, best_f=2.0),
+    "qLogEI": lambda m: qLogExpectedImprovement(m, best_f=2.0, sampler=sampler()),
+    "qUCB pending": lambda m: qUpperConfidenceBound(
+        m, beta=4.0, sampler=sampler(), X_pending=X[50:52]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ACQUISITIONS))
+def test_acquisitions_are_those_of_a_stock_model(name: str) -> None:
+    ours = ACQUISITIONS[name](append(build(1), 1, *range(2, 41)))
+    theirs = ACQUISITIONS[name](stock(40))
+    values, slopes = [], []
+    for acquisition in (ours, theirs):
+        points = POINTS.clone().requires_grad_(True)
+        value = acquisition(points)
+        values.append(value)
+        slopes += torch.autograd.grad(value.sum(), points)
+    assert torch.allclose(*values, rtol=1e-8, atol=1e-8)
+    assert torch.allclose(*slopes, rtol=1e-5, atol=1e-6)
+    best = [
+        optimize_acqf(a, BOUNDS, q=1, num_restarts=3, raw_samples=16, options={"seed": 0})[1]
+        for a in (ours, theirs)
+    ]
+    assert best[0].item() == pytest.approx(best[1].item(), abs=1e-6)
+
+
+def test_posterior_sampling_on_a_grown_model() -> None:
+    chosen = []
+    for model in (append(build(1), 1, *range(2, 41)), stock(40)):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            chosen.append(MaxPosteriorSampling(model, replacement=False)(X[100:200], 3))
+    assert torch.equal(*chosen)
+
+
+@pytest.mark.parametrize("transform", [None, NORMALIZE])
+def test_fantasies_of_a_grown_model(transform: Normalize | None) -> None:
+    model = append(build(10, input_transform=transform), 10, 11, 12)
+    model.posterior(POINTS)
+    fantasies = model.fantasize(X[20:22], SobolQMCNormalSampler(torch.Size([4]), seed=0))
+    found = fantasies.posterior(POINTS.squeeze(-2))
+    assert found.mean.shape == (4, 7, 1)
+    assert fantasies.closed_form is None
+    samples = fantasies.train_targets[..., -2:]
+    for i in range(4):
+        rebuilt = BanditGP(
+            torch.cat([X[:12], X[20:22]]),
+            torch.cat([Y[:12], samples[i].unsqueeze(-1)]),
+            kernel(),
+            0.01,
+            input_transform=transform,
+        ).posterior(POINTS.squeeze(-2))
+        assert torch.allclose(found.mean[i], rebuilt.mean, rtol=0, atol=1e-8)
+        assert torch.allclose(found.variance[i], rebuilt.variance, rtol=0, atol=1e-8)
+    points = uniform(2, 5, 2, seed=8).requires_grad_(True)
+    qKnowledgeGradient(model, num_fantasies=4)(points).sum().backward()
+    assert points.grad is not None
+    assert points.grad.abs().max().item() > 0.0
+
+
+def test_rows_with_a_gradient_take_the_ordinary_way() -> None:
+    new = X[20:21].clone().requires_grad_(True)
+    model = build(20).condition_on_observations(new, Y[20:21])
+    assert_close(model, build(21), 1e-8)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("new_X", "new_Y", "error", "message"),
+    [
+        (X[:1].float(), Y[:1], TypeError, r"X has dtype torch\.float32"),
+        (X[:1], Y[:1].float(), TypeError, r"Y has dtype torch\.float32"),
+        (X[:1] / 0.0, Y[:1], ValueError, r"X\[0, 0\] is inf"),
+        (X[:1], Y[:1] * float("nan"), ValueError, r"Y\[0, 0\] is nan"),
+        (X[:2], Y[:1], ValueError, r"X has shape \(2, 2\) and Y \(1, 1\)"),
+        (uniform(1, 3, seed=0), Y[:1], ValueError, r"X has shape \(1, 3\).*n' x 2"),
+    ],
+)
+def test_malformed_rows_are_refused(
+    new_X: Tensor, new_Y: Tensor, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        build(5).condition_on_observations(new_X, new_Y)
+
+
+def test_malformed_outcomes_are_refused() -> None:
+    model = build(5)
+    with pytest.raises(ValueError, match=r"Y has shape \(4, 1\).*have shape \(5, 1\)"):
+        model.with_outcomes(Y[:4])
+    with pytest.raises(TypeError, match="float64"):
+        model.with_outcomes(Y[:5].float())
+    with pytest.raises(ValueError, match="finite"):
+        model.with_outcomes(Y[:5] / 0.0)
+
+
+def test_outcomes_of_other_models_are_replaced_too() -> None:
+    two = torch.cat([Y, 3.0 * Y], dim=-1)[:8]
+    for inputs, old, new in (
+        (X[:8], 0.0 * two, two),
+        (X[:8].expand(3, 8, 2), two.expand(3, 8, 2), -two.expand(3, 8, 2)),
+        (X[:0], Y[:0], Y[:0]),
+    ):
+        model = BanditGP(inputs, old, RBFKernel(), 0.1)
+        model.posterior(POINTS.squeeze(-2))
+        found = model.with_outcomes(new).posterior(POINTS.squeeze(-2))
+        expected = BanditGP(inputs, new, RBFKernel(), 0.1).posterior(POINTS.squeeze(-2))
+        assert torch.allclose(found.mean, expected.mean, rtol=0, atol=1e-12)

@@ -1,0 +1,241 @@
+"""A simulated replicate plays what a loop with its seed plays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    DMMUpperConfidenceBound,
+    ExpectedImprovement,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    MeanOnly,
+    Policy,
+    ProbabilityOfImprovement,
+    RandomizedUpperConfidenceBound,
+    RandomSearch,
+    VarianceOnly,
+    run,
+    simulate,
+)
+from botorch_bandits.acquisition import AcquisitionRecipe
+from botorch_bandits.confidence import WaterFillingGain
+from botorch_bandits.problems import ArmsProblem, gp_draw_on_arms
+
+CHOICES = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
+LENGTHSCALE, LAM = 0.15, 0.02
+KERNEL_MATRIX = torch.exp(-(torch.cdist(CHOICES, CHOICES) ** 2) / (2 * LENGTHSCALE**2))
+MODEL = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE)
+BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
+
+RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
+    "GP-UCB": GPUpperConfidenceBound.with_options(delta=0.1, scale=0.5),
+    "GP-UCB, Theorem 3": GPUpperConfidenceBound.with_options(
+        rkhs_bound=0.05, information_gain=WaterFillingGain(KERNEL_MATRIX, LAM)
+    ),
+    "constant width": GPUpperConfidenceBound.with_options(width=2.0),
+    "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**BOUNDS),
+    "IGP-UCB, any lam": ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
+    "IGP-UCB, minimising": ImprovedUpperConfidenceBound.with_options(**BOUNDS, maximize=False),
+    "AMM": AMMUpperConfidenceBound.with_options(**BOUNDS),
+    "DMM": DMMUpperConfidenceBound.with_options(**{**BOUNDS, "rkhs_bound": 12.0}),
+    "DMM, doubling": DMMUpperConfidenceBound.with_options(
+        **{**BOUNDS, "rkhs_bound": 0.5}, double_rkhs_bound=True
+    ),
+    "EI": ExpectedImprovement.with_options(),
+    "EI, observed": ExpectedImprovement.with_options(incumbent="observed"),
+    "EI, given": ExpectedImprovement.with_options(best_f=0.5),
+    "EI, minimising": ExpectedImprovement.with_options(maximize=False),
+    "PI": ProbabilityOfImprovement.with_options(margin=0.05),
+    "PI, observed, minimising": ProbabilityOfImprovement.with_options(
+        incumbent="observed", maximize=False
+    ),
+    "mean only": MeanOnly.with_options(),
+    "variance only": VarianceOnly.with_options(),
+    "GP-TS": GPThompsonSampling.with_options(**BOUNDS),
+    "IRGP-UCB": RandomizedUpperConfidenceBound.with_options(),
+    "random": RandomSearch(),
+}
+DRAWS = ("GP-TS", "IRGP-UCB", "random")
+
+
+def problems(count: int) -> list[ArmsProblem]:
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    return [gp_draw_on_arms(kernel, CHOICES, seed=i, noise_std=0.1) for i in range(count)]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("num_initial", [0, 3])
+def test_replicates_play_what_loops_play(name: str, num_initial: int) -> None:
+    policy = Policy(MODEL, RECIPES[name], num_initial)
+    played = simulate(problems(3), policy, num_rounds=80, seed=5, progress=False)
+    for b, problem in enumerate(problems(3)):
+        loop = policy.loop(Arms(CHOICES), seed=played.seeds[b])
+        result = run(loop, problem, num_rounds=80, progress=False)
+        arms = problem.arm_indices(torch.stack([query.x for query in loop.history.queries]))
+        assert torch.equal(arms, played.arms[b])
+        assert torch.allclose(result.rewards, played.outcomes[b], atol=1e-12, rtol=0)
+        assert torch.allclose(result.regret, played.regret[b], atol=1e-12, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in DRAWS])
+def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None:
+    """With and without pending arms, against BoTorch's evaluation of the same recipe."""
+    recipe = RECIPES[name]
+    assert isinstance(recipe, AcquisitionRecipe)
+    domain = Arms(CHOICES)
+    loop = Policy(MODEL, recipe).loop(domain, seed=0)
+    problem = problems(1)[0]
+    for t in range(12):
+        query = loop.ask()
+        if t % 5 != 3:  # some stay pending
+            loop.tell(query.id, float(problem(query.x.unsqueeze(0))))
+    round_number = loop.history.num_queries + 1
+    X, Y = loop.history.arrived()
+    pending = loop.history.pending_inputs()
+    acquisition = recipe.build(
+        MODEL(X, Y),
+        domain,
+        round_number=round_number,
+        X_pending=pending,
+        X_observed=X,
+        Y_observed=Y,
+    )
+    expected = acquisition(CHOICES.unsqueeze(-2))
+    player = loop._player
+    assert player is not None
+    loop._catch_up(player)
+    seen = player.look(round_number, domain.index_of(pending))
+    assert player.rule is not None
+    assert torch.allclose(player.rule.scores(seen), expected, atol=1e-8, rtol=0)
+    arm = player.choose(seen)
+    known = acquisition.describe(CHOICES[arm])
+    described = player.describe(seen, arm)
+    assert known.keys() <= described.keys()
+    for quantity, value in known.items():
+        assert described[quantity] == pytest.approx(value, abs=1e-8), quantity
+
+
+@pytest.mark.parametrize("kernel", [ScaleKernel(RBFKernel()), MaternKernel(nu=1.5)])
+def test_prior_variance_counts(kernel: Any) -> None:
+    kernel = kernel.double()
+    if isinstance(kernel, ScaleKernel):
+        kernel.outputscale = torch.tensor(3.0, dtype=torch.float64)
+    model = BanditGP.with_kernel(kernel, noise=LAM, lengthscale=0.3)
+    for name in ("IGP-UCB", "AMM", "DMM"):
+        recipe = RECIPES[name]
+        assert isinstance(recipe, AcquisitionRecipe)
+        loop = Policy(model, recipe).loop(Arms(CHOICES), seed=0)
+        result = run(loop, problems(1)[0], num_rounds=6, progress=False)
+        acquisition = recipe.build(model(*loop.history.arrived()), loop.domain, round_number=7)
+        expected = acquisition(CHOICES.unsqueeze(-2))
+        query = loop.ask()
+        assert query.diagnostics["acquisition_value"] == pytest.approx(
+            float(expected.max()), abs=1e-8
+        )
+        assert len(result.rewards) == 6
+
+
+def test_replicates_do_not_depend_on_each_other() -> None:
+    for name in DRAWS:
+        policy = Policy(MODEL, RECIPES[name])
+        many = simulate(problems(1)[0], policy, 40, 5, seed=3, progress=False)
+        few = simulate(problems(1)[0], policy, 40, 2, seed=3, progress=False)
+        assert torch.equal(many.arms[:2], few.arms)
+        assert len({tuple(row.tolist()) for row in many.arms}) > 1
+
+
+def test_bounds_of_norm_and_noise_per_replicate() -> None:
+    bounds = torch.tensor([3.0, 20.0], dtype=torch.float64)
+    for cls in (ImprovedUpperConfidenceBound, DMMUpperConfidenceBound, AMMUpperConfidenceBound):
+        both = cls.with_options(rkhs_bound=bounds, noise_bound=0.1, delta=0.1)
+        played = simulate(problems(2), Policy(MODEL, both), 25, seed=1, progress=False)
+        for b in range(2):
+            alone = cls.with_options(rkhs_bound=float(bounds[b]), noise_bound=0.1, delta=0.1)
+            loop = Policy(MODEL, alone).loop(Arms(CHOICES), seed=played.seeds[b])
+            run(loop, problems(2)[b], 25, progress=False)
+            points = torch.stack([query.x for query in loop.history.queries])
+            assert torch.equal(problems(1)[0].arm_indices(points), played.arms[b])
+
+
+def test_result_adds_up() -> None:
+    policy = Policy(MODEL, RECIPES["IGP-UCB"])
+    seen: list[Tensor] = []
+    result = simulate(problems(2), policy, 30, progress=False)
+    assert seen == []
+    values = torch.stack([p.values for p in problems(2)])
+    regret = values.amax(-1, keepdim=True) - values.gather(-1, result.arms)
+    assert torch.equal(result.regret, regret)
+    assert torch.equal(result.cumulative_regret[:, -1], regret.cumsum(-1)[:, -1])
+    assert torch.equal(result.simple_regret[:, -1], regret.amin(-1))
+    noise = result.outcomes - values.gather(-1, result.arms)
+    assert 0.05 < float(noise.std()) < 0.15
+    assert result.covered is not None
+    assert result.covered.shape == (2,)
+    assert result.mean_width is not None
+    assert result.mean_width.shape == (30,)
+    assert simulate(problems(1)[0], policy, 0, 2, progress=False).regret.shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [
+        (lambda p: simulate(lambda x: x, p, 3), TypeError, "not iterable|must be an ArmsProblem"),
+        (lambda p: simulate([], p, 3), ValueError, "empty list"),
+        (lambda p: simulate(problems(2), p, 3, 3), ValueError, "num_replicates is 3"),
+        (lambda p: simulate(problems(1)[0], p, -1), ValueError, "num_rounds is -1"),
+        (lambda p: simulate(problems(1)[0], p, 3, 0), ValueError, "num_replicates is 0"),
+        (
+            lambda p: simulate([problems(1)[0], ArmsProblem(CHOICES, CHOICES[:, 0])], p, 3),
+            ValueError,
+            "problem 1 has other arms or another noise_std",
+        ),
+        (
+            lambda p: simulate(
+                problems(1)[0],
+                Policy(BanditGP.with_kernel(RBFKernel(), refit_every=5), p.acquisition),
+                3,
+            ),
+            ValueError,
+            "cannot be simulated in a batch",
+        ),
+    ],
+)
+def test_bad_settings_are_refused(act: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        act(Policy(MODEL, RECIPES["IGP-UCB"]))
+
+
+def test_a_subclass_is_evaluated_itself() -> None:
+    """What a subclass changes must not be passed over by the rule of its parent."""
+
+    class Negative(ImprovedUpperConfidenceBound):
+        def forward(self, X: Tensor) -> Tensor:
+            return -super().forward(X)
+
+    loop = BanditLoop(Arms(CHOICES), MODEL, Negative.with_options(**BOUNDS))
+    assert loop._player is None
+    query = loop.ask()
+    assert query.diagnostics["acquisition_value"] < 0.0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", RECIPES)
+def test_devices_play_the_same_arms(name: str) -> None:
+    policy = Policy(MODEL, RECIPES[name])
+    host = simulate(problems(4), policy, 100, progress=False)
+    device = simulate(problems(4), policy, 100, device="cuda", progress=False)
+    assert torch.equal(host.arms, device.arms)
+    assert torch.allclose(host.regret, device.regret, atol=1e-8, rtol=0)
