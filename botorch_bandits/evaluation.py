@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,12 +14,16 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.problems import ArmsProblem
+from botorch_bandits.problems import ArmsProblem, Delays
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
 
 Problem: TypeAlias = Callable[..., Any]
 """A BoTorch test problem, or a function from a ``d``-dimensional point to one number."""
+
+
+Contexts: TypeAlias = Tensor | Callable[[int], Tensor]
+"""``num_rounds x context_dim``, or a function from the round (from 1) to its context."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +32,23 @@ class RunResult:
 
     Attributes:
         history: The loop's history.
-        rewards: Observed rewards.
+        rewards: Observed rewards; NaN where the outcome has not arrived.
         values: Noiseless rewards where the problem knows them, otherwise None.
         optimal_value: The largest noiseless reward where the problem knows it, otherwise None.
+        arrivals: How many rounds of this run had been asked when each outcome arrived; infinite
+            where it has not. Without delays that is the round itself.
     """
 
     history: History
     rewards: Tensor
     values: Tensor | None = None
     optimal_value: float | None = None
+    arrivals: Tensor | None = None
 
     @property
     def best_so_far(self) -> Tensor:
-        """The largest observed reward up to each round."""
-        return self.rewards.cummax(0).values if len(self.rewards) else self.rewards
+        """The largest reward that had arrived by each round; minus infinity before the first."""
+        return self._best_arrived(self.rewards)
 
     @property
     def regret(self) -> Tensor:
@@ -52,7 +60,7 @@ class RunResult:
         if self.values is None or self.optimal_value is None:
             raise ValueError(
                 "regret needs a problem that knows its noiseless values and optimum, such as "
-                "those in botorch_bandits.problems."
+                "those in botorch_bandits.problems, and no contexts."
             )
         return self.optimal_value - self.values
 
@@ -63,8 +71,17 @@ class RunResult:
 
     @property
     def simple_regret(self) -> Tensor:
-        """The smallest regret up to each round."""
-        return self.regret.cummin(0).values if len(self.rewards) else self.regret
+        """The smallest regret among outcomes that had arrived by each round; else infinite."""
+        return -self._best_arrived(-self.regret)
+
+    def _best_arrived(self, values: Tensor) -> Tensor:
+        rounds = torch.arange(1, len(values) + 1, dtype=DTYPE, device=values.device)
+        arrivals = rounds if self.arrivals is None else self.arrivals.to(values.device)
+        order = arrivals.argsort(stable=True)
+        count = torch.searchsorted(arrivals[order].contiguous(), rounds, right=True)
+        lowest = values.new_full((1,), -torch.inf)
+        best = torch.cat([lowest, values[order]]).cummax(0).values
+        return best[count]
 
 
 def run(
@@ -72,6 +89,8 @@ def run(
     problem: Problem,
     num_rounds: int,
     *,
+    contexts: Contexts | None = None,
+    delays: Delays | None = None,
     progress: bool = True,
     on_round: Callable[[Query, Outcome], None] | None = None,
 ) -> RunResult:
@@ -86,8 +105,14 @@ def run(
         problem: A BoTorch test problem to be maximised (its noise is drawn from a stream of the
             loop's seed), or a function from a ``d``-dimensional point to one number.
         num_rounds: How many rounds to add, beside the queries that were left pending.
+        contexts: For a loop with contexts: one row a round (the first row is round 1 of the
+            loop), or a function from the round to its context. The problem is evaluated at
+            ``(context, point)``.
+        delays: After how many rounds outcomes are told, such as ``PoissonDelay(10)``; at once if
+            omitted. Outcomes of one round are told in the order of their queries. What has not
+            arrived at the end stays pending.
         progress: Show a progress bar with the best reward so far.
-        on_round: Called after each round.
+        on_round: Called after each outcome.
 
     Returns:
         The rounds that were evaluated.
@@ -118,35 +143,112 @@ def run(
             "it with negate=True."
         )
     evaluate = _arms_evaluator(problem, loop) if isinstance(problem, ArmsProblem) else _evaluate
-    rewards: list[float] = []
-    points: list[Tensor] = []
     left = loop.history.pending()
-    with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
-        for i in range(len(left) + num_rounds):
-            query = left[i] if i < len(left) else loop.ask()
-            outcome = loop.tell(query.id, evaluate(problem, query, loop.seed))
-            rewards.append(outcome.reward)
-            points.append(query.x)
-            best = loop.best()
+    bar = ProgressBar(len(left) + num_rounds, "rounds", progress)
+    with bar:
+        return _Run(loop, problem, evaluate, delays, bar, on_round).play(
+            list(left), num_rounds, contexts
+        )
+
+
+class _Run:
+    """One call of :func:`run`: what was asked, and what is on its way."""
+
+    def __init__(
+        self,
+        loop: BanditLoop,
+        problem: Problem,
+        evaluate: Callable[[Problem, Query, int], Any],
+        delays: Delays | None,
+        bar: ProgressBar,
+        on_round: Callable[[Query, Outcome], None] | None,
+    ) -> None:
+        self.loop, self.problem, self.evaluate = loop, problem, evaluate
+        self.delays, self.bar, self.on_round = delays, bar, on_round
+        self.queries: list[Query] = []
+        self.on_their_way: list[tuple[float, int, Any]] = []  # due before this round, id, reward
+
+    def play(self, left: list[Query], num_rounds: int, contexts: Contexts | None) -> RunResult:
+        history = self.loop.history
+        for query in left:
+            self._start(query)
+        for _ in range(num_rounds):
+            round_number = history.num_queries + 1
+            self._deliver(round_number)
+            self._start(self.loop.ask(_context_of(contexts, round_number)))
+        self._deliver(history.num_queries + 1)
+        return self._result()
+
+    def _start(self, query: Query) -> None:
+        self.queries.append(query)
+        reward = self.evaluate(self.problem, query, self.loop.seed)
+        delay = 1.0
+        if self.delays is not None:
+            delay = self.delays.of_query(query.x, self.loop.seed, query.round_number)
+        heapq.heappush(self.on_their_way, (query.round_number + max(delay, 1.0), query.id, reward))
+        if delay <= 1.0:
+            self._deliver(query.round_number + 1)
+        else:
+            self.bar.advance(pending=self.loop.history.num_pending)
+
+    def _deliver(self, round_number: int) -> None:
+        """Tell what can be used when the query of this round is chosen."""
+        while self.on_their_way and self.on_their_way[0][0] <= round_number:
+            _, query_id, reward = heapq.heappop(self.on_their_way)
+            outcome = self.loop.tell(query_id, reward)
+            best = self.loop.best()
             assert best is not None
-            bar.advance(best=f"{best[1].reward:.6g}")
-            if on_round is not None:
-                on_round(query, outcome)
-    values = None
-    if isinstance(problem, BaseTestProblem):
-        X = torch.stack(points) if points else torch.empty(0, loop.domain.dim, dtype=DTYPE)
-        with torch.no_grad():
-            values = problem(X, noise=False)
-    return RunResult(
-        loop.history, torch.tensor(rewards, dtype=DTYPE), values, _optimal_value(problem)
-    )
+            if self.delays is None:
+                self.bar.advance(best=f"{best[1].reward:.6g}")
+            if self.on_round is not None:
+                self.on_round(self.loop.history.query(query_id), outcome)
+
+    def _result(self) -> RunResult:
+        loop, problem = self.loop, self.problem
+        history = loop.history
+        outcomes = [history.outcome(query.id) for query in self.queries]
+        first = self.queries[0].round_number - 1 if self.queries else 0
+        values = None
+        if isinstance(problem, BaseTestProblem):
+            dim = loop.context_dim + loop.domain.dim
+            points = [_input_of(query) for query in self.queries]
+            X = torch.stack(points) if points else torch.empty(0, dim, dtype=DTYPE)
+            with torch.no_grad():
+                values = problem(X, noise=False)
+        return RunResult(
+            history,
+            torch.tensor([o.reward if o else torch.nan for o in outcomes], dtype=DTYPE),
+            values,
+            # in a context the best reward is another one
+            None if loop.context_dim else _optimal_value(problem),
+            torch.tensor(
+                [o.arrived_round - first if o else torch.inf for o in outcomes], dtype=DTYPE
+            ),
+        )
+
+
+def _context_of(contexts: Contexts | None, round_number: int) -> Tensor | None:
+    if contexts is None or callable(contexts):
+        return None if contexts is None else contexts(round_number)
+    if round_number > len(contexts):
+        raise ValueError(
+            f"contexts has {len(contexts)} rows, but round {round_number} is to be played; give "
+            "one row a round, counted from the loop's first."
+        )
+    return contexts[round_number - 1]
+
+
+def _input_of(query: Query) -> Tensor:
+    context = query.context
+    return query.x if context is None else torch.cat([context, query.x])
 
 
 def _evaluate(problem: Problem, query: Query, seed: int) -> Any:
+    point = _input_of(query)
     if not isinstance(problem, BaseTestProblem):
-        return problem(query.x)
+        return problem(point)
     with torch.no_grad(), seeded_globally(derive_seed(seed, query.round_number, "noise")):
-        return problem(query.x.unsqueeze(0)).squeeze(0)
+        return problem(point.unsqueeze(0)).squeeze(0)
 
 
 def _arms_evaluator(
@@ -157,7 +259,7 @@ def _arms_evaluator(
     noise = RandomBlocks([loop.seed], "noise")
 
     def evaluate(_: Problem, query: Query, seed: int) -> float:
-        value = float(problem.evaluate_true(query.x.unsqueeze(0)))
+        value = float(problem.evaluate_true(_input_of(query).unsqueeze(0)))
         return value + noise_std * float(noise.at(query.round_number))
 
     return evaluate

@@ -126,6 +126,11 @@ class History:
         return len(self._outcomes)
 
     @property
+    def num_pending(self) -> int:
+        """How many queries have no outcome yet."""
+        return len(self._pending)
+
+    @property
     def queries(self) -> tuple[Query, ...]:
         """All queries in the order in which they were asked."""
         return tuple(self._queries)
@@ -242,6 +247,19 @@ class History:
     def pending(self) -> tuple[Query, ...]:
         """Return the queries without an outcome, in the order in which they were asked."""
         return tuple(self._pending.values())
+
+    def pending_in(self, round_number: int) -> tuple[Query, ...]:
+        """Return the queries that were pending when the query of a round was chosen.
+
+        Args:
+            round_number: From 1; one more than the rounds so far stands for now.
+        """
+        return tuple(
+            query
+            for query in self._queries[: round_number - 1]
+            if query.id not in self._outcomes
+            or self._outcomes[query.id].arrived_round >= round_number
+        )
 
     def pending_inputs(self) -> Tensor:
         """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""

@@ -23,7 +23,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.arms_player import ArmsPlayer, build_arms_player
-from botorch_bandits.checks import check_integer
+from botorch_bandits.checks import DTYPE, check_integer, check_vector
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import History, Outcome, Query
@@ -56,6 +56,8 @@ class BanditLoop:
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function.
         horizon: The number of rounds, if it is known. Asking for more is an error.
+        context_dim: The dimension of the contexts; see :meth:`ask`. The model's inputs are then
+            ``(context, point)``, and its kernel is over both.
         num_initial: Rounds at the start that choose uniformly at random.
         seed: Seeds everything that is drawn.
         clock: Returns the time in seconds; passed in so that tests and replays are exact.
@@ -91,6 +93,7 @@ class BanditLoop:
         *,
         horizon: int | None = None,
         num_initial: int = 0,
+        context_dim: int = 0,
         seed: int = 0,
         clock: Callable[[], float] = time.time,
         history: History | None = None,
@@ -105,17 +108,20 @@ class BanditLoop:
         self.num_initial = check_integer("num_initial", num_initial, minimum=0)
         self.seed = check_integer("seed", seed, minimum=0)
         self._clock = clock
-        self.history = History(domain.dim) if history is None else history
-        if self.history.dim != domain.dim or self.history.context_dim != 0:
+        self.context_dim = check_integer("context_dim", context_dim, minimum=0)
+        self.history = History(domain.dim, self.context_dim) if history is None else history
+        if self.history.dim != domain.dim or self.history.context_dim != self.context_dim:
             raise ValueError(
                 f"history is for {self.history.dim} dimensions and {self.history.context_dim} "
-                f"context dimensions, the domain has {domain.dim} and the loop 0."
+                f"context dimensions, the domain has {domain.dim} and the loop {self.context_dim}."
             )
         self._num_given = self.history.num_queries
         for query in self.history.queries:
             domain.check_point(f"x of query {query.id} in history", query.x)
         self._build_model = (
-            self.model.builder(self.seed, collapses=isinstance(domain, Arms))
+            self.model.builder(
+                self.seed, collapses=isinstance(domain, Arms) and self.context_dim == 0
+            )
             if isinstance(self.model, BanditGPRecipe)
             else self._call_factory
         )
@@ -123,6 +129,7 @@ class BanditLoop:
         self._player: ArmsPlayer | None = None
         if (
             isinstance(domain, Arms)
+            and self.context_dim == 0
             and isinstance(self.model, BanditGPRecipe)
             and isinstance(self.acquisition, AcquisitionRecipe)
         ):
@@ -131,8 +138,12 @@ class BanditLoop:
         self._arm_of: dict[int, int] = {}  # arms of queries that the player has not seen
         self._uniform = RandomBlocks([self.seed], "sample", (), "uniform")
 
-    def ask(self) -> Query:
+    def ask(self, context: Any = None) -> Query:
         """Choose the next point, record the query and return it.
+
+        Args:
+            context: ``context_dim`` numbers that are known before the choice; only the point is
+                chosen. None without contexts.
 
         Returns:
             A :class:`~botorch_bandits.Query`; evaluate the reward at ``query.x`` and tell it
@@ -140,7 +151,11 @@ class BanditLoop:
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
+            TypeError: If the context is a tensor of another dtype than float64.
+            ValueError: If the context is missing, not wanted, of the wrong length or not finite.
+                Nothing is recorded then.
         """
+        known_context = self._check_context(context)
         round_number = self.history.num_queries + 1
         if self.horizon is not None and round_number > self.horizon:
             raise RuntimeError(
@@ -148,6 +163,7 @@ class BanditLoop:
                 "horizon and history=loop.history to go on."
             )
         diagnostics: dict[str, float] = {}
+        arm: int | None = None
         if round_number <= self.num_initial:
             origin, x = "initial", self._sample(round_number)
         elif isinstance(self.acquisition, RandomSearch):
@@ -157,18 +173,25 @@ class BanditLoop:
             origin, x = "initial", self._sample(round_number)
         elif self._player is not None:
             origin = "acquisition"
-            x, diagnostics = self._play(self._player, round_number)
+            x, diagnostics, arm = self._play(self._player, round_number)
         else:
             origin = "acquisition"
-            acquisition = self._build_acquisition(round_number)
-            x, value = self.domain.maximize(
+            domain = self._domain_in(known_context)
+            acquisition = self._build_acquisition(round_number, domain)
+            whole, value = domain.maximize(
                 acquisition, seed=derive_seed(self.seed, round_number, "maximize")
             )
             if isinstance(acquisition, BanditAcquisition):
-                diagnostics = acquisition.describe(x)
+                diagnostics = acquisition.describe(whole)
             else:
                 diagnostics = {"acquisition_value": value}
-        return self.history.add_query(x, origin, self._clock(), diagnostics=diagnostics)
+            x = whole[self.context_dim :]
+        query = self.history.add_query(
+            x, origin, self._clock(), context=known_context, diagnostics=diagnostics
+        )
+        if arm is not None:
+            self._arm_of[query.id] = arm
+        return query
 
     def tell(self, query_id: int, reward: Any) -> Outcome:
         """Record the reward of a query.
@@ -202,7 +225,10 @@ class BanditLoop:
             return Guarantee(
                 method="a user's model", gaps=("without data the model cannot be built",)
             )
-        acquisition = self._build_acquisition(self.history.num_queries + 1)
+        contexts = [query.context for query in self.history.queries[-1:]]
+        latest = torch.zeros(self.context_dim, dtype=DTYPE) if self.context_dim else None
+        domain = self._domain_in(contexts[0] if contexts else latest)
+        acquisition = self._build_acquisition(self.history.num_queries + 1, domain)
         if not isinstance(acquisition, BanditAcquisition):
             return Guarantee(
                 method=type(acquisition).__name__, gaps=("no theorem is stated for it",)
@@ -236,7 +262,7 @@ class BanditLoop:
             self._known_model = (num_arrived, self._build_model(*self.history.arrived()))
         return self._known_model[1]
 
-    def _play(self, player: ArmsPlayer, round_number: int) -> tuple[Tensor, dict[str, float]]:
+    def _play(self, player: ArmsPlayer, round_number: int) -> tuple[Tensor, dict[str, float], int]:
         arms = self.domain
         assert isinstance(arms, Arms)
         self._catch_up(player)
@@ -244,8 +270,7 @@ class BanditLoop:
         index = arms.index_of(pending) if len(pending) else None
         seen = player.look(round_number, index)
         arm = player.choose(seen)
-        self._arm_of[self.history.num_queries] = int(arm)  # the id that the query will get
-        return arms.choices[arm], player.describe(seen, arm)
+        return arms.choices[arm], player.describe(seen, arm), int(arm)
 
     def _catch_up(self, player: ArmsPlayer) -> None:
         """Let the player observe what arrived since it last looked, in order of arrival."""
@@ -274,7 +299,25 @@ class BanditLoop:
         with seeded_globally(derive_seed(self.seed, len(X), "model")):
             return self.model(X, Y)
 
-    def _build_acquisition(self, round_number: int) -> AcquisitionFunction:
+    def _check_context(self, context: Any) -> Tensor | None:
+        if self.context_dim == 0:
+            if context is not None:
+                raise ValueError(
+                    f"context is {context}, but the loop has context_dim=0. Build it with "
+                    "context_dim= set to the number of context features."
+                )
+            return None
+        if context is None:
+            raise ValueError(
+                f"context is missing: the loop has context_dim={self.context_dim}. Ask with "
+                "ask(context=...)."
+            )
+        return check_vector("context", context, length=self.context_dim)
+
+    def _domain_in(self, context: Tensor | None) -> Domain:
+        return self.domain if context is None else self.domain.in_context(context)
+
+    def _build_acquisition(self, round_number: int, domain: Domain) -> AcquisitionFunction:
         model = self.current_model()
         pending = self.history.pending_inputs()
         X_pending = pending if len(pending) > 0 else None
@@ -282,7 +325,7 @@ class BanditLoop:
             X, Y = self.history.arrived()
             return self.acquisition.build(
                 model,
-                self.domain,
+                domain,
                 round_number=round_number,
                 X_pending=X_pending,
                 seed=derive_seed(self.seed, round_number, "acquisition"),

@@ -155,6 +155,44 @@ def plot_run(history: History, title: str = "", reference: float | None = None) 
     return column
 
 
+def plot_pending(history: History, title: str = "") -> Any:
+    """Draw how many outcomes are pending in each round, and for how long each was.
+
+    Args:
+        history: What to draw.
+        title: A title for the figure.
+
+    Returns:
+        An array of two axes: the number of pending queries when each round's query was chosen,
+        with their share of all queries; below, one line a query from asking to arrival (open at
+        the end while it is pending).
+    """
+    figure, axes = new_figure(2)
+    column = axes[:, 0]
+    rounds = range(1, history.num_queries + 1)
+    pending = [len(history.pending_in(t)) for t in rounds]
+    column[0].step(rounds, pending, where="mid", color="black", lw=1.5, label="pending")
+    column[0].set_ylabel("pending queries")
+    share = column[0].twinx()
+    shares = [n / (t - 1) if t > 1 else 0.0 for t, n in zip(rounds, pending, strict=True)]
+    share.step(rounds, shares, where="mid", color="0.5", ls="--", lw=1.2, label="share")
+    share.set_ylim(0, 1)
+    share.set_ylabel("share of all queries (dashed)")
+    share.grid(False)
+    for query in history.queries:
+        outcome = history.outcome(query.id)
+        end = history.num_queries + 1 if outcome is None else outcome.arrived_round + 1
+        column[1].plot([query.round_number, end], [end - query.round_number] * 2, "0.6", lw=0.8)
+        marker = {"mfc": "white"} if outcome is None else {"mfc": "black"}
+        column[1].plot(end, end - query.round_number, "o", color="black", ms=3, **marker)
+    column[1].set_ylabel("age in rounds (open: still pending)")
+    column[1].set_xlabel("round")
+    for ax in column:
+        ax.set_xlim(0, max(history.num_queries, 1) + 2)
+    figure.suptitle(title, fontsize=11)
+    return column
+
+
 def plot_posterior(
     model: Any,
     low: float,

@@ -94,7 +94,7 @@ class RandomBlocks:
         self._seeds = tuple(seeds)
         self._purpose = purpose
         self._shape = tuple(shape)
-        self._draw = DISTRIBUTIONS[distribution]
+        self._draw = DISTRIBUTIONS[distribution]  # functions with a name: blocks can be pickled
         self._device = torch.device(device)
         self._length = max(1, min(256, 2**17 // max(1, math.prod(shape))))
         self._number = -1
@@ -113,12 +113,20 @@ class RandomBlocks:
         return self._block[row]
 
 
+def _normal(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=stream)
+
+
+def _uniform(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
+    return torch.rand(shape, dtype=torch.float64, generator=stream)
+
+
 def _exponential(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
     return torch.empty(shape, dtype=torch.float64).exponential_(generator=stream)
 
 
 DISTRIBUTIONS: dict[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] = {
-    "normal": lambda shape, stream: torch.randn(shape, dtype=torch.float64, generator=stream),
-    "uniform": lambda shape, stream: torch.rand(shape, dtype=torch.float64, generator=stream),
+    "normal": _normal,
+    "uniform": _uniform,
     "exponential": _exponential,
 }

@@ -18,6 +18,7 @@ FLOORS = [
     ["random_streams"],
     ["domains"],
     ["history"],
+    ["feedback"],
     ["confidence"],
     ["models"],
     ["acquisition"],

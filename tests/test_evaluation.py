@@ -19,7 +19,14 @@ from botorch_bandits import (
     RandomSearch,
     run,
 )
-from botorch_bandits.problems import ArmsProblem, RosenbrockReward
+from botorch_bandits.problems import (
+    ArmsProblem,
+    ConstantDelay,
+    Delays,
+    HeavyTailedDelay,
+    PoissonDelay,
+    RosenbrockReward,
+)
 
 CHOICES = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
 VALUES = torch.sin(6 * CHOICES).squeeze(-1)
@@ -129,3 +136,77 @@ def test_gp_ucb_beats_random_search() -> None:
     ours = torch.stack([total(seed, False) for seed in range(10)])
     random = torch.stack([total(seed, True) for seed in range(10)])
     assert ours.max() < random.min()
+
+
+@pytest.mark.parametrize(
+    "delays", [ConstantDelay(0), ConstantDelay(1), ConstantDelay(4), PoissonDelay(3.0)]
+)
+@pytest.mark.parametrize("random", [True, False])
+def test_an_outcome_can_be_used_once_its_delay_has_passed(delays: Delays, random: bool) -> None:
+    """Usable in round t if d <= t - s: against the definition, query by query."""
+    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
+    loop = arms_loop(seed=3, random=random)
+    result = run(loop, problem, 25, delays=delays, progress=False)
+    history = result.history
+    for t in range(1, 27):
+        pending = {query.round_number for query in history.pending_in(t)}
+        for query in history.queries[: t - 1]:
+            s = query.round_number
+            delay = max(1.0, delays.of_query(query.x, 3, s))
+            assert (s in pending) == (delay > t - s), (t, s)
+    told = [outcome.query_id for outcome in history.outcomes]
+    due = {q.id: max(1.0, delays.of_query(q.x, 3, q.round_number)) + q.id for q in history.queries}
+    assert told == sorted(told, key=lambda i: (due[i], i))
+    assert result.arrivals is not None
+    for i, query in enumerate(history.queries):
+        outcome = history.outcome(query.id)
+        if outcome is None:
+            assert torch.isnan(result.rewards[i])
+            assert torch.isinf(result.arrivals[i])
+        else:
+            assert float(result.arrivals[i]) == outcome.arrived_round
+
+
+def test_without_a_delay_of_two_rounds_nothing_changes() -> None:
+    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
+    at_once = run(arms_loop(), problem, 12, progress=False)
+    for delay in (0, 1):
+        result = run(arms_loop(), problem, 12, delays=ConstantDelay(delay), progress=False)
+        assert torch.equal(result.rewards, at_once.rewards)
+        assert torch.equal(result.simple_regret, at_once.simple_regret)
+        assert torch.equal(result.best_so_far, at_once.rewards.cummax(0).values)
+
+
+def test_simple_regret_counts_arrived_outcomes_only() -> None:
+    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
+    result = run(arms_loop(seed=1), problem, 20, delays=PoissonDelay(4.0), progress=False)
+    assert result.arrivals is not None
+    for t in range(1, 21):
+        arrived = result.arrivals <= t
+        expected = result.regret[arrived].min() if arrived.any() else torch.tensor(torch.inf)
+        assert float(result.simple_regret[t - 1]) == float(expected)
+        best = result.rewards[arrived].max() if arrived.any() else torch.tensor(-torch.inf)
+        assert float(result.best_so_far[t - 1]) == float(best)
+
+
+def test_a_run_with_delays_goes_on() -> None:
+    """What was pending when it stopped is asked for again, and arrives."""
+    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
+    loop = arms_loop(seed=2)
+    run(loop, problem, 8, delays=ConstantDelay(3), progress=False)
+    assert loop.history.num_pending == 2
+    run(loop, problem, 6, delays=ConstantDelay(3), progress=False)
+    whole = arms_loop(seed=2)
+    run(whole, problem, 14, delays=ConstantDelay(3), progress=False)
+    assert [q.x.tolist() for q in loop.history.queries] == [
+        q.x.tolist() for q in whole.history.queries
+    ]
+    known = [(o.query_id, o.reward, o.arrived_round) for o in loop.history.outcomes]
+    assert known == [(o.query_id, o.reward, o.arrived_round) for o in whole.history.outcomes]
+
+
+def test_outcomes_may_never_arrive() -> None:
+    problem = ArmsProblem(CHOICES, VALUES, noise_std=0.1)
+    result = run(arms_loop(), problem, 30, delays=HeavyTailedDelay(5.0, 0.3), progress=False)
+    assert result.history.num_pending > 3
+    assert bool(torch.isfinite(result.simple_regret[-1]))

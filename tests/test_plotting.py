@@ -8,8 +8,14 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound, RandomSearch, run
-from botorch_bandits.plotting import plot_diagnostic, plot_posterior, plot_rewards, plot_run
-from botorch_bandits.problems import ArmsProblem
+from botorch_bandits.plotting import (
+    plot_diagnostic,
+    plot_pending,
+    plot_posterior,
+    plot_rewards,
+    plot_run,
+)
+from botorch_bandits.problems import ArmsProblem, ConstantDelay
 
 matplotlib.use("Agg")
 
@@ -70,3 +76,19 @@ def test_posterior_band_is_width_standard_deviations(loop: BanditLoop) -> None:
     upper = mean + 3 * posterior.variance.detach().squeeze(-1).sqrt()
     assert top == pytest.approx(float(upper.max()), abs=1e-12)
     assert len(lines["told"].get_xdata()) == 6
+
+
+def test_pending_queries_and_their_ages() -> None:
+    loop = BanditLoop(Arms(CHOICES), None, RandomSearch())
+    problem = ArmsProblem(CHOICES, CHOICES.squeeze(-1).cos())
+    run(loop, problem, 8, delays=ConstantDelay(3), progress=False)
+    count, ages = plot_pending(loop.history, "delays")
+    (step,) = count.get_lines()
+    assert step.get_ydata().tolist() == [0, 1, 2, 2, 2, 2, 2, 2]
+    (share,) = [ax for ax in count.figure.axes if ax not in (count, ages)][0].get_lines()
+    assert share.get_ydata()[-1] == pytest.approx(2 / 7)
+    lines = [line for line in ages.get_lines() if len(line.get_xdata()) == 2]
+    assert len(lines) == 8
+    assert lines[0].get_xdata().tolist() == [1, 4]
+    assert lines[0].get_ydata().tolist() == [3, 3]
+    assert lines[-1].get_xdata().tolist() == [8, 9]  # pending at the end

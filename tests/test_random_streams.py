@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 
 import numpy as np
 import pytest
 import torch
 
-from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
+from botorch_bandits.random_streams import (
+    RandomBlocks,
+    derive_seed,
+    generator,
+    seeded_globally,
+)
 
 
 def test_seeds_are_the_same_in_every_process_and_release() -> None:
@@ -97,3 +103,9 @@ def test_every_derived_seed_can_be_used() -> None:
     for seed in (0, 2**63 - 1, derive_seed(0, 0, "")):
         with seeded_globally(seed):
             assert torch.rand(1).isfinite().all()
+
+
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "exponential"])
+def test_blocks_can_be_pickled(distribution: str) -> None:
+    blocks = RandomBlocks([3, 4], "test", (2,), distribution)
+    assert torch.equal(pickle.loads(pickle.dumps(blocks)).at(300), blocks.at(300))

@@ -2,6 +2,11 @@
 
 from botorch_bandits.acquisition.amm import AMMUpperConfidenceBound
 from botorch_bandits.acquisition.baselines import MeanOnly, RandomSearch, VarianceOnly
+from botorch_bandits.acquisition.censored import (
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
+)
+from botorch_bandits.acquisition.censoring import MinimumLoweredWarning
 from botorch_bandits.acquisition.discretization import GrowingDiscretization
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
 from botorch_bandits.acquisition.generation import gen_candidates_batched
@@ -11,6 +16,7 @@ from botorch_bandits.acquisition.improvement import (
 )
 from botorch_bandits.acquisition.irgp import RandomizedUpperConfidenceBound
 from botorch_bandits.acquisition.recipe import AcquisitionRecipe, BanditAcquisition
+from botorch_bandits.acquisition.ringing import RingingWarning
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
     GPUpperConfidenceBound,
@@ -24,6 +30,8 @@ __all__ = [
     "AcquisitionRecipe",
     "AssumptionRefutedWarning",
     "BanditAcquisition",
+    "CensoredThompsonSampling",
+    "CensoredUpperConfidenceBound",
     "DMMUpperConfidenceBound",
     "ExpectedImprovement",
     "GPThompsonSampling",
@@ -31,9 +39,11 @@ __all__ = [
     "GrowingDiscretization",
     "ImprovedUpperConfidenceBound",
     "MeanOnly",
+    "MinimumLoweredWarning",
     "ProbabilityOfImprovement",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
+    "RingingWarning",
     "VarianceOnly",
     "WidthUpperConfidenceBound",
     "gen_candidates_batched",

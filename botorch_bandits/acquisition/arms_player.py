@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
+from botorch.models.transforms.input import InputTransform
 from torch import Tensor
 
 from botorch_bandits.acquisition.arms_rules import ArmsRound, ArmsRule
 from botorch_bandits.acquisition.baselines import RandomSearch
 from botorch_bandits.acquisition.recipe import AcquisitionRecipe
-from botorch_bandits.confidence.readable_prior import prior_variance_of
+from botorch_bandits.confidence.readable_prior import learns_input_scale, prior_variance_of
 from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.arms_posterior import ArmsPosterior
@@ -158,14 +159,16 @@ def build_arms_player(
         seeds: See :class:`ArmsPlayer`.
 
     Returns:
-        None where the settings need the model itself: hyperparameters that are learned, a subclass
-        of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an acquisition without a rule.
+        None where the settings need the model itself: hyperparameters or an input scale that are
+        learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
+        transform that does not map each arm to one, an acquisition without a rule.
     """
     rule = None if isinstance(acquisition, RandomSearch) else acquisition.arms_rule(domain)
     is_plain = model.model_class is BanditGP and model.refit_every is None
     if (
         not is_plain
         or model.kernel.batch_shape
+        or not _keeps_arms(model.input_transform)
         or (rule is None and not isinstance(acquisition, RandomSearch))
     ):
         return None
@@ -177,3 +180,13 @@ def build_arms_player(
         prior = ArmsPrior.from_kernel(kernel, inputs)
         variance = float(prior_variance_of(kernel, inputs))
     return ArmsPlayer(rule, prior, model.noise, variance, seeds)
+
+
+def _keeps_arms(transform: InputTransform | None) -> bool:
+    """Whether each arm becomes one, the same in training and evaluation and with all data."""
+    parts = [] if transform is None else transform.modules()
+    return not learns_input_scale(transform) and all(
+        part.transform_on_train and part.transform_on_eval and not part.is_one_to_many
+        for part in parts
+        if isinstance(part, InputTransform)
+    )

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from botorch_bandits.confidence import PriorReading, WidthRule
 from botorch_bandits.confidence.bayesian_widths import irgp_ucb_width
+from botorch_bandits.confidence.rules import WIDTH, fit_to_batch
 from botorch_bandits.models.arms_posterior import ArmsPosterior
 
 
@@ -110,7 +111,8 @@ class WidthArmsRule(ArmsRule):
     def width(self, seen: ArmsRound) -> Tensor:
         """Return the width, a scalar or ``batch_shape``."""
         if "width" not in seen.known:
-            seen.known["width"] = self._compute_width(seen).to(seen.variance.device)
+            width = fit_to_batch(WIDTH, self._compute_width(seen), seen.posterior.batch_shape)
+            seen.known["width"] = width.to(seen.variance.device)
         return seen.known["width"]
 
     def scores(self, seen: ArmsRound) -> Tensor:
@@ -129,9 +131,13 @@ class WidthArmsRule(ArmsRule):
         gain = self.rule.information_gain(seen.reading)
         return known if gain is None else {**known, "information_gain": gain}
 
-    def _compute_width(self, seen: ArmsRound) -> Tensor:
-        width = self.rule.width(seen.reading, seen.round_number)
+    def width_in_round(self, reading: PriorReading, round_number: int) -> Tensor:
+        """Return the scaled width of the rule, a scalar or ``batch_shape``."""
+        width = self.rule.width(reading, round_number)
         return width if self.scale == 1.0 else self.scale * width
+
+    def _compute_width(self, seen: ArmsRound) -> Tensor:
+        return self.width_in_round(seen.reading, seen.round_number)
 
     def _half_width(self, seen: ArmsRound) -> Tensor:
         if "half width" not in seen.known:
@@ -187,6 +193,7 @@ class ThompsonArmsRule(ArmsRule):
 
     def _width(self, seen: ArmsRound) -> Tensor:
         width = self.scale * self.rule.width(seen.reading, seen.round_number)
+        width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
         return width.to(seen.posterior.mean.device)
 
 

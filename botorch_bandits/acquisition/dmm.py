@@ -33,6 +33,7 @@ from botorch_bandits.acquisition.recipe import (
 from botorch_bandits.checks import (
     check_double,
     check_integer,
+    check_nonnegative,
     check_one_of,
     check_positive,
     check_probability,
@@ -102,6 +103,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         """See the class."""
         super().__init__(check_model(model))
         _check_ingredients(rkhs_bound, noise_bound, delta, num_ridges, on_refuted)
+        # a tensor with one number a replicate is for replicates on arms
+        rkhs_bound = check_positive("rkhs_bound", rkhs_bound)
+        noise_bound = check_nonnegative("noise_bound", noise_bound)
         self.base_model = model
         self.posterior_transform = posterior_transform
         self.maximize = maximize

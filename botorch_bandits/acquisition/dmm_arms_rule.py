@@ -18,6 +18,7 @@ from botorch_bandits.confidence.confidence_sets import (
     AssumptionRefutedWarning,
     RidgeConfidenceSet,
 )
+from botorch_bandits.confidence.rules import fit_to_batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +88,26 @@ class DMMArmsRule(ArmsRule):
         block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
         outcomes = posterior.sums.gather(-1, index) / counts.clamp_min(1.0).sqrt() / unit
 
+        rkhs_bound, noise_bound = (
+            fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
+            for name, level in (
+                ("rkhs_bound", self.rkhs_bound),
+                ("noise_bound", self.noise_bound),
+            )
+        )
+
         def build(bound: float | Tensor) -> RidgeConfidenceSet:
             return RidgeConfidenceSet.from_data(
                 block * root.unsqueeze(-2),
                 outcomes,
                 bound,
-                self.noise_bound / unit,
+                noise_bound / unit,
                 self.delta,
                 posterior.lam / unit**2,
                 self.num_ridges,
             )
 
-        bound = self.rkhs_bound / unit
+        bound = rkhs_bound / unit
         confidence_set = build(bound)
         refuted = confidence_set.is_refuted
         if bool(refuted.any()):

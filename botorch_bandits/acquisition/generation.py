@@ -20,6 +20,7 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.projected_quasi_newton import (
     Array,
+    Index,
     minimize_on_unit_cube,
 )
 
@@ -101,18 +102,20 @@ def gen_candidates_batched(
         and all(torch.as_tensor(value).numel() == 1 for value in fixed.values())
     ):
         X, lower, upper = _points_and_bounds(initial_conditions, lower_bounds, upper_bounds, fixed)
-        found = _minimize(
-            closed_form,
-            initial_conditions.device,
+        found = maximize_locally(
+            lambda points, _: closed_form.value_and_gradient(
+                torch.from_numpy(points).to(initial_conditions.device)
+            ),
             X,
             lower,
             upper,
             int(options.get("maxiter", MAXIMUM_ITERATIONS)),
             None if timeout_sec is None else start + timeout_sec,
+            closed_form.has_cheap_gradients,
         )
         if found is not None:
-            candidates, losses = (torch.from_numpy(a).to(initial_conditions) for a in found)
-            return candidates.unsqueeze(-2), -losses
+            candidates, values = (torch.from_numpy(a).to(initial_conditions) for a in found)
+            return candidates.unsqueeze(-2), values
     candidates, values = gen_candidates_scipy(
         initial_conditions,
         acquisition_function,
@@ -148,25 +151,40 @@ def _points_and_bounds(
     return X.numpy(), lower.numpy(), upper.numpy()
 
 
-def _minimize(
-    closed_form: Any,
-    device: torch.device,
+def maximize_locally(
+    value_and_gradient: Callable[[Array, Index], tuple[Tensor, Tensor]],
     X: Array,
     lower: Array,
     upper: Array,
-    max_iterations: int,
-    deadline: float | None,
+    max_iterations: int = MAXIMUM_ITERATIONS,
+    deadline: float | None = None,
+    has_cheap_gradients: bool = False,
+    num_functions: int = 1,
 ) -> tuple[Array, Array] | None:
-    """Return ``b x d`` points and their ``b`` losses; None if there is a number not finite."""
+    """Climb from starting points in a box; see :func:`minimize_on_unit_cube`.
+
+    Args:
+        value_and_gradient: Maps ``b x d`` points, and the number of the function that each belongs
+            to, to ``b`` values and ``b x d`` gradients.
+        X: ``b x d`` starting points.
+        lower: ``b x d`` lower bounds, the same in all rows but for fixed features.
+        upper: ``b x d`` upper bounds, likewise.
+        max_iterations: At most this many steps.
+        deadline: On the clock of ``time.monotonic``.
+        has_cheap_gradients: Take the curvature from ``d`` further gradients at each point.
+        num_functions: Of how many functions ``X`` has starting points, in equal shares.
+
+    Returns:
+        ``b x d`` points and their ``b`` values; None if there is a number not finite.
+    """
     # fixed features have no side: their slopes vanish, and they never move
     side = upper[:1] - lower[:1]
     if not np.isfinite(side).all():
         return None
     origin = lower[:1]
 
-    def evaluate(unit: Array) -> tuple[Array, Array]:
-        points = torch.from_numpy(origin + side * unit).to(device)
-        value, gradient = closed_form.value_and_gradient(points)
+    def evaluate(unit: Array, function: Index) -> tuple[Array, Array]:
+        value, gradient = value_and_gradient(origin + side * unit, function)
         return -value.cpu().numpy(), gradient.cpu().numpy() * -side
 
     unit = (X - lower) / np.where(side > 0.0, side, 1.0)
@@ -176,10 +194,11 @@ def _minimize(
             np.clip(unit, 0.0, 1.0),
             max_iterations,
             deadline,
-            has_cheap_gradients=closed_form.has_cheap_gradients,
+            has_cheap_gradients=has_cheap_gradients,
+            num_functions=num_functions,
         )
     if found is None:
         return None
     unit, losses = found
     points = np.clip(lower + side * unit, lower, upper)
-    return np.where(unit == 1.0, upper, points), losses
+    return np.where(unit == 1.0, upper, points), -losses

@@ -27,8 +27,10 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-Evaluation = Callable[[Array], tuple[Array, Array]]
-"""Maps ``b x d`` points to ``b`` losses and ``b x d`` gradients."""
+Index = npt.NDArray[np.int64]
+Evaluation = Callable[[Array, Index], tuple[Array, Array]]
+"""Maps ``b x d`` points, and the function that each belongs to, to ``b`` losses and ``b x d``
+gradients."""
 
 GRADIENT_TOLERANCE = 1e-8
 """A restart is done when its projected gradient is below this, relative to the
@@ -64,7 +66,8 @@ DIFFERENCE = 1e-5
 class _Restarts:
     """The restarts that still move, a row each."""
 
-    index: npt.NDArray[np.int64]
+    index: Index
+    function: Index
     points: Array
     loss: Array
     slope: Array
@@ -83,15 +86,19 @@ def minimize_on_unit_cube(
     max_iterations: int,
     deadline: float | None = None,
     has_cheap_gradients: bool = False,
+    num_functions: int = 1,
 ) -> tuple[Array, Array] | None:
     """Return local minimisers and their losses.
 
     Args:
-        evaluate: The function; called with the points that still move.
+        evaluate: The function; called with the points that still move. Of several functions the
+            points come in order.
         points: ``b x d`` starting points in the unit cube.
         max_iterations: At most this many steps.
         deadline: On the clock of ``time.monotonic``; the best points so far are returned then.
         has_cheap_gradients: Take the curvature from ``d`` further gradients at each point.
+        num_functions: Minimise so many functions, numbered from 0: the starting points of each
+            are an equal share of ``points``, one share after the other.
 
     Returns:
         ``b x d`` points in the cube and ``b`` losses, never above those of the starting points.
@@ -99,7 +106,8 @@ def minimize_on_unit_cube(
         None if a starting point has no finite loss and gradient.
     """
     observe = _observe_around if has_cheap_gradients else _observe
-    loss, slope, curvature = observe(evaluate, points)
+    function = np.repeat(np.arange(num_functions), len(points) // num_functions)
+    loss, slope, curvature = observe(evaluate, points, function)
     if not (np.isfinite(loss).all() and np.isfinite(slope).all()):
         return None
     if curvature is None:
@@ -107,44 +115,53 @@ def minimize_on_unit_cube(
         curvature = (steepest / FIRST_STEP)[:, None, None] * np.eye(points.shape[-1])
     radius = np.full(len(points), FIRST_RADIUS)
     index = np.arange(len(points))
-    restarts = _Restarts(index, points.copy(), loss.copy(), slope, curvature, radius)
+    restarts = _Restarts(index, function, points.copy(), loss.copy(), slope, curvature, radius)
     best, best_loss = points.copy(), loss.copy()
-    scale = float(np.abs(loss).max()) or 1.0
+    largest = np.abs(loss).reshape(num_functions, -1).max(-1)
+    scales = np.where(largest > 0.0, largest, 1.0)
     lost = np.zeros(len(points), dtype=bool)
     for iteration in range(max_iterations):
         target, step, decrease, steepest = _propose(restarts)
+        scale = scales[restarts.function]
         done = lost | (steepest <= GRADIENT_TOLERANCE * scale)
         done |= (decrease <= PROGRESS_TOLERANCE * scale) | (np.abs(step).max(-1) <= SHORTEST_STEP)
         if has_cheap_gradients:
             # the curvature is exact: where it explains the step, a minimum is near
             bend = (step * _apply(restarts.curvature, step)).sum(-1)
-            behind = restarts.loss - min(float(best_loss.min()), float(restarts.loss.min()))
+            best_loss[restarts.index] = restarts.loss
+            lowest = best_loss.reshape(num_functions, -1).min(-1)
+            behind = restarts.loss - lowest[restarts.function]
             done |= (bend >= 0.5 * decrease) & (HOPELESS * decrease <= behind)
         if done.any():
             finished, going = restarts.index[done], ~done
             best[finished], best_loss[finished] = restarts.points[done], restarts.loss[done]
             restarts.keep(going)
             target, step, decrease = target[going], step[going], decrease[going]
+            scale = scale[going]
         if not len(step) or (deadline is not None and time.monotonic() > deadline):
             break
-        seen = observe(evaluate, target)
+        seen = observe(evaluate, target, restarts.function)
         lost = _learn(restarts, target, step, decrease, *seen, is_first=iteration == 0)
         lost &= decrease <= ROUNDING_TOLERANCE * scale
     best[restarts.index], best_loss[restarts.index] = restarts.points, restarts.loss
     return best, best_loss
 
 
-def _observe(evaluate: Evaluation, points: Array) -> tuple[Array, Array, Array | None]:
+def _observe(
+    evaluate: Evaluation, points: Array, function: Index
+) -> tuple[Array, Array, Array | None]:
     """Return losses and slopes; the curvature is to be learnt from steps."""
-    return *evaluate(points), None
+    return *evaluate(points, function), None
 
 
-def _observe_around(evaluate: Evaluation, points: Array) -> tuple[Array, Array, Array | None]:
+def _observe_around(
+    evaluate: Evaluation, points: Array, function: Index
+) -> tuple[Array, Array, Array | None]:
     """Return losses, slopes and curvature, the last from gradients nearby."""
     b, d = points.shape
     distance = np.where(points > 0.5, -DIFFERENCE, DIFFERENCE)  # into the cube
     around = points[:, None, :] + np.eye(d + 1, d, -1) * distance[:, None, :]
-    losses, slopes = evaluate(around.reshape(-1, d))
+    losses, slopes = evaluate(around.reshape(-1, d), function.repeat(d + 1))
     slopes = slopes.reshape(b, d + 1, d)
     slope = slopes[:, 0]
     curvature = (slopes[:, 1:] - slope[:, None, :]) * (0.5 / distance)[:, :, None]

@@ -56,8 +56,10 @@ class AcquisitionRecipe:
         """Raise what building on this domain would raise for bad options."""
         self.acquisition_class.complete_options(dict(self.options), domain)
 
-    def arms_rule(self, domain: Arms) -> ArmsRule | None:
+    def arms_rule(self, domain: Domain) -> ArmsRule | None:
         """Return the rule that plays this acquisition on arms from their exact posterior.
+
+        On a box its settings are of use: what it needs of the domain comes from there.
 
         None if there is none: then the acquisition function itself must be evaluated. A subclass
         does not inherit the rule, for what it changes would be passed over.

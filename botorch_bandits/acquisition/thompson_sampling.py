@@ -41,6 +41,7 @@ from botorch_bandits.acquisition.recipe import (
 )
 from botorch_bandits.checks import check_integer, check_probability
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading
+from botorch_bandits.confidence.rules import WIDTH, fit_to_batch
 from botorch_bandits.confidence.widths import check_scale
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -136,6 +137,8 @@ class GPThompsonSampling(BanditAcquisition):
         )
         self._reading = PriorReading(model, posterior_transform)
         width_tensor = check_scale(scale) * self.rule.width(self._reading, 1)
+        if width_tensor.dim():
+            width_tensor = fit_to_batch(WIDTH, width_tensor, model.batch_shape)
         self.scale = scale
         self.register_buffer("width", width_tensor)
         self._is_cut = False
@@ -168,7 +171,7 @@ class GPThompsonSampling(BanditAcquisition):
                 raise ValueError("discretization= is for boxes; on arms the draw is exact already.")
             if isinstance(domain, Box):
                 options["discretization"] = discretization.on(domain)
-        elif "choices" not in options and isinstance(domain, Arms):
+        elif options.get("choices") is None and isinstance(domain, Arms):
             options["choices"] = domain.choices
         return options
 

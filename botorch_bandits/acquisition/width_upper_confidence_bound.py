@@ -24,6 +24,7 @@ from botorch_bandits.acquisition.recipe import (
 )
 from botorch_bandits.checks import check_integer
 from botorch_bandits.confidence import Guarantee, PriorReading, UnreadablePriorError, WidthRule
+from botorch_bandits.confidence.rules import WIDTH, fit_to_batch
 from botorch_bandits.confidence.widths import check_scale
 
 MINIMUM_VARIANCE = 1e-18
@@ -38,12 +39,13 @@ class ClosedFormBound:
     """An upper confidence bound without automatic differentiation.
 
     Args:
-        posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`.
-        width: The factor of the standard deviation.
+        posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
+            replicates: points, values and gradients then have a first dimension for these.
+        width: The factor of the standard deviation; for replicates ``num_replicates x 1``.
         sign: 1 to maximise the reward, -1 to minimise it.
     """
 
-    def __init__(self, posterior: Any, width: float, sign: float) -> None:
+    def __init__(self, posterior: Any, width: float | Tensor, sign: float) -> None:
         """See the class."""
         self.posterior = posterior
         self.width = width
@@ -58,6 +60,12 @@ class ClosedFormBound:
         is_smooth = self.posterior.kernel.smoothness > 0.5
         return is_smooth and self.posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
 
+    def value(self, X: Tensor) -> Tensor:
+        """Return the ``b`` values at ``b x d`` points."""
+        mean, variance = self.posterior.mean_and_variance(X)
+        sigma: Tensor = variance.clamp_min(MINIMUM_VARIANCE).sqrt_()
+        return sigma.mul_(self.width).add_(mean, alpha=self.sign)
+
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
         mean, variance, mean_gradient, variance_gradient = self.posterior.value_and_gradient(X)
@@ -66,7 +74,7 @@ class ClosedFormBound:
         sigma = variance.clamp_min(MINIMUM_VARIANCE).sqrt()
         slope = torch.where(variance >= MINIMUM_VARIANCE, 0.5 * self.width / sigma, 0.0)
         gradient = torch.addcmul(mean_gradient, slope.unsqueeze(-1), variance_gradient)
-        return torch.add(mean, sigma, alpha=self.width), gradient
+        return sigma.mul_(self.width).add_(mean), gradient
 
 
 class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
@@ -191,6 +199,8 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         super().set_X_pending(X_pending)
         round_number = self.round_number if self.rule.needs_round else 1
         width = self.scale * self.rule.width(self._reading, round_number)
+        if width.dim():
+            width = fit_to_batch(WIDTH, width, self.base_model.batch_shape)
         # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
         beta = (width**2).unsqueeze(-1) if width.dim() else width**2
         self.beta = beta.to(self.beta.device)

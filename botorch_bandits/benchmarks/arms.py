@@ -68,6 +68,7 @@ def long_run(scale: Scale) -> list[Measurement]:
         )
         spans.append(time.process_time() - start)
     assert played is not None
+    assert played.arms is not None
     arms, outcomes = played.arms[0], played.outcomes[0]
     checked = torch.linspace(rounds // 10, rounds - 1, scale.of(40, 3)).long().tolist()
     total, differing = 0.0, 0
@@ -108,6 +109,7 @@ def thompson(scale: Scale) -> list[Measurement]:
     seeds = [derive_seed(scale.seed, 0, "replicate")]
     values = problem.values.unsqueeze(0)
     played = play_arms(player, values, NOISE**0.5, rounds, seeds)
+    assert played.arms is not None
     X, Y = problem.choices[played.arms[0]], played.outcomes[0].unsqueeze(-1)
     ordinary = ordinary_model(X, Y, smooth, NOISE)
     sampling = MaxPosteriorSampling(ordinary, replacement=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from botorch_bandits.benchmarks import arms, boxes, fits
+from botorch_bandits.benchmarks import arms, boxes, fits, replicates
 from botorch_bandits.benchmarks.measure import Benchmark
 
 BENCHMARKS = {
@@ -17,6 +17,11 @@ BENCHMARKS = {
         Benchmark("value-change-1000", "one outcome changed, 256 points", boxes.change_a_value),
         Benchmark("acqf-dropin", "optimize_acqf unchanged on our model", boxes.drop_in),
         Benchmark("acqf-own", "optimize_acqf with our gen_candidates", boxes.own_generator),
+        Benchmark(
+            "replicates-n50",
+            "25 replicates on a box in lockstep, one more round",
+            replicates.replicates_on_a_box,
+        ),
         Benchmark("refit", "marginal-likelihood fits, cold and warm", fits.refits),
         Benchmark("memory-1000", "what a model of 1000 rows keeps", boxes.memory),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.output import write_atomically
-from botorch_bandits.experiments import build_experiments
+from botorch_bandits.experiments import TABLES, build_experiments
 from botorch_bandits.experiments.arms_experiment import (
     format_table,
     plot_curves,
@@ -29,6 +29,8 @@ def run_experiment(options: argparse.Namespace) -> int:
         if getattr(options, name) is not None:
             check_integer(f"--{name}", getattr(options, name), minimum=1)
     check_integer("--seed", options.seed, minimum=0)
+    if options.name in TABLES:
+        return _write_table(options)
     extra = {}
     if options.ridge is not None:
         extra["ridge"] = options.ridge
@@ -74,5 +76,24 @@ def run_experiment(options: argparse.Namespace) -> int:
     matplotlib.use("Agg")
     axes = plot_curves(experiments, curves)
     axes[0].figure.savefig(folder / f"{options.name}.png", dpi=130)
+    print(f"\nfiles: {folder}")
+    return 0
+
+
+def _write_table(options: argparse.Namespace) -> int:
+    """Write ``table.csv`` of an experiment that has nothing but a table."""
+    for name in ("rounds", "data", "ridge"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{options.name} does not take --{name}.")
+    given = {} if options.trials is None else {"num_trials": options.trials}
+    try:
+        rows = TABLES[options.name].tabulate(**given, seed=options.seed)
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing was written")
+        return 130
+    folder = Path(options.out or f"runs/experiment-{options.name}")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / "table.csv", rows)
+    print((folder / "table.csv").read_text(encoding="utf-8"), end="")
     print(f"\nfiles: {folder}")
     return 0

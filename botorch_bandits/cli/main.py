@@ -19,7 +19,7 @@ from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.output import OutputFolder
 from botorch_bandits.cli.session import INTERRUPTED, Session
 from botorch_bandits.domains import Box
-from botorch_bandits.experiments import EXPERIMENTS
+from botorch_bandits.experiments import EXPERIMENTS, TABLES
 from botorch_bandits.problems.tuning import (
     DATASETS,
     TASK_NAMES,
@@ -129,7 +129,10 @@ def _build_parser() -> argparse.ArgumentParser:
         "Interrupted experiments continue where they stopped.",
     )
     experiment.add_argument(
-        "name", choices=EXPERIMENTS, metavar="NAME", help=", ".join(EXPERIMENTS)
+        "name",
+        choices=(*EXPERIMENTS, *TABLES),
+        metavar="NAME",
+        help=", ".join((*EXPERIMENTS, *TABLES)),
     )
     experiment.add_argument("--trials", type=int, help="default: the paper's number")
     experiment.add_argument("--rounds", type=int, help="default: the paper's number")

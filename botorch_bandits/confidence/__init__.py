@@ -10,6 +10,12 @@ from botorch_bandits.confidence.bayesian_widths import (
     gp_ucb_finite_width,
     irgp_ucb_width,
 )
+from botorch_bandits.confidence.censored_rules import CensoredWidth
+from botorch_bandits.confidence.censored_widths import (
+    any_lambda_censored_width,
+    bounded_censored_width,
+    censored_width,
+)
 from botorch_bandits.confidence.confidence_sets import RidgeConfidenceSet
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import realized_information_gain
@@ -38,6 +44,7 @@ from botorch_bandits.confidence.widths import constant_width
 
 __all__ = [
     "AMMWidth",
+    "CensoredWidth",
     "CompactBoxWidth",
     "ConstantWidth",
     "FiniteArmsWidth",
@@ -56,7 +63,10 @@ __all__ = [
     "WaterFillingGain",
     "WidthRule",
     "amm_width",
+    "any_lambda_censored_width",
     "any_lambda_width",
+    "bounded_censored_width",
+    "censored_width",
     "constant_width",
     "exact_maximal_information_gain",
     "gp_ucb_compact_width",

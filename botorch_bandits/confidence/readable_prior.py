@@ -31,6 +31,10 @@ class UnreadablePriorError(ValueError):
     """The model's prior cannot be read; the message says why."""
 
 
+def _no_gain() -> None:
+    """The information gain is not known yet; a function with a name can be pickled."""
+
+
 @dataclass(frozen=True)
 class OutputPrior:
     """The prior of one output; every tensor has the model's batch shape.
@@ -51,7 +55,7 @@ class OutputPrior:
     prior_variance: Tensor
     outcome_scale: Tensor
     learned: tuple[str, ...]
-    running_information_gain: Callable[[], Tensor | None] = lambda: None
+    running_information_gain: Callable[[], Tensor | None] = _no_gain
 
     @property
     def lam(self) -> Tensor:
@@ -98,7 +102,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     noise, learned = _noise_variance(model)
     # Internally, several outputs are the last batch dimension.
     batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
-    scale, transform_learned = _outcome_scale(model)
+    scale, transform_learned = read_outcome_scale(model)
     learned += transform_learned
     if learns_input_scale(getattr(model, "input_transform", None)):
         learned.append("input scale (an input transform without given bounds)")
@@ -255,7 +259,19 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
     raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
 
 
-def _outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
+def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
+    """Return raw outcome units in one transformed outcome unit, and what was learned for it.
+
+    Args:
+        model: With one outcome transform or none.
+
+    Returns:
+        The scale (the model's batch shape, then one entry an output if there are several), and
+        words for :attr:`OutputPrior.learned`.
+
+    Raises:
+        UnreadablePriorError: If there is another transform than ``Standardize``.
+    """
     one = torch.ones((), dtype=torch.float64, device=model.train_targets.device)
     transform = getattr(model, "outcome_transform", None)
     if transform is None:

@@ -123,6 +123,9 @@ def prior_gaps(reading: PriorReading) -> list[str]:
     ]
 
 
+WIDTH = "the width (from rkhs_bound= and noise_bound=)"
+"""What a width is called in errors."""
+
 Bound = float | tuple[float, ...] | Tensor
 """One number for all outputs, one an output (a tuple), or one a replicate (a float64 tensor)."""
 
@@ -135,6 +138,33 @@ def check_bounds(**bounds: Bound) -> None:
             continue
         for value in bound if isinstance(bound, tuple) else (bound,):
             check_nonnegative(name, value)
+
+
+def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
+    """Return ``value`` if it is one number or one a replicate; a single entry becomes a scalar.
+
+    Args:
+        name: What it is, for the error.
+        value: A tensor.
+        batch_shape: Of the replicates, or of a batched model.
+
+    Raises:
+        ValueError: If it has another shape.
+    """
+    if value.dim() == 0 or value.shape == batch_shape:
+        return value
+    if value.numel() == 1:
+        return value.reshape(())
+    try:
+        fits = torch.broadcast_shapes(value.shape, batch_shape) == batch_shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}, but the batch shape is {tuple(batch_shape)}. "
+            "A tensor of bounds has one number a replicate; pass a plain number without replicates."
+        )
+    return value
 
 
 def pick_bound(name: str, bound: Bound, output: int, num_outputs: int) -> float | Tensor:

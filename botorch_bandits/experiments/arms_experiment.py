@@ -38,6 +38,7 @@ class ArmsExperiment:
         num_rounds: How many rounds each.
         make_study: From first trial and number of trials to the study of those.
         make_methods: From a study to its methods; constants may depend on the functions.
+        logarithmic: Draw both axes on a logarithmic scale, for regrets of several magnitudes.
         average: Draw the mean regret a round (``R_t / t``) in place of the cumulative regret.
         chunk: Trials that are played at once; results do not depend on it.
         settings: What else determines the result, by name.
@@ -50,6 +51,7 @@ class ArmsExperiment:
     num_rounds: int
     make_study: Callable[[int, int], ArmsStudy]
     make_methods: Callable[[ArmsStudy], list[Method]]
+    logarithmic: bool = False
     average: bool = False
     chunk: int = 10
     settings: Mapping[str, Any] | None = None
@@ -175,7 +177,11 @@ def plot_curves(
         ax.set_title(experiment.title, fontsize=9)
         ax.set_xlabel("round")
         ax.set_ylabel("mean regret a round" if experiment.average else "cumulative regret")
-        ax.set_ylim(bottom=0)
+        if experiment.logarithmic:
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+        else:
+            ax.set_ylim(bottom=0)
         ax.legend(fontsize=7)
     return axes[0]
 

@@ -118,6 +118,7 @@ def rkhs(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[A
                 num_rounds=num_rounds,
                 make_study=partial(_rkhs_study, kernel_matrix, figure, num_rounds, seed),
                 make_methods=partial(_rkhs_methods, kernel_matrix, figure, gain, seed),
+                logarithmic=True,
                 chunk=25,
                 settings={"seed": seed, "figure": figure, "kernel": short},
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.experiments import chowdhury, coverage, srinivas
+from botorch_bandits.experiments import chowdhury, coverage, ringing, srinivas
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment
 
 
@@ -53,6 +53,25 @@ EXPERIMENTS = {
             "light (.npz, arrays 'train_raw' and 'test_raw')",
         ),
         1,
+    ),
+}
+
+@dataclass(frozen=True)
+class TableEntry:
+    """An experiment that is not played on arms: all it gives is a table.
+
+    Attributes:
+        tabulate: Takes ``num_trials`` and ``seed`` by name; returns the rows.
+        description: What it shows.
+    """
+
+    tabulate: Callable[..., list[dict[str, Any]]]
+    description: str
+
+
+TABLES = {
+    "ringing": TableEntry(
+        ringing.ringing, "when pending queries at the minimum make the posterior ring"
     ),
 }
 

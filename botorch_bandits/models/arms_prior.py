@@ -7,7 +7,7 @@ were asked for are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from gpytorch.kernels import Kernel
@@ -55,7 +55,8 @@ class ArmsPrior:
 
         Raises:
             TypeError: If it is not float64.
-            ValueError: If it is not square, not symmetric or not finite.
+            ValueError: If it is not square, not symmetric, not positive semi-definite or not
+                finite.
         """
         check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
         if kernel_matrix.dim() != 2 or kernel_matrix.shape[0] != kernel_matrix.shape[1]:
@@ -63,11 +64,22 @@ class ArmsPrior:
                 f"kernel_matrix has shape {tuple(kernel_matrix.shape)}; it must be num_arms x "
                 "num_arms."
             )
-        size = float(kernel_matrix.abs().max()) if kernel_matrix.numel() else 0.0
+        if kernel_matrix.numel() == 0:
+            raise ValueError("kernel_matrix has shape (0, 0); at least one arm is needed.")
+        size = float(kernel_matrix.abs().max())
         if float((kernel_matrix - kernel_matrix.T).abs().max()) > 1e-8 * size:
             raise ValueError("kernel_matrix is not symmetric; a covariance matrix must be.")
-        matrix = kernel_matrix.detach().contiguous()
-        return cls(matrix.diagonal().clone(), matrix)
+        # a copy: later changes to the caller's matrix do not reach the prior
+        matrix = kernel_matrix.detach().clone(memory_format=torch.contiguous_format)
+        diagonal = matrix.diagonal().clone()
+        raised = matrix.clone()
+        raised.diagonal().add_(1e-8 * size)
+        if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info) != 0:
+            raise ValueError(
+                "kernel_matrix is not positive semi-definite; a covariance matrix must be. Its "
+                f"smallest eigenvalue is {float(torch.linalg.eigvalsh(matrix)[0]):.3g}."
+            )
+        return cls(diagonal, matrix)
 
     @classmethod
     def from_kernel(cls, kernel: Kernel, inputs: Tensor) -> ArmsPrior:
@@ -77,14 +89,7 @@ class ArmsPrior:
             kernel: Without batch shape, float64, on the device of ``inputs``.
             inputs: ``num_arms x d``, as the kernel wants them (transformed, if the model does).
         """
-        known = StationaryKernel.read(kernel)
-
-        def evaluate(index: Tensor) -> Tensor:
-            with torch.no_grad():
-                if known is not None:
-                    return known.matrix(inputs[index], inputs)
-                return kernel(inputs[index], inputs).to_dense()
-
+        evaluate = partial(_evaluate, kernel, StationaryKernel.read(kernel), inputs)
         with torch.no_grad():
             diagonal = kernel(inputs, diag=True)
         if len(inputs) > LARGEST_MATRIX:
@@ -146,3 +151,12 @@ class ArmsPrior:
             residual.addcmul_(row, row, value=-1.0).clamp_min_(0.0)
             residual[pivot] = 0.0
         return rows[: self.num_arms].clone()
+
+
+def _evaluate(
+    kernel: Kernel, known: StationaryKernel | None, inputs: Tensor, index: Tensor
+) -> Tensor:
+    with torch.no_grad():
+        if known is not None:
+            return known.matrix(inputs[index], inputs)
+        return kernel(inputs[index], inputs).to_dense()

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
-
 from torch import Tensor
 
-from botorch_bandits.confidence.readable_prior import OutputPrior, PriorReading
 from botorch_bandits.models.arms_posterior import ArmsPosterior
+from botorch_bandits.models.running_reading import RunningReading
 
 
-@dataclass(frozen=True)
-class ArmsOutputPrior(OutputPrior):
-    """The prior of the one output on arms; its information gain is that of the present round."""
-
-    posterior: ArmsPosterior = field(kw_only=True)
-
-    @property
-    def information_gain(self) -> Tensor:
-        """The realised information gain of all observations, ``batch_shape``, in nats."""
-        return self.posterior.information_gain
-
-
-class ArmsReading(PriorReading):
+class ArmsReading(RunningReading):
     """Reads a posterior on arms, so that width rules work on it as on any model.
 
     Args:
@@ -33,35 +18,12 @@ class ArmsReading(PriorReading):
 
     def __init__(self, posterior: ArmsPosterior, prior_variance: float = 1.0) -> None:
         """See the class."""
-        self.posterior_transform = None
         self._posterior = posterior
-        self._prior_variance = prior_variance
+        super().__init__(posterior, posterior.regularisation, prior_variance)
 
-    @property
-    def num_outputs(self) -> int:
-        """One."""
-        return 1
-
-    @cached_property
-    def priors(self) -> tuple[OutputPrior, ...]:
-        """See :class:`PriorReading`."""
-        posterior = self._posterior
-        scalar = posterior.prior.diagonal.new_tensor
-        return (
-            ArmsOutputPrior(
-                kernel_matrix=lambda: posterior.prior.columns(posterior.all_arms),
-                noise_variance=posterior.regularisation,
-                prior_variance=scalar(self._prior_variance),
-                outcome_scale=scalar(1.0),
-                learned=(),
-                posterior=posterior,
-            ),
-        )
-
-    @cached_property
-    def active_outputs(self) -> tuple[int, ...]:
-        """The one output."""
-        return (0,)
+    def kernel_matrix(self) -> Tensor:
+        """See the base class."""
+        return self._posterior.prior.columns(self._posterior.all_arms)
 
     @property
     def num_rows(self) -> int | Tensor:  # type: ignore[override]

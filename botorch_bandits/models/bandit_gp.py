@@ -1,10 +1,13 @@
 r"""The Gaussian-process model of the bandit literature, as a BoTorch model.
 
-Zero prior mean, kernel ``k`` and regularisation ``lam`` (the modelled noise variance):
+Prior mean 0, kernel ``k`` and regularisation ``lam`` (the modelled noise variance):
 
 .. math::
    \mu_t(x) = k_t(x)^\top (K_t + \lambda I)^{-1} y, \qquad
    \sigma_t^2(x) = k(x, x) - k_t(x)^\top (K_t + \lambda I)^{-1} k_t(x)
+
+A constant prior mean ``m`` is a shift: ``y - m`` takes the place of ``y`` and ``m`` is added to the
+posterior mean.
 
 Source: Srinivas et al. 2010, section 2; Chowdhury and Gopalan 2017, section 3.
 """
@@ -25,13 +28,20 @@ from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_integer,
+    check_matrix,
+    check_number,
+    check_positive,
+)
 from botorch_bandits.confidence import realized_information_gain
 from botorch_bandits.confidence.readable_prior import learns_input_scale
+from botorch_bandits.models.fixed_mean import prior_mean_module, read_prior_mean
 from botorch_bandits.models.incremental_gp import IncrementalGP
 from botorch_bandits.models.marginal_likelihood_fit import fit_marginal_likelihood
 from botorch_bandits.models.marginal_likelihood_objective import has_closed_form
@@ -43,7 +53,7 @@ MINIMUM_NOISE = 1e-10
 
 
 class BanditGP(IncrementalGP):
-    r"""Exact Gaussian process with zero prior mean, a given kernel and a given noise variance.
+    r"""Exact Gaussian process with a given kernel, noise variance and constant prior mean.
 
     Hyperparameters are fixed (their parameters are frozen) unless ``learn_hyperparameters`` is
     set; the theorems need them fixed. Without data (``n = 0``) the model is the prior. Outcomes
@@ -62,6 +72,8 @@ class BanditGP(IncrementalGP):
             of so many observations, each with the noise variance ``noise``.
         within_sum_of_squares: Of those observations, the sum of squared deviations from their row's
             mean; the marginal likelihood needs it.
+        prior_mean: A constant, in outcome units. It is never learned. Bounds on the norm are then
+            bounds for the reward less this constant; widths do not change.
 
     Raises:
         TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
@@ -90,6 +102,7 @@ class BanditGP(IncrementalGP):
         input_transform: InputTransform | None = None,
         repeats: Tensor | None = None,
         within_sum_of_squares: float = 0.0,
+        prior_mean: float = 0.0,
     ) -> None:
         """See the class."""
         check_finite("train_X", check_double("train_X", train_X))
@@ -137,7 +150,7 @@ class BanditGP(IncrementalGP):
             train_Y,
             likelihood=likelihood,
             covar_module=kernel,
-            mean_module=ZeroMean(batch_shape=aug_batch_shape),
+            mean_module=prior_mean_module(prior_mean, aug_batch_shape).to(train_X),
             outcome_transform=None,
             input_transform=copy.deepcopy(input_transform),
         )
@@ -155,6 +168,7 @@ class BanditGP(IncrementalGP):
         lengthscale: float | None = None,
         refit_every: int | None = None,
         input_transform: InputTransform | None = None,
+        prior_mean: float = 0.0,
     ) -> BanditGPRecipe:
         """Return a recipe: everything but the data.
 
@@ -166,6 +180,7 @@ class BanditGP(IncrementalGP):
             refit_every: Learn kernel parameters and noise by marginal likelihood whenever the
                 number of rows reaches a multiple of this; None keeps everything fixed.
             input_transform: Applied to inputs before the kernel; copied.
+            prior_mean: A constant, never learned.
 
         Example:
             >>> from gpytorch.kernels import MaternKernel
@@ -182,6 +197,7 @@ class BanditGP(IncrementalGP):
             if refit_every is None
             else check_integer("refit_every", refit_every, minimum=1),
             input_transform=copy.deepcopy(input_transform),
+            prior_mean=check_number("prior_mean", prior_mean),
         )
 
     @property
@@ -220,13 +236,54 @@ class BanditGP(IncrementalGP):
 
         Raises:
             TypeError: If plain rows are not float64.
-            ValueError: If plain rows have the wrong shape, or an entry is not finite.
+            ValueError: If plain rows have the wrong shape, ``Y`` has another number of outputs than
+                the model, or an entry is not finite.
         """
+        if Y.dim() > 1 and Y.shape[-1] != self.num_outputs:
+            raise ValueError(
+                f"Y has shape {tuple(Y.shape)}, but the model's outputs are {self.num_outputs}; "
+                "the last dimension of Y has one entry an output."
+            )
         if self.num_rows == 0:
             return self._with_data(X, Y)
         if self.repeats is not None:
             return self._with_distinct_rows(X, Y, self.repeats)
         return super().condition_on_observations(X, Y, **kwargs)
+
+    def censored(self, X: Tensor, minimum: float) -> Model:
+        """Return a view: the model with pending queries at the known minimum.
+
+        This one is left as it was. Plain rows cost ``n^2`` operations each, where the kernel's
+        closed form is known. When a value arrives, :meth:`with_outcomes` replaces the pseudo-value
+        and keeps the factor of the kernel matrix; a query that is lost keeps the minimum.
+
+        Source: Verma, Dai and Low 2022, section 3.1. The theorem wants a prior mean that equals the
+        minimum: pass ``prior_mean=minimum`` to the model.
+
+        Args:
+            X: ``n' x d`` pending queries, raw, float64.
+            minimum: The least outcome that is possible, in outcome units.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            ValueError: If ``X`` is not a finite matrix, or ``minimum`` is not finite.
+
+        Example:
+            >>> from gpytorch.kernels import RBFKernel
+            >>> X = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+            >>> Y = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+            >>> model = BanditGP(X, Y, kernel=RBFKernel(), noise=0.01)
+            >>> waiting = model.censored(torch.tensor([[3.0]], dtype=torch.float64), minimum=0.0)
+            >>> waiting.train_targets.tolist()
+            [1.0, 2.0, 0.0]
+            >>> arrived = waiting.with_outcomes(torch.cat([Y, Y[:1]]))
+            >>> arrived.train_targets.tolist()
+            [1.0, 2.0, 1.0]
+        """
+        X = check_matrix("X", check_double("X", X))
+        shape = (*self.batch_shape, len(X), self.num_outputs)
+        pseudo = X.new_full(shape, check_number("minimum", minimum))
+        return self.condition_on_observations(X, pseudo) if len(X) else self
 
     def posterior(
         self,
@@ -250,6 +307,13 @@ class BanditGP(IncrementalGP):
         covariance = latent.lazy_covariance_matrix.add_diagonal(self.likelihood.noise)
         posterior = GPyTorchPosterior(MultivariateNormal(latent.mean, covariance))
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
+
+    @property
+    def prior_mean(self) -> float:
+        """The prior mean, the same at all points."""
+        constant = read_prior_mean(self.mean_module)
+        assert constant is not None
+        return constant
 
     @property
     def repeats(self) -> Tensor | None:
@@ -311,6 +375,7 @@ class BanditGP(IncrementalGP):
             input_transform=getattr(self, "input_transform", None),
             repeats=torch.cat([repeats.expand(*shape, -1), ones], dim=-1),
             within_sum_of_squares=self.within_sum_of_squares,
+            prior_mean=self.prior_mean,
         )
 
     def _with_data(self, X: Tensor, Y: Tensor) -> BanditGP:
@@ -322,6 +387,7 @@ class BanditGP(IncrementalGP):
             noise=self.likelihood.noise.detach().squeeze(-1),
             learn_hyperparameters=self.learn_hyperparameters,
             input_transform=getattr(self, "input_transform", None),
+            prior_mean=self.prior_mean,
         )
 
 

@@ -1,10 +1,10 @@
 r"""The posterior of a stationary Gaussian process in closed form, outside autograd.
 
-With :math:`a = (K + \lambda I)^{-1} y`, :math:`\ell(x) = L^{-1} k(x)` and
+With :math:`a = (K + \lambda I)^{-1} (y - m)`, the constant prior mean :math:`m`, :math:`\ell(x) = L^{-1} k(x)` and
 :math:`b(x) = L^{-\top} \ell(x)`,
 
 .. math::
-   \mu(x) = k(x)^\top a, \qquad \sigma^2(x) = k(x, x) - \|\ell(x)\|^2, \qquad
+   \mu(x) = m + k(x)^\top a, \qquad \sigma^2(x) = k(x, x) - \|\ell(x)\|^2, \qquad
    \nabla \mu = \sum_j a_j \nabla k(x, x_j), \qquad
    \nabla \sigma^2 = -2 \sum_j b_j \nabla k(x, x_j).
 
@@ -39,10 +39,11 @@ class ClosedForm:
         outputscale: The prior variance.
         centre: ``d``, the first input. Distances from it lose fewer digits than from the origin.
         points: ``n x (d + 2)``: scaled inputs, ones, squared norms.
-        outcomes: ``n``.
+        outcomes: ``n``, less the prior mean.
         factor: The inverse Cholesky factor of ``K + lam I``.
         weights: ``a``, ``n``.
         full_weights: The part of ``a`` that later rows leave as it is.
+        prior_mean: ``m``, the same at all points.
     """
 
     kernel: StationaryKernel
@@ -55,10 +56,16 @@ class ClosedForm:
     factor: InverseFactor
     weights: Tensor
     full_weights: Tensor
+    prior_mean: float = 0.0
 
     @classmethod
     def of_data(
-        cls, kernel: StationaryKernel, noise: float, X: Tensor, y: Tensor
+        cls,
+        kernel: StationaryKernel,
+        noise: float,
+        X: Tensor,
+        y: Tensor,
+        prior_mean: float = 0.0,
     ) -> ClosedForm | None:
         """Return the posterior given outcomes ``y`` (``n``) at ``X`` (``n x d``), ``n >= 1``.
 
@@ -80,6 +87,7 @@ class ClosedForm:
             factor=InverseFactor.empty(X),
             weights=nothing,
             full_weights=nothing,
+            prior_mean=prior_mean,
         )
         return start.with_rows(X, y)
 
@@ -122,7 +130,7 @@ class ClosedForm:
         factor = self.factor.extended(len(points), covariance, self.noise)
         if factor is None:
             return None
-        outcomes = torch.cat([self.outcomes, y])
+        outcomes = torch.cat([self.outcomes, self._residual(y)])
         weights, full_weights = factor.weights(outcomes, self.full_weights)
         return replace(
             self,
@@ -135,8 +143,9 @@ class ClosedForm:
 
     def with_outcomes(self, y: Tensor) -> ClosedForm:
         """Return the posterior with all ``n`` outcomes replaced; ``n^2`` operations."""
-        weights, full_weights = self.factor.weights(y)
-        return replace(self, outcomes=y, weights=weights, full_weights=full_weights)
+        outcomes = self._residual(y)
+        weights, full_weights = self.factor.weights(outcomes)
+        return replace(self, outcomes=outcomes, weights=weights, full_weights=full_weights)
 
     def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior mean and variance, ``b`` each, at ``b x d`` points."""
@@ -186,14 +195,14 @@ class ClosedForm:
         values, _ = self._kernel_values(queries, self.points, with_slope=False)
         solved = self.factor.solve(values)
         variance = torch.rsub(solved.square_().sum(-1), self.outputscale).clamp_min_(0.0)
-        return values @ self.weights, variance
+        return self._add_prior_mean(values @ self.weights), variance
 
     def _value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         dim = self.dim
         scaled, queries = self._queries(X)
         values, slope = self._kernel_values(queries, self.points, with_slope=True)
         assert slope is not None
-        mean = values @ self.weights
+        mean = self._add_prior_mean(values @ self.weights)
         solved = self.factor.solve(values)
         # sum_j c_j h_j (x - x_j): both sums for both functions are one matrix product
         coefficients = values.new_empty(2, *values.shape)
@@ -205,6 +214,12 @@ class ClosedForm:
         gradient = torch.addcmul(-sums[..., :dim], sums[..., dim:], scaled)
         gradient /= self.lengthscale
         return mean, variance, gradient[0], gradient[1].mul_(-2.0)
+
+    def _residual(self, y: Tensor) -> Tensor:
+        return y - self.prior_mean if self.prior_mean else y
+
+    def _add_prior_mean(self, mean: Tensor) -> Tensor:
+        return mean.add_(self.prior_mean) if self.prior_mean else mean
 
     def _kernel_values(
         self, queries: Tensor, points: Tensor, with_slope: bool

@@ -13,15 +13,23 @@ from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import Model
 from botorch.posteriors import TransformedPosterior
+from gpytorch import settings
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from botorch_bandits.checks import check_double
+from botorch_bandits.checks import check_double, check_nonnegative, check_one_of
+from botorch_bandits.confidence.readable_prior import (
+    UnreadablePriorError,
+    prior_variance_of,
+    read_outcome_scale,
+)
 from botorch_bandits.models.incremental_gp import IncrementalGP
 
 
-def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
+def condition(
+    model: Model, X: Tensor, Y: Tensor, extra_noise: float = 0.0, noise_unit: str = "outcome"
+) -> Model:
     """Return ``model`` conditioned on outcomes ``Y`` at ``X``; ``model`` is left as it was.
 
     Hyperparameters and the statistics of outcome transforms stay those of the model: they never
@@ -31,6 +39,9 @@ def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
         model: An exact Gaussian-process model, or a ``ModelListGP`` of such.
         X: ``n x d`` points in raw inputs.
         Y: ``batch_shape x n x m`` outcomes in raw units (``batch_shape`` is the model's).
+        extra_noise: A variance, added to the noise of the new rows.
+        noise_unit: ``"outcome"`` if it is in squared raw outcome units, ``"prior"`` if it is a
+            multiple of the prior variance.
 
     Returns:
         A model of the same class with ``n`` more rows.
@@ -40,11 +51,16 @@ def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
     """
     check_double("X", X)
     check_double("Y", Y)
+    check_nonnegative("extra_noise", extra_noise)
+    check_one_of("noise_unit", noise_unit, ("outcome", "prior"))
     if isinstance(model, ModelListGP):
         sizes = [submodel.num_outputs for submodel in model.models]
         columns = Y.split(sizes, dim=-1)
         return ModelListGP(
-            *(condition(sub, X, Y_sub) for sub, Y_sub in zip(model.models, columns, strict=True))
+            *(
+                condition(sub, X, Y_sub, extra_noise, noise_unit)
+                for sub, Y_sub in zip(model.models, columns, strict=True)
+            )
         )
     if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
         raise UnsupportedError(_refusal(model, "it is not an exact Gaussian process"))
@@ -61,6 +77,8 @@ def condition(model: Model, X: Tensor, Y: Tensor) -> Model:
             raise UnsupportedError(_refusal(model, str(error))) from error
     if isinstance(conditioned, IncrementalGP):
         conditioned.own_hyperparameters()
+    if extra_noise > 0.0:
+        _add_noise(conditioned, X.shape[-2], extra_noise, noise_unit)
     return conditioned
 
 
@@ -97,6 +115,28 @@ def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:
     mean = levels.mean(dim=-1, keepdim=True)
     mean = mean.unsqueeze(-1) if model.num_outputs == 1 else mean.transpose(-1, -2)
     return mean.expand_as(Y)
+
+
+def _add_noise(model: ExactGP, num_rows: int, extra_noise: float, noise_unit: str) -> None:
+    """Give the last rows of a model, which nobody else holds, more noise than the others."""
+    if noise_unit == "prior":
+        with torch.no_grad():
+            extra = extra_noise * prior_variance_of(model.covar_module, model.train_inputs[0])
+    else:
+        try:
+            extra = extra_noise / read_outcome_scale(model)[0] ** 2
+        except UnreadablePriorError as error:
+            reason = f"{error}, so the unit of extra noise is unknown"
+            raise UnsupportedError(_refusal(model, reason)) from error
+    targets = model.train_targets  # ``batch_shape x (m) x n``
+    with torch.no_grad():
+        rows = model.likelihood.noise
+        repeats = getattr(model.likelihood, "repeats", None)
+        levels = (rows if repeats is None else rows / repeats).expand_as(targets).clone()
+        levels[..., -num_rows:] += extra.unsqueeze(-1)
+    with settings.min_fixed_noise(double_value=0.0):  # it would raise small levels silently
+        model.likelihood = FixedNoiseGaussianLikelihood(levels).eval()
+    model.prediction_strategy = None
 
 
 def _refusal(model: Model, reason: str) -> str:

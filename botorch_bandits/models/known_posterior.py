@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from botorch.models import SingleTaskGP
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
 from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.models.closed_form import ClosedForm
+from botorch_bandits.models.fixed_mean import read_prior_mean
 from botorch_bandits.models.hyperparameter_stamp import ModuleStamp, version
 from botorch_bandits.models.stationary_kernel import StationaryKernel
 
@@ -80,7 +80,7 @@ def has_closed_posterior(model: SingleTaskGP) -> bool:
     """Return whether data and hyperparameters of a model are such that it has a closed form.
 
     It takes evaluation mode, at least one row, one output, no batches, float64, a kernel that
-    ``StationaryKernel`` knows, zero mean, one noise variance, and input transforms that map each
+    ``StationaryKernel`` knows, a fixed mean, one noise variance, and input transforms that map each
     row to one row in training and evaluation alike.
     """
     inputs, targets = model.train_inputs[0], model.train_targets
@@ -97,7 +97,7 @@ def has_closed_posterior(model: SingleTaskGP) -> bool:
         or inputs.dtype != DTYPE
         or (inputs.requires_grad or targets.requires_grad)
         or type(likelihood) is not GaussianLikelihood
-        or type(mean) is not ZeroMean
+        or read_prior_mean(mean) is None
         or "outcome_transform" in model._modules
     ):
         return False
@@ -120,6 +120,10 @@ def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
     form = StationaryKernel.read(model.covar_module)
     assert form is not None
     noise = model.likelihood.noise.detach().item()
+    prior_mean = read_prior_mean(model.mean_module)
+    assert prior_mean is not None
     # what is computed in inference mode must be usable outside of it
     with torch.inference_mode(False), torch.no_grad():
-        return ClosedForm.of_data(form, noise, model.train_inputs[0], model.train_targets)
+        return ClosedForm.of_data(
+            form, noise, model.train_inputs[0], model.train_targets, prior_mean
+        )

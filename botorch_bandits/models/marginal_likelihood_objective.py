@@ -13,13 +13,13 @@ from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
 from gpytorch.constraints import GreaterThan, Interval, Positive
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
-from gpytorch.means import ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NanError
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
+from botorch_bandits.models.fixed_mean import read_prior_mean
 from botorch_bandits.models.marginal_likelihood import MarginalLikelihood
 from botorch_bandits.models.repeats import RepeatedGaussianLikelihood
 from botorch_bandits.models.stationary_kernel import StationaryKernel
@@ -35,15 +35,15 @@ def has_closed_form(model: BanditGP) -> bool:
     """Whether the marginal likelihood of a model, and its gradient, have a closed form here.
 
     Returns:
-        True for one output without a batch shape, a kernel that ``StationaryKernel`` knows, zero
-        mean and one noise variance, if only their parameters can move, and at least one does.
+        True for one output without a batch shape, a kernel that ``StationaryKernel`` knows, a
+        fixed mean and one noise variance, if only their parameters can move, and at least one does.
     """
     if vars(model).get(ORDINARY, False) or type(model).forward is not SingleTaskGP.forward:
         return False
     if model.train_targets.dim() != 1 or model.train_inputs[0].dim() != 2:
         return False
     likelihoods = (GaussianLikelihood, RepeatedGaussianLikelihood)
-    if type(model.mean_module) is not ZeroMean or type(model.likelihood) not in likelihoods:
+    if read_prior_mean(model.mean_module) is None or type(model.likelihood) not in likelihoods:
         return False
     if model.likelihood.noise.numel() != 1 or StationaryKernel.read(model.covar_module) is None:
         return False
@@ -99,11 +99,13 @@ class MarginalLikelihoodObjective:
         self.bounds = get_bounds_as_ndarray(moving, get_parameters_and_bounds(mll)[1])
         kernel = StationaryKernel.read(model.covar_module)
         assert kernel is not None
+        prior_mean = read_prior_mean(model.mean_module)
+        assert prior_mean is not None
         with torch.no_grad():
             X = model.transform_inputs(model.train_inputs[0])
         self._likelihood = MarginalLikelihood(
             X,
-            model.train_targets,
+            model.train_targets - prior_mean,
             kernel.smoothness,
             kernel.lengthscale.numel(),
             repeats,

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE, check_positive
+from botorch_bandits.confidence.readable_prior import learns_input_scale
 from botorch_bandits.models.continuation import BuiltModel
 from botorch_bandits.models.marginal_likelihood_fit import log_marginal_likelihood
 from botorch_bandits.models.repeats import collapse_repeats
@@ -50,6 +51,7 @@ class BanditGPRecipe:
         noise: The modelled noise variance, or its starting value.
         refit_every: Rows between refits of the hyperparameters; None for never.
         input_transform: Applied to inputs before the kernel.
+        prior_mean: A constant, never learned.
     """
 
     model_class: type[BanditGP]
@@ -57,6 +59,7 @@ class BanditGPRecipe:
     noise: float
     refit_every: int | None = None
     input_transform: InputTransform | None = None
+    prior_mean: float = 0.0
 
     def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
         """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0)."""
@@ -87,6 +90,7 @@ class BanditGPRecipe:
             repr(self.refit_every),
             fingerprint_kernel(self.kernel),
             "" if self.input_transform is None else _describe(self.input_transform),
+            repr(self.prior_mean),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -105,6 +109,8 @@ class _Builder:
     """Builds models from one recipe, continues the last one and remembers its refits."""
 
     def __init__(self, recipe: BanditGPRecipe, seed: int, collapses: bool = False) -> None:
+        # what a transform learns from the rows may depend on how often each is there
+        collapses = collapses and not learns_input_scale(recipe.input_transform)
         self._collapses = collapses
         # BoTorch's own fit knows nothing of repeated rows
         self._fits_collapsed = collapses and StationaryKernel.read(recipe.kernel) is not None
@@ -132,7 +138,9 @@ class _Builder:
         self._latest = BuiltModel.remember(X, Y, kernel, model)
         return model
 
-    def _build(self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor) -> BanditGP:
+    def _build(
+        self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor, **repeats: Any
+    ) -> BanditGP:
         return self._recipe.model_class(
             X,
             Y,
@@ -140,21 +148,16 @@ class _Builder:
             noise=noise,
             learn_hyperparameters=self._recipe.refit_every is not None,
             input_transform=self._recipe.input_transform,
+            prior_mean=self._recipe.prior_mean,
+            **repeats,
         )
 
     def _build_collapsed(
         self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor
     ) -> BanditGP:
         distinct, means, repeats, squares = collapse_repeats(X, Y)
-        return self._recipe.model_class(
-            distinct,
-            means,
-            kernel=kernel,
-            noise=noise,
-            learn_hyperparameters=self._recipe.refit_every is not None,
-            input_transform=self._recipe.input_transform,
-            repeats=repeats,
-            within_sum_of_squares=squares,
+        return self._build(
+            distinct, means, kernel, noise, repeats=repeats, within_sum_of_squares=squares
         )
 
     def _fit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:

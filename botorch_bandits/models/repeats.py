@@ -12,8 +12,34 @@ from typing import Any
 
 import torch
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
+
+
+class RepeatedNoise(HomoskedasticNoise):
+    """The noise of :class:`RepeatedGaussianLikelihood`; BoTorch's pathwise draws ask it directly.
+
+    Args:
+        repeats: ``batch_shape x n`` numbers of observations.
+        kwargs: As for ``HomoskedasticNoise``.
+    """
+
+    repeats: Tensor
+
+    def __init__(self, repeats: Tensor, **kwargs: Any) -> None:
+        """See the class."""
+        super().__init__(**kwargs)
+        # not persistent: hyperparameters can be loaded into a model with other rows
+        self.register_buffer("repeats", repeats, persistent=False)
+
+    def forward(
+        self, *params: Any, shape: torch.Size | None = None, **kwargs: Any
+    ) -> LinearOperator:
+        """Return the noise covariance of as many rows as ``shape`` says."""
+        if shape is not None and shape[-1] == self.repeats.shape[-1]:
+            return DiagLinearOperator((self.noise / self.repeats).expand(shape))
+        return super().forward(*params, shape=shape, **kwargs)
 
 
 class RepeatedGaussianLikelihood(GaussianLikelihood):
@@ -26,20 +52,15 @@ class RepeatedGaussianLikelihood(GaussianLikelihood):
         kwargs: As for ``GaussianLikelihood``.
     """
 
-    repeats: Tensor
-
     def __init__(self, repeats: Tensor, **kwargs: Any) -> None:
         """See the class."""
         super().__init__(**kwargs)
-        # not persistent: hyperparameters can be loaded into a model with other rows
-        self.register_buffer("repeats", repeats, persistent=False)
+        self.noise_covar = RepeatedNoise(repeats, **kwargs)
 
-    def _shaped_noise_covar(
-        self, base_shape: torch.Size, *params: Any, **kwargs: Any
-    ) -> LinearOperator:
-        if base_shape[-1] == self.repeats.shape[-1]:
-            return DiagLinearOperator((self.noise / self.repeats).expand(base_shape))
-        return super()._shaped_noise_covar(base_shape, *params, **kwargs)
+    @property
+    def repeats(self) -> Tensor:
+        """``batch_shape x n``; of how many observations each row is the mean."""
+        return self.noise_covar.repeats
 
 
 def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:

@@ -38,6 +38,8 @@ from torch import Tensor
 from botorch_bandits import (
     AMMUpperConfidenceBound,
     BanditGP,
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
     DMMUpperConfidenceBound,
     ExpectedImprovement,
     GPThompsonSampling,
@@ -56,6 +58,7 @@ from .dense import DenseGP, Reference, matern_five_halves, squared_exponential
 
 SEED = 5
 RKHS_BOUND, NOISE_BOUND, DELTA, NUM_ARMS = 2.0, 0.1, 0.1, 50
+OUTCOME_BOUND = 7.0
 
 
 def double(values: Any) -> Tensor:
@@ -508,6 +511,34 @@ def _draw_scale(reference: Reference) -> np.ndarray:
     return reference.kernelized_width(RKHS_BOUND, NOISE_BOUND, DELTA / 2)
 
 
+def minima(case: ModelCase) -> tuple[float, ...]:
+    """The known minimum of each output; where less is better, the known maximum."""
+    return tuple(-1.0 if weight > 0.0 else 6.0 for weight in case.weights or (1.0,))
+
+
+def _censored_options(case: ModelCase) -> dict[str, Any]:
+    return {
+        "minimum": minima(case),
+        "outcome_bound": OUTCOME_BOUND,
+        "rkhs_bound": RKHS_BOUND,
+        "noise_bound": NOISE_BOUND,
+        "delta": DELTA,
+    }
+
+
+def _censored_values(case, reference, pending, x):
+    censored = reference.censor(pending, minima(case))
+    bounds = (RKHS_BOUND, NOISE_BOUND, OUTCOME_BOUND)
+    return censored.upper_bound(x, censored.censored_width(pending, *bounds, DELTA))
+
+
+def _censored_draw_scale(reference: Reference) -> np.ndarray:
+    nothing = np.zeros((0, 2))
+    return reference.censored_width(
+        nothing, RKHS_BOUND, NOISE_BOUND, OUTCOME_BOUND, DELTA / 2, "any lambda"
+    )
+
+
 ACQUISITIONS = (
     AcquisitionCase(
         "GP-UCB",
@@ -615,6 +646,20 @@ ACQUISITIONS = (
         ),
         scale_of_draw=_draw_scale,
         on_choices=True,
+    ),
+    AcquisitionCase(
+        "censored UCB",
+        lambda case, model, **kw: CensoredUpperConfidenceBound(
+            model, **_censored_options(case), **kw
+        ),
+        _censored_values,
+    ),
+    AcquisitionCase(
+        "censored TS",
+        lambda case, model, **kw: CensoredThompsonSampling(
+            model, **{**_censored_options(case), "any_lambda": True, "seed": SEED, **kw}
+        ),
+        scale_of_draw=_censored_draw_scale,
     ),
 )
 

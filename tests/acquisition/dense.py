@@ -80,6 +80,20 @@ class DenseGP:
             noise=np.concatenate([self.noise, np.full(len(x), self.new_noise)]),
         )
 
+    def censor(self, x: Array, minimum: float, extra_noise: float = 0.0) -> DenseGP:
+        """The same process with rows ``x`` at a raw outcome; extra noise in squared raw units."""
+        level = self.new_noise + extra_noise / self.unit**2
+        return replace(
+            self,
+            X=np.vstack([self.X, x]),
+            Y=np.concatenate([self.Y, np.full(len(x), (minimum - self.shift) / self.unit)]),
+            noise=np.concatenate([self.noise, np.full(len(x), level)]),
+        )
+
+    def deviations(self, x: Array) -> Array:
+        """Posterior standard deviations at the rows of ``x``, in raw outcome units."""
+        return np.sqrt(np.clip(np.diagonal(self.posterior(x)[1]), 0.0, None))
+
     @property
     def standard_deviation(self) -> float:
         """The prior's, in raw outcome units."""
@@ -157,6 +171,47 @@ class Reference:
             tuple(output.hallucinate(x) for output in outputs) for outputs in self.members
         )
         return replace(self, members=members)
+
+    def censor(self, x: Array, minima: tuple[float, ...], extra_noise: float = 0.0) -> Reference:
+        """Every member with rows ``x`` at the raw minimum of each output."""
+        members = tuple(
+            tuple(
+                output.censor(x, minimum, extra_noise)
+                for output, minimum in zip(outputs, minima, strict=True)
+            )
+            for outputs in self.members
+        )
+        return replace(self, members=members)
+
+    def censored_width(
+        self,
+        window: Array,
+        rkhs_bound: float,
+        noise_bound: float,
+        outcome_bound: float,
+        delta: float,
+        form: str = "printed",
+    ) -> Array:
+        """``nu_t`` of an already censored reference, with the sum over the rows of ``window``."""
+        active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
+        radius = log(len(active) / delta)
+        widths = []
+        for outputs in self.members:
+            squares = []
+            for output in (outputs[j] for j in active):
+                s, lam, gain = output.standard_deviation, output.lam, output.information_gain
+                B, R, B_y = rkhs_bound / s, noise_bound / s, outcome_bound / s
+                total = (output.deviations(window) / s).sum()
+                if form == "printed":
+                    nu = B_y * total + B + (R + B_y) * sqrt(2.0 * (gain + 1.0 + log(2.0) + radius))
+                elif form == "any lambda":
+                    noise = (R + B_y) / sqrt(lam) * sqrt(2.0 * (gain + log(2.0) + radius))
+                    nu = B_y / lam * total + B + noise
+                else:
+                    nu = B_y / lam * total + B + B_y / (2.0 * sqrt(lam)) * sqrt(2.0 * (gain + radius))
+                squares.append(nu**2)
+            widths.append(sqrt(sum(squares)))
+        return np.array(widths)
 
     def kernelized_width(
         self,

@@ -37,6 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.BadInitialCandidatesWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.RingingWarning"),
 ]
 
 VALUED = [case for case in ACQUISITIONS if case.expected is not None]
@@ -73,7 +74,17 @@ def is_quick(acquisition: AcquisitionCase, case: ModelCase) -> bool:
 CORE = [
     case
     for case in ACQUISITIONS
-    if case.name in ("GP-UCB", "IGP-UCB", "DMM", "EI", "GP-TS", "GP-TS on choices")
+    if case.name
+    in (
+        "GP-UCB",
+        "IGP-UCB",
+        "DMM",
+        "EI",
+        "GP-TS",
+        "GP-TS on choices",
+        "censored UCB",
+        "censored TS",
+    )
 ]
 CORE_PAIRS = pairs(CORE)
 
@@ -449,9 +460,11 @@ def draw_after(
         return None  # how often it redraws depends on when it stops
     fresh = acquisition.make(case, model, X_pending=X_pending)
     assert isinstance(fresh, GPThompsonSampling)
+    parts = [candidates[:index]] if X_pending is None else [X_pending, candidates[:index]]
+    known = torch.cat(parts)  # censored draws depend on them
     num_redraws = min(index, 1) if optimizer.takes_list else index
     for _ in range(num_redraws):
-        fresh.set_X_pending(candidates[:index])
+        fresh.set_X_pending(known)
     return lambda x: evaluate(fresh, case, x).detach()
 
 

@@ -295,6 +295,37 @@ def test_root_of_the_prior(kernel: Tensor, largest_rank: int) -> None:
             ValueError,
             "outcome is inf",
         ),
+        (lambda: ArmsPosterior(KERNEL, 0.1).observe(-1, 0.0), ValueError, "arm is -1"),
+        (lambda: ArmsPosterior(KERNEL, 0.1).observe(15, 0.0), ValueError, "arm is 15, but the 15"),
+        (lambda: ArmsPosterior(KERNEL, 0.1).observe(1.7, 0.0), TypeError, "arm must be an integer"),
+        (
+            lambda: ArmsPosterior(KERNEL, 0.1).observe(torch.tensor(1.0), 0.0),
+            TypeError,
+            "arm must be an integer",
+        ),
+        (
+            lambda: ArmsPosterior(KERNEL, 0.1, (2,)).observe(torch.tensor([0, -1]), 0.0),
+            ValueError,
+            "arm is -1",
+        ),
+        (
+            lambda: ArmsPosterior(KERNEL, 0.1, (2,)).observe(torch.tensor([0.0, 1.0]), 0.0),
+            TypeError,
+            "arm has dtype torch.float32",
+        ),
+        (
+            lambda: ArmsPosterior(KERNEL, 0.1).observe_many([-1] * 2000, [0.0] * 2000),
+            ValueError,
+            "arm is -1",
+        ),
+        (
+            lambda: ArmsPosterior(KERNEL, 0.1).observe_many([1] * 2000, [0.0] * 1999),
+            ValueError,
+            "arms has 2000 entries and outcomes 1999",
+        ),
+        (lambda: ArmsPosterior(KERNEL, 0.1).change_outcome(-1, 0.0, 1.0), ValueError, "arm is -1"),
+        (lambda: ArmsPosterior(KERNEL - 0.5, 0.1), ValueError, "not positive semi-definite"),
+        (lambda: ArmsPosterior(KERNEL[:0, :0], 0.1), ValueError, "at least one arm"),
     ],
 )
 def test_bad_input_is_named(act: Any, error: type[Exception], message: str) -> None:
@@ -343,3 +374,31 @@ def test_devices_agree(form: str) -> None:
     assert torch.allclose(host.mean, device.mean.cpu(), atol=1e-8, rtol=0)
     assert torch.allclose(host.covariance, device.covariance.cpu(), atol=1e-8, rtol=0)
     assert torch.allclose(host.sample(normal), device.sample(normal.cuda()).cpu(), atol=1e-8)
+
+
+def test_nothing_but_the_mean_is_shared() -> None:
+    kernel = KERNEL.clone()
+    posterior = ArmsPosterior(kernel, 0.1)
+    kernel.zero_()
+    kept = (posterior.counts, posterior.sums, posterior.squares, posterior.information_gain)
+    posterior.regularisation.fill_(9.0)
+    posterior.observe(3, 2.0)
+    assert all(float(value.sum()) == 0.0 for value in kept)
+    arms, outcomes = torch.tensor([3]), torch.tensor([2.0]).double()
+    assert_is_textbook(posterior, KERNEL, 0.1, arms, outcomes, ...)
+
+
+def test_whole_numbers_as_outcomes_do_not_overflow() -> None:
+    posterior = ArmsPosterior(KERNEL, 0.1)
+    posterior.observe_many([1] * 1024, [10**10] * 1024)
+    assert float(posterior.squares[1]) == pytest.approx(1024 * 1e20)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e6, 1e30])
+def test_units_of_the_outcomes_do_not_matter(scale: float) -> None:
+    kernel = squared_exponential(60, 0.5)
+    one, other = ArmsPosterior(kernel, 1e-15), ArmsPosterior(kernel * scale, 1e-15 * scale)
+    for posterior, unit in ((one, 1.0), (other, scale**0.5)):
+        # a whole record is factorised at once; it is singular to rounding and takes jitter
+        posterior.observe_many([t % 60 for t in range(1024)], [unit * (t % 7) for t in range(1024)])
+    assert torch.allclose(other.variance / scale, one.variance, atol=1e-6)

@@ -437,3 +437,11 @@ def test_outcomes_of_other_models_are_replaced_too() -> None:
         found = model.with_outcomes(new).posterior(POINTS.squeeze(-2))
         expected = BanditGP(inputs, new, RBFKernel(), 0.1).posterior(POINTS.squeeze(-2))
         assert torch.allclose(found.mean, expected.mean, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_rows", [0, 3])
+def test_rows_of_another_number_of_outputs_are_refused(num_rows: int) -> None:
+    X = torch.rand(num_rows, 2, dtype=torch.float64)
+    model = BanditGP(X, X[:, :1], kernel=RBFKernel(), noise=0.1)
+    with pytest.raises(ValueError, match=r"Y has shape \(2, 2\), but the model's outputs are 1"):
+        model.condition_on_observations(torch.zeros(2, 2).double(), torch.zeros(2, 2).double())

@@ -11,6 +11,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
 from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -199,3 +200,17 @@ def test_bad_repeats_are_named(repeats: Tensor, error: type[Exception], message:
     X, Y = data(num_rows=6)
     with pytest.raises(error, match=message):
         BanditGP(X, Y, kernel=RBFKernel(), noise=NOISE, repeats=repeats)
+
+
+def test_pathwise_draws_know_of_the_repeats() -> None:
+    X, Y = data(num_rows=6)
+    repeats = torch.full((6,), 25.0).double()
+    model = BanditGP(X, Y, kernel=KERNELS[0], noise=0.5, repeats=repeats)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        draws = draw_matheron_paths(model, torch.Size([4000]))(X)
+    posterior = model.posterior(X)
+    deviation = posterior.variance.squeeze(-1).sqrt()
+    errors = (draws.mean(0) - posterior.mean.squeeze(-1)) / deviation
+    assert float(errors.abs().max()) < 5.0 / 4000**0.5
+    assert torch.allclose(draws.std(0), deviation, rtol=0.1)

@@ -1,16 +1,10 @@
-"""Domains: the sets from which a bandit chooses.
-
-A :class:`Box` is continuous (some of its dimensions may be integer), :class:`Arms` is a finite
-set of points. Both sample uniformly, maximise an acquisition function and integrate a function.
-"""
+"""Boxes, with integer dimensions if asked for, and boxes in a context."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,87 +15,10 @@ from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from botorch_bandits.checks import (
-    DTYPE,
-    check_finite,
-    check_integer,
-    check_matrix,
-    check_vector,
-)
+from botorch_bandits.checks import DTYPE, check_integer, check_matrix, check_vector
+from botorch_bandits.domains.arms import Arms
+from botorch_bandits.domains.domain import Domain, Integral, evaluate
 from botorch_bandits.random_streams import derive_seed, seeded_globally
-
-TIE_TOLERANCE = 1e-9
-"""Acquisition values closer than this (relative to max(1, |largest|)) count as equal."""
-
-
-@dataclass(frozen=True)
-class Integral:
-    """The integral of a function over a domain.
-
-    Attributes:
-        value: The integral.
-        standard_error: An estimate of its error; exactly 0 on arms.
-    """
-
-    value: float
-    standard_error: float
-
-
-class Domain(ABC):
-    """A set of points in ``d`` dimensions from which the bandit chooses."""
-
-    dim: int
-
-    @property
-    @abstractmethod
-    def volume(self) -> float:
-        """The volume of a box, the number of arms of a finite set."""
-
-    @abstractmethod
-    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw points uniformly at random, with replacement.
-
-        Args:
-            num_points: How many.
-            generator: A CPU generator; torch's global one if omitted.
-
-        Returns:
-            A ``num_points x d`` float64 tensor.
-        """
-
-    @abstractmethod
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """Maximise a ``q = 1`` acquisition function over the domain.
-
-        The caller's random numbers are left alone: equal seeds give equal answers.
-
-        Args:
-            acquisition: Evaluated on ``b x 1 x d`` tensors.
-            seed: Seeds whatever the optimiser draws.
-
-        Returns:
-            The maximiser, a ``d``-dimensional tensor, and the value there.
-        """
-
-    @abstractmethod
-    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
-        """Integrate a function over the domain (Lebesgue on boxes, a sum over arms).
-
-        The mean over the domain is the integral divided by :attr:`volume`.
-
-        Args:
-            function: Maps an ``n x d`` tensor to ``n`` values.
-            seed: Seeds the scrambling of the quasi-random points on a box.
-        """
-
-    @abstractmethod
-    def check_point(self, name: str, x: Any) -> Tensor:
-        """Return ``x`` as a ``d``-dimensional float64 tensor if it lies in the domain.
-
-        Raises:
-            TypeError: If it is a tensor of another dtype.
-            ValueError: If it has another shape, is not finite, or lies outside.
-        """
 
 
 class Box(Domain):
@@ -206,21 +123,32 @@ class Box(Domain):
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
         own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
+        fixed = self._fixed_features()
         with seeded_globally(derive_seed(seed, 0, "maximize")), warnings.catch_warnings():
             # A prior without data is flat: every starting point is as good as any other.
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)
             if not self.integer_dims:
-                candidate, value = optimize_acqf(acquisition, self.bounds, **common, **own)
+                candidate, value = optimize_acqf(
+                    acquisition, self.bounds, fixed_features=fixed or None, **common, **own
+                )
             elif math.prod(len(values) for values in self._integer_values().values()) <= 16:
-                grid = self._integer_grid()
+                grid = [{**fixed, **combination} for combination in self._integer_grid()]
                 candidate, value = optimize_acqf_mixed(
                     acquisition, self.bounds, fixed_features_list=grid, **common, **own
                 )
             else:
                 candidate, value = optimize_acqf_mixed_alternating(
-                    acquisition, self.bounds, discrete_dims=self._integer_values(), **common
+                    acquisition,
+                    self.bounds,
+                    discrete_dims=self._integer_values(),
+                    fixed_features=fixed or None,
+                    **common,
                 )
         return self._clamp(candidate.detach().reshape(self.dim)), float(value)
+
+    def in_context(self, context: Tensor) -> Box:
+        """See :meth:`Domain.in_context`."""
+        return _BoxInContext(self, context)
 
     def integrate(
         self,
@@ -242,7 +170,7 @@ class Box(Domain):
             points = draw_sobol_samples(
                 unit, n=num_points, q=1, seed=derive_seed(seed, i, "integrate") % 2**31
             ).squeeze(-2)
-            values = _evaluate(function, self._from_unit(points.to(self.bounds)))
+            values = evaluate(function, self._from_unit(points.to(self.bounds)))
             means.append(values.mean())
         estimates = torch.stack(means) * self.volume
         error = estimates.std() / math.sqrt(num_scramblings)
@@ -260,6 +188,9 @@ class Box(Domain):
             if i in self.integer_dims and value != round(value):
                 raise ValueError(f"{name}[{i}] is {value}; this dimension takes whole numbers.")
         return point
+
+    def _fixed_features(self) -> dict[int, float]:
+        return {}
 
     def _from_unit(self, uniform: Tensor) -> Tensor:
         points = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * uniform
@@ -291,144 +222,15 @@ class Box(Domain):
         return grid
 
 
-class Arms(Domain):
-    """A finite set of points.
+class _BoxInContext(Box):
+    """A box whose first dimensions are a context: they have one value each."""
 
-    Ties of an acquisition function are broken towards the smallest index: the chosen arm is the
-    first whose value is within ``1e-9 * max(1, |largest value|)`` of the largest. Two correct
-    programs that round differently therefore choose the same arm.
+    def __init__(self, box: Box, context: Tensor) -> None:
+        self._context = context.to(box.bounds)
+        self.bounds = torch.cat([self._context.expand(2, -1), box.bounds], dim=-1)
+        self.dim = self.bounds.shape[1]
+        self.integer_dims = tuple(i + len(context) for i in box.integer_dims)
+        self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
 
-    Args:
-        choices: A ``num_arms x d`` tensor or nested sequence, one arm a row, all distinct.
-
-    Raises:
-        TypeError: If ``choices`` is a tensor of another dtype than float64.
-        ValueError: If it is empty, not a matrix, not finite, or two rows are equal.
-
-    Example:
-        >>> arms = Arms([[0.0], [0.5], [1.0]])
-        >>> arms.num_arms, arms.dim
-        (3, 1)
-        >>> arms.index_of(torch.tensor([[1.0], [0.0]], dtype=torch.float64)).tolist()
-        [2, 0]
-    """
-
-    def __init__(self, choices: Tensor | Sequence[Sequence[float]]) -> None:
-        """See the class."""
-        self.choices = check_matrix("choices", choices).detach().clone()
-        if self.choices.numel() == 0:
-            raise ValueError(
-                f"choices has shape {tuple(self.choices.shape)}; at least one arm is needed."
-            )
-        # -0.0 and 0.0 are the same point
-        self.choices = self.choices + 0.0
-        self.num_arms, self.dim = self.choices.shape
-        self._index: dict[tuple[float, ...], int] = {}
-        for i, row in enumerate(self.choices.tolist()):
-            first = self._index.setdefault(tuple(row), i)
-            if first != i:
-                raise ValueError(
-                    f"choices rows {first} and {i} are the same point {row}; each arm may be "
-                    "listed once. Remove repeats with torch.unique(choices, dim=0)."
-                )
-
-    def __repr__(self) -> str:
-        """Show how many arms there are."""
-        return f"Arms({self.num_arms} arms in {self.dim} dimensions)"
-
-    @property
-    def volume(self) -> float:
-        """The number of arms (integrals over arms are sums)."""
-        return float(self.num_arms)
-
-    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
-        """See :meth:`Domain.sample`."""
-        num_points = check_integer("num_points", num_points, minimum=0)
-        index = torch.randint(self.num_arms, (num_points,), generator=generator)
-        return self.choices[index.to(self.choices.device)]
-
-    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`."""
-        with torch.no_grad(), seeded_globally(derive_seed(seed, 0, "maximize")):
-            values = torch.cat([acquisition(c.unsqueeze(-2)) for c in self.choices.split(4096)])
-        index = int(first_of_the_largest(values))
-        return self.choices[index].clone(), float(values[index])
-
-    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
-        """Sum over the arms, exactly; see :meth:`Domain.integrate`."""
-        return Integral(float(_evaluate(function, self.choices).sum()), 0.0)
-
-    def check_point(self, name: str, x: Any) -> Tensor:
-        """See :meth:`Domain.check_point`."""
-        point = check_vector(name, x, length=self.dim).to(self.choices.device)
-        return self.choices[self.index_of(point.unsqueeze(0), name)].squeeze(0)
-
-    def index_of(self, X: Tensor, name: str = "X") -> Tensor:
-        """Return the arm indices of the rows of ``X``.
-
-        Args:
-            X: An ``n x d`` tensor whose rows are arms, to the last bit.
-            name: What to call ``X`` in an error.
-
-        Returns:
-            ``n`` indices (int64).
-
-        Raises:
-            ValueError: If a row is not an arm.
-        """
-        rows = check_matrix(name, X, num_columns=self.dim).tolist()
-        try:
-            index = [self._index[tuple(row)] for row in rows]
-        except KeyError as error:
-            row = list(error.args[0])
-            distances = (self.choices - self.choices.new_tensor(row)).norm(dim=-1)
-            nearest = int(distances.argmin())
-            raise ValueError(
-                f"{name} has the row {row}, which is not one of the {self.num_arms} arms (arm "
-                f"{nearest} is nearest, at distance {float(distances[nearest]):.3g}). Take rows of "
-                "Arms.choices unchanged."
-            ) from None
-        return torch.tensor(index, dtype=torch.long, device=self.choices.device)
-
-
-def _evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
-    values = function(points)
-    if values.shape != points.shape[:1]:
-        raise ValueError(
-            f"the function's values have shape {tuple(values.shape)} at {len(points)} points; they "
-            f"must have shape ({len(points)},). A column becomes that with values.squeeze(-1)."
-        )
-    return check_finite("the function's values", values)
-
-
-def first_of_the_largest(values: Tensor, check: bool = True) -> Tensor:
-    """Return the first index whose value is within the tie tolerance of the largest.
-
-    Args:
-        values: ``batch_shape x num_arms`` acquisition values.
-        check: Refuse values that are not finite; a GPU must be waited for then.
-
-    Returns:
-        ``batch_shape`` indices (int64).
-
-    Raises:
-        ValueError: If a value is NaN or infinite.
-
-    Example:
-        >>> int(first_of_the_largest(torch.tensor([0.0, 1.0 - 1e-12, 1.0], dtype=torch.float64)))
-        1
-    """
-    if values.numel() == values.shape[-1] and values.device.type == "cpu":
-        # numpy on the same memory: many small calls of torch cost more than the search
-        row = values.detach().numpy().reshape(-1)
-        top = float(row.max())  # NaN if any entry is
-        if not (math.isfinite(top) and math.isfinite(row.min())):
-            check_finite("the acquisition's values", values)
-        close = row >= top - TIE_TOLERANCE * max(abs(top), 1.0)
-        return torch.full(values.shape[:-1], int(close.argmax()))
-    if check:
-        check_finite("the acquisition's values", values)
-    largest = values.amax(-1, keepdim=True)
-    threshold = largest - TIE_TOLERANCE * largest.abs().clamp_min(1.0)
-    index = torch.arange(values.shape[-1], device=values.device)
-    return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)
+    def _fixed_features(self) -> dict[int, float]:
+        return dict(enumerate(self._context.tolist()))

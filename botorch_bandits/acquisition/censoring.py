@@ -1,0 +1,302 @@
+"""Censored feedback as a view of a model: pending queries at the known minimum.
+
+What :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
+:class:`~botorch_bandits.CensoredThompsonSampling` share. Source: Verma, Dai and Low 2022.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.models import ModelListGP
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_bandits.acquisition.ringing import (
+    DEFAULT_TOLERANCE,
+    RingingWarning,
+    posterior_rise,
+    probe_points,
+)
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_integer,
+    check_nonnegative,
+    check_number,
+    check_one_of,
+)
+from botorch_bandits.models.condition import condition
+from botorch_bandits.models.observed import observed_inputs, observed_outcomes
+
+RELATIVE_TOLERANCE = 1e-9
+"""Outcome transforms round: an outcome below the minimum by less is taken for the minimum."""
+
+
+class MinimumLoweredWarning(RuntimeWarning):
+    """An observed outcome is below the stated minimum, which was lowered to it."""
+
+
+@dataclass(frozen=True)
+class Censoring:
+    """How pending queries are censored. See :class:`CensoredUpperConfidenceBound`.
+
+    Attributes:
+        minimum: The known minimum: one number, or one an output. None for the proxy.
+        minimum_proxy: The factor of the standard deviation in the proxy for an unknown minimum.
+        window: ``"pending"`` or ``"all"``.
+        max_delay: ``m``; None if no query is ever given up.
+        pseudo_noise: Added to the noise variance of pseudo-rows.
+        on_lower: ``"error"`` or ``"lower"``.
+        units: Of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior variances).
+        ringing_tolerance: From which relative rise of the posterior's maximum on to warn; None
+            switches the check off.
+    """
+
+    minimum: float | tuple[float, ...] | None = None
+    minimum_proxy: float | None = None
+    window: str = "pending"
+    max_delay: int | None = None
+    pseudo_noise: float = 0.0
+    on_lower: str = "error"
+    units: str = "outcome"
+    ringing_tolerance: float | None = DEFAULT_TOLERANCE
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if (self.minimum is None) == (self.minimum_proxy is None):
+            raise ValueError(
+                "pass either minimum=, the least outcome possible, or minimum_proxy=, a factor "
+                f"of the standard deviation for a lower confidence bound; got minimum={self.minimum} "
+                f"and minimum_proxy={self.minimum_proxy}."
+            )
+        for value in self.minimum if isinstance(self.minimum, tuple) else (self.minimum,):
+            if value is not None:
+                check_number("minimum", value)
+        if self.minimum_proxy is not None:
+            check_nonnegative("minimum_proxy", self.minimum_proxy)
+        check_one_of("window", self.window, ("pending", "all"))
+        if self.max_delay is not None:
+            check_integer("max_delay", self.max_delay, minimum=1)
+        elif self.window == "all":
+            raise ValueError('window="all" sums over the last m queries: pass max_delay=m.')
+        check_nonnegative("pseudo_noise", self.pseudo_noise)
+        check_one_of("on_lower", self.on_lower, ("error", "lower"))
+        check_one_of("units", self.units, ("outcome", "prior"))
+        if self.ringing_tolerance is not None:
+            check_nonnegative("ringing_tolerance", self.ringing_tolerance)
+
+    def pseudo_values(
+        self,
+        model: Model,
+        signs: Sequence[float],
+        X_observed: Tensor | None,
+        Y_observed: Tensor | None,
+    ) -> tuple[float, ...] | None:
+        """Return the pseudo-value of each output, in raw units.
+
+        Args:
+            model: The user's, without pseudo-values.
+            signs: For each output 1 if more of it is better, -1 if less is, 0 if it has no weight.
+            X_observed: ``n x d`` observed inputs for the proxy; the model's if None.
+            Y_observed: ``n x m`` observed outcomes for the check; the model's if None.
+
+        Returns:
+            None if the minimum is unknown and nothing was observed yet: the proxy is then made at
+            the pending points.
+
+        Raises:
+            ValueError: If an observed outcome is worse than the minimum, or there are as many
+                minima as neither one nor outputs.
+        """
+        if self.minimum is None:
+            X = observed_inputs(model) if X_observed is None else X_observed
+            if X is None:
+                raise ValueError(
+                    "minimum_proxy= needs the observed inputs, which the model does not show: pass "
+                    "X_observed=."
+                )
+            here = next(model.parameters(), X).device
+            return None if len(X) == 0 else self.proxy(model, signs, X.to(here))
+        stated = self.minimum if isinstance(self.minimum, tuple) else (self.minimum,) * len(signs)
+        if len(stated) != len(signs):
+            raise ValueError(
+                f"minimum has {len(stated)} entries for {len(signs)} outputs; give one number, or "
+                "one an output."
+            )
+        outcomes = _columns(model, Y_observed)
+        if outcomes is None:
+            return tuple(map(float, stated))
+        return tuple(
+            self._respect(float(value), sign, column)
+            for value, sign, column in zip(stated, signs, outcomes, strict=True)
+        )
+
+    def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
+        """Return the least lower confidence bound of each output at ``n x d`` points."""
+        assert self.minimum_proxy is not None
+        with torch.no_grad():
+            posterior = model.posterior(X)
+            spread = self.minimum_proxy * posterior.variance.clamp_min(0.0).sqrt()
+            lower, upper = posterior.mean - spread, posterior.mean + spread
+        return tuple(
+            float(upper[..., j].max() if sign < 0.0 else lower[..., j].min())
+            for j, sign in enumerate(signs)
+        )
+
+    def censor(
+        self, model: Model, X_pending: Tensor, values: Sequence[float], with_noise: bool = True
+    ) -> Model:
+        """Return the model with pending rows at their pseudo-values; ``model`` stays as it is.
+
+        Args:
+            model: The user's.
+            X_pending: ``p x d``.
+            values: One an output, in raw units.
+            with_noise: Whether pseudo-rows get the extra noise.
+
+        Raises:
+            UnsupportedError: If the model cannot be conditioned.
+        """
+        row = torch.tensor(values, dtype=X_pending.dtype, device=X_pending.device)
+        Y = row.expand(*model.batch_shape, len(X_pending), len(values))
+        extra = self.pseudo_noise if with_noise else 0.0
+        return condition(model, X_pending, Y, extra_noise=extra, noise_unit=self.units)
+
+    def deviation_sums(
+        self, base_model: Model, model: Model, X_pending: Tensor | None, predictive: bool = False
+    ) -> tuple[Tensor, ...]:
+        """Return the sums of current posterior standard deviations that enter the width.
+
+        ``X_pending`` is taken to be in the order of issue. Its k-th point from the end is at least
+        k rounds old; in the proof those of age ``m`` and older contribute nothing, so the default
+        window has at most ``m - 1`` points. The window ``"all"`` has the last ``m`` queries: all
+        pending ones, then the last rows of the user's model.
+
+        Args:
+            base_model: The user's.
+            model: The censored model.
+            X_pending: ``p x d``, or None.
+            predictive: Whether deviations include the noise, as in the published code.
+
+        Returns:
+            One tensor an output, of the model's batch shape, in raw outcome units.
+        """
+        if isinstance(base_model, ModelListGP):
+            parts = [
+                self.deviation_sums(sub, censored, X_pending, predictive)
+                for sub, censored in zip(base_model.models, model.models, strict=True)
+            ]
+            return tuple(total for part in parts for total in part)
+        limit = math.inf if self.max_delay is None else self.max_delay
+        pending = X_pending
+        if self.window == "pending":
+            if pending is not None and limit < math.inf:
+                pending = pending[max(0, len(pending) - (int(limit) - 1)) :]
+            return _sums(model, pending, predictive)
+        pending = None if pending is None else pending[-int(limit) :]
+        num_rows = int(limit) - (0 if pending is None else len(pending))
+        X = observed_inputs(base_model)
+        if X is None or len(X) != base_model.train_targets.shape[-1]:
+            raise ValueError(
+                'window="all" needs one set of inputs, which the model does not show: leave it out.'
+            )
+        rows = X[max(0, len(X) - num_rows) :]
+        return _sums(model, rows if pending is None else torch.cat([rows, pending]), predictive)
+
+    def warn_of_ringing(
+        self,
+        base_model: Model,
+        model: Model,
+        X_pending: Tensor,
+        values: Sequence[float],
+        posterior_transform: PosteriorTransform | None,
+        maximize: bool,
+        X_observed: Tensor | None,
+    ) -> None:
+        """Warn if the pseudo-values have raised the largest posterior mean noticeably."""
+        if self.ringing_tolerance is None:
+            return
+        X = observed_inputs(base_model) if X_observed is None else X_observed
+        if X is None or len(X) == 0:
+            return
+        row = torch.tensor([values], dtype=X_pending.dtype, device=X_pending.device)
+        lowest = row if posterior_transform is None else posterior_transform.evaluate(row)
+        rise = posterior_rise(
+            base_model,
+            model,
+            probe_points(X_pending, X),
+            float(lowest.reshape(-1)[0]),
+            posterior_transform,
+            maximize,
+        )
+        if rise.share > self.ringing_tolerance:
+            sign = 1.0 if maximize else -1.0
+            warnings.warn(
+                f"filling {len(X_pending)} pending queries in at {sign * rise.minimum:.4g} moved "
+                f"the posterior's best mean from {sign * rise.before:.4g} to "
+                f"{sign * rise.after:.4g}: the model has so little noise that it rings. Use "
+                "hallucination (ImprovedUpperConfidenceBound with X_pending), or "
+                'pseudo_noise=1.0 with units="prior" (outside the theorem); see '
+                "docs/delayed-feedback.md.",
+                RingingWarning,
+                stacklevel=4,
+            )
+
+    def _respect(self, stated: float, sign: float, outcomes: Tensor) -> float:
+        """Return the minimum, lowered to the worst outcome if that was asked for."""
+        if sign == 0.0 or outcomes.numel() == 0:
+            return stated
+        worst = float(outcomes.min() if sign > 0.0 else outcomes.max())
+        if sign * (worst - stated) >= -RELATIVE_TOLERANCE * (1.0 + abs(stated)):
+            return stated
+        side, kind = ("below", "minimum") if sign > 0.0 else ("above", "maximum")
+        text = f"an observed outcome, {worst:.6g}, is {side} the known {kind}, {stated:.6g}"
+        if self.on_lower == "error":
+            raise ValueError(
+                f"{text}. State minimum={worst:.6g} or beyond, or pass on_lower='lower'."
+            )
+        warnings.warn(
+            f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers that.",
+            MinimumLoweredWarning,
+            stacklevel=5,
+        )
+        return worst
+
+
+def output_signs(
+    model: Model, posterior_transform: PosteriorTransform | None, maximize: bool
+) -> tuple[float, ...]:
+    """Return for each output whether more of it is better (1), worse (-1) or nothing (0)."""
+    sign = 1.0 if maximize else -1.0
+    if type(posterior_transform) is not ScalarizedPosteriorTransform:
+        return (sign,) * model.num_outputs
+    weights = posterior_transform.weights.sign().tolist()
+    return tuple(sign * weight for weight in weights)
+
+
+def _sums(model: Model, X: Tensor | None, predictive: bool) -> tuple[Tensor, ...]:
+    if X is None or len(X) == 0:
+        zero = torch.zeros((), dtype=torch.float64)
+        return (zero,) * int(model.num_outputs)
+    with torch.no_grad():
+        variance = model.posterior(X, observation_noise=predictive).variance
+    deviations: Tensor = variance.clamp_min(0.0).sqrt().sum(dim=-2)  # ``batch_shape x m``
+    return deviations.unbind(-1)
+
+
+def _columns(model: Model, Y_observed: Tensor | None) -> tuple[Tensor, ...] | None:
+    if Y_observed is None:
+        return observed_outcomes(model)
+    check_finite("Y_observed", check_double("Y_observed", Y_observed))
+    if Y_observed.dim() != 2 or Y_observed.shape[-1] != model.num_outputs:
+        raise ValueError(
+            f"Y_observed has shape {tuple(Y_observed.shape)}; it must be n x {model.num_outputs}. "
+            "A vector y becomes a column with y.unsqueeze(-1)."
+        )
+    return Y_observed.unbind(-1)

@@ -1,0 +1,182 @@
+r"""Delayed feedback: what a loop makes of outcomes that have not arrived.
+
+:class:`Hallucinated` and :class:`Ignored` are the usual ways. :class:`Censored` is that of Verma,
+Dai and Low 2022: a query without an outcome stays in the posterior, with the known minimum as its
+value,
+
+.. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min(m, t - s), \text{ else the minimum},
+
+for the query of round ``s`` when that of round ``t`` is chosen. An outcome that was told before
+round ``t`` was asked, and after round ``A`` was, has the delay ``d_s = A + 1 - s``. A query without
+an outcome after ``m`` rounds is lost: it keeps the minimum for good, and a later arrival is
+recorded and reported but kept out of the model.
+
+Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
+section 3.1, and appendix A.4 for delays in seconds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from botorch_bandits.checks import (
+    check_integer,
+    check_number,
+    check_one_of,
+    check_positive,
+)
+from botorch_bandits.history import History, Outcome, Query
+
+
+class LowerMinimumWarning(RuntimeWarning):
+    """An outcome lies below the minimum that was stated, which is lowered to it."""
+
+
+class Feedback:
+    """How a loop treats queries without an outcome."""
+
+
+@dataclass(frozen=True)
+class Hallucinated(Feedback):
+    """Pending queries count as known to have the posterior mean: GP-BUCB (the loop's default).
+
+    The variance shrinks, the mean stays (Desautels, Krause and Burdick 2014). Thompson sampling
+    draws on as it is.
+    """
+
+
+@dataclass(frozen=True)
+class Ignored(Feedback):
+    """Pending queries are left out: GP-UCB as it is, and asynchronous Thompson sampling.
+
+    Without randomness the same point is asked again until something arrives.
+    """
+
+
+@dataclass(frozen=True)
+class Censored(Feedback):
+    """Pending queries enter at the known minimum; see the module.
+
+    Attributes:
+        minimum: No outcome is smaller.
+        outcome_bound: ``B_y``: no outcome exceeds the minimum by more.
+        max_delay: ``m``: for how long a query is waited for; None waits for ever.
+        unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"`` of the loop's clock.
+        window: Which queries the width's sum is over: ``"pending"``, or ``"all"`` of the last
+            ``m``, as the paper has it.
+        on_lower: What to do with an outcome below ``minimum``: ``"raise"``, or ``"lower"`` the
+            minimum to it with a warning.
+    """
+
+    minimum: float
+    outcome_bound: float
+    max_delay: float | None = None
+    unit: str = "rounds"
+    window: str = "pending"
+    on_lower: str = "raise"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        check_number("minimum", self.minimum)
+        check_positive("outcome_bound", self.outcome_bound)
+        check_one_of("unit", self.unit, ("rounds", "seconds"))
+        check_one_of("window", self.window, ("pending", "all"))
+        check_one_of("on_lower", self.on_lower, ("raise", "lower"))
+        if self.max_delay is not None:
+            if self.unit == "rounds":
+                check_integer("max_delay", self.max_delay, minimum=1)
+            else:
+                check_positive("max_delay", self.max_delay)
+        elif self.window == "all":
+            raise ValueError("window='all' sums over the last max_delay queries; give max_delay=.")
+
+    def check_reward(self, reward: float) -> None:
+        """Refuse a reward below the minimum, or warn of it.
+
+        Raises:
+            ValueError: If it is below the minimum and ``on_lower="raise"``.
+        """
+        if reward >= self.minimum:
+            return
+        if self.on_lower == "raise":
+            raise ValueError(
+                f"reward is {reward}, below minimum={self.minimum}. State a minimum that holds, or "
+                "pass on_lower='lower' to lower it as outcomes arrive."
+            )
+        warnings.warn(
+            f"the reward {reward} lies below minimum={self.minimum}, which is lowered to it; no "
+            "theorem covers a minimum that depends on the outcomes.",
+            LowerMinimumWarning,
+            stacklevel=3,
+        )
+
+    def current_minimum(self, history: History) -> float:
+        """Return the minimum: as stated, or the smallest reward told if that is lower."""
+        rewards = (outcome.reward for outcome in history.outcomes)
+        return min(self.minimum, min(rewards, default=self.minimum))
+
+    def is_late(self, query: Query, outcome: Outcome) -> bool:
+        """Return whether an outcome came after the query was given up."""
+        if self.max_delay is None:
+            return False
+        if self.unit == "seconds":
+            return outcome.arrived_at - query.asked_at > self.max_delay
+        return outcome.arrived_round + 1 - query.round_number > self.max_delay
+
+    def is_lost(self, query: Query, round_number: int, now: float) -> bool:
+        """Return whether a query without an outcome is given up when a round is chosen.
+
+        Args:
+            query: The query.
+            round_number: The round that is chosen.
+            now: Clock reading in seconds.
+        """
+        if self.max_delay is None:
+            return False
+        if self.unit == "seconds":
+            return now - query.asked_at > self.max_delay
+        return round_number - query.round_number >= self.max_delay
+
+    def view(self, history: History, round_number: int, now: float) -> CensoredView:
+        """Return what the model sees when the query of a round is chosen.
+
+        Args:
+            history: What was asked and told before.
+            round_number: The round that is chosen.
+            now: Clock reading in seconds.
+        """
+        rewards: list[float | None] = []
+        pending, lost, late = [], [], []
+        for query in history.queries[: round_number - 1]:
+            outcome = history.outcome(query.id)
+            if outcome is not None and outcome.arrived_round >= round_number:
+                outcome = None  # it was told later
+            if outcome is not None and not self.is_late(query, outcome):
+                rewards.append(outcome.reward)
+                continue
+            rewards.append(None)
+            if outcome is not None:
+                late.append(query.id)
+            if outcome is not None or self.is_lost(query, round_number, now):
+                lost.append(query.id)
+            else:
+                pending.append(query.id)
+        return CensoredView(tuple(rewards), tuple(pending), tuple(lost), tuple(late))
+
+
+@dataclass(frozen=True)
+class CensoredView:
+    """What a censored model sees of the queries so far.
+
+    Attributes:
+        rewards: One entry a query in asking order: its reward, or None where it is censored.
+        pending: Ids of censored queries that are waited for.
+        lost: Ids of censored queries that were given up.
+        late: Ids of lost queries whose outcome arrived too late.
+    """
+
+    rewards: tuple[float | None, ...]
+    pending: tuple[int, ...]
+    lost: tuple[int, ...]
+    late: tuple[int, ...]

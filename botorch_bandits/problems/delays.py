@@ -1,0 +1,184 @@
+"""Delays after which outcomes arrive, counted in rounds.
+
+The outcome of round ``s`` with delay ``d`` can be used when the query of round ``t`` is chosen if
+``d <= t - s``. Delays 0 and 1 are the same: a query is never chosen with its own outcome at hand
+(Verma, Dai and Low 2022, section 3.1).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import check_integer, check_nonnegative, check_positive
+from botorch_bandits.random_streams import generator
+
+NEVER = math.inf
+"""The delay of an outcome that does not arrive."""
+
+
+class Delays(ABC):
+    """Draws the delay of each query; a pure function of seed, round and point."""
+
+    @abstractmethod
+    def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """Return one delay: a whole number of rounds, or :data:`NEVER`.
+
+        Args:
+            x: The point that was queried, ``d``-dimensional.
+            stream: Where random numbers come from.
+        """
+
+    def of_query(self, x: Tensor, seed: int, round_number: int) -> float:
+        """Return the delay of one query.
+
+        Args:
+            x: The point that was queried, ``d``-dimensional.
+            seed: The seed of the run.
+            round_number: The round in which it was asked, from 1.
+        """
+        return self.draw(x, generator(seed, round_number, "delay"))
+
+
+@dataclass(frozen=True)
+class ConstantDelay(Delays):
+    """The same delay for every query; ``b - 1`` makes batches of ``b`` that overlap.
+
+    Attributes:
+        delay: In rounds, at least 0.
+    """
+
+    delay: int
+
+    def __post_init__(self) -> None:
+        """Check the delay."""
+        check_integer("delay", self.delay, minimum=0)
+
+    def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
+        return float(self.delay)
+
+
+@dataclass(frozen=True)
+class PoissonDelay(Delays):
+    """Poisson-distributed delays, as in the experiments of Verma, Dai and Low 2022.
+
+    Attributes:
+        mean: In rounds, at least 0.
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        """Check the mean."""
+        check_nonnegative("mean", self.mean)
+
+    def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
+        rate = torch.tensor(self.mean, dtype=torch.float64)
+        return float(torch.poisson(rate, generator=stream))
+
+
+@dataclass(frozen=True)
+class GeometricDelay(Delays):
+    """Geometrically distributed delays on 0, 1, 2, ...: in each round the outcome may arrive.
+
+    Attributes:
+        mean: In rounds, at least 0.
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        """Check the mean."""
+        check_nonnegative("mean", self.mean)
+
+    def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
+        stay = self.mean / (1.0 + self.mean)
+        uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
+        return 0.0 if stay == 0.0 else float(math.floor(math.log1p(-uniform) / math.log(stay)))
+
+
+@dataclass(frozen=True)
+class HeavyTailedDelay(Delays):
+    """Rounded-down Lomax (Pareto II) delays: ``P(d >= k) = (1 + k / scale)^-index``.
+
+    With an index of at most 1 the mean is infinite: some outcomes take longer than any run.
+
+    Attributes:
+        scale: In rounds.
+        index: The tail index.
+    """
+
+    scale: float
+    index: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check both."""
+        check_positive("scale", self.scale)
+        check_positive("index", self.index)
+
+    def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
+        uniform = float(torch.rand((), dtype=torch.float64, generator=stream))
+        delay = self.scale * math.expm1(-math.log1p(-uniform) / self.index)
+        return NEVER if math.isinf(delay) else float(math.floor(delay))
+
+
+@dataclass(frozen=True)
+class InputDependentDelay(Delays):
+    """Delays whose distribution depends on the point: no theorem for censoring covers them.
+
+    Attributes:
+        delays_at: From a ``d``-dimensional point to the :class:`Delays` there.
+    """
+
+    delays_at: Callable[[Tensor], Delays]
+
+    def draw(self, x: Tensor, stream: torch.Generator) -> float:
+        """See :meth:`Delays.draw`."""
+        return self.delays_at(x).draw(x, stream)
+
+
+NAMES: dict[str, Callable[..., Delays]] = {
+    "constant": lambda delay: ConstantDelay(_whole(delay)),
+    "poisson": PoissonDelay,
+    "geometric": GeometricDelay,
+    "heavy-tailed": HeavyTailedDelay,
+}
+
+
+def parse_delays(text: str) -> Delays:
+    """Return the delays that a text such as ``poisson:10`` or ``heavy-tailed:5,1.5`` names.
+
+    Args:
+        text: ``constant:ROUNDS``, ``poisson:MEAN``, ``geometric:MEAN`` or
+            ``heavy-tailed:SCALE[,INDEX]``.
+
+    Raises:
+        ValueError: If it is none of them.
+
+    Example:
+        >>> parse_delays("poisson:10")
+        PoissonDelay(mean=10.0)
+    """
+    name, _, numbers = text.partition(":")
+    try:
+        return NAMES[name](*(float(number) for number in numbers.split(",")))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"delay is {text!r}; it must be constant:ROUNDS, poisson:MEAN, geometric:MEAN or "
+            f"heavy-tailed:SCALE[,INDEX], with numbers that are not negative ({error})."
+        ) from error
+
+
+def _whole(delay: float) -> int:
+    if delay != int(delay):
+        raise ValueError(f"{delay} is not a whole number of rounds")
+    return int(delay)

@@ -1,0 +1,246 @@
+"""Replicates of a bandit as one tensor program.
+
+The rules are those of the loop, on tensors with one more dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from botorch.test_functions.base import (
+    BaseTestProblem,
+    ConstrainedBaseTestProblem,
+    MultiObjectiveTestProblem,
+)
+from torch import Tensor
+
+from botorch_bandits.acquisition import RandomSearch
+from botorch_bandits.acquisition.arms_player import build_arms_player
+from botorch_bandits.acquisition.box_player import build_box_player
+from botorch_bandits.checks import DTYPE, check_integer, check_nonnegative
+from botorch_bandits.domains import Arms, Box
+from botorch_bandits.problems import ArmsProblem
+from botorch_bandits.progress import ProgressBar
+from botorch_bandits.random_streams import derive_seed
+from botorch_bandits.simulation.arms import play_arms
+from botorch_bandits.simulation.boxes import play_box
+from botorch_bandits.simulation.policy import Policy
+from botorch_bandits.simulation.result import SimulationResult
+
+
+def simulate(
+    problem: BaseTestProblem | Sequence[BaseTestProblem],
+    policy: Policy,
+    num_rounds: int,
+    num_replicates: int | None = None,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    with_bounds: bool = True,
+    progress: bool = True,
+) -> SimulationResult:
+    """Play independent replicates of a bandit at once, on arms or on a box.
+
+    **On arms**, ``run(policy.loop(Arms(problem.choices), seed=result.seeds[b]), problem,
+    num_rounds)`` plays what replicate ``b`` does, up to ties that rounding decides. On a CPU,
+    replicates share the calls, not the arithmetic: batching pays most below some hundred arms, and
+    on a GPU.
+
+    **On a box**, the policy is random search or an upper confidence bound with a width rule
+    (GP-UCB, IGP-UCB, AMM) on a plain ``BanditGP``. Each round maximises the bounds of all
+    replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
+    points depend on its own seed alone, up to rounding. Its initial rounds are those of
+    ``policy.loop(Box(problem.bounds), seed=result.seeds[b])``; later ones start from other raw
+    samples, and the noise is drawn as on arms. Batching pays most with few rounds; from some 200
+    on, prefer loops in several processes.
+
+    Args:
+        problem: A reward function to be maximised, with its noise: an
+            :class:`~botorch_bandits.problems.ArmsProblem`, or a BoTorch test problem on a box that
+            knows its optimal value. Or one problem a replicate, all on the same arms or box with
+            the same noise.
+        policy: What is played.
+        num_rounds: How long.
+        num_replicates: How many; the number of problems if omitted.
+        seed: Replicate ``b`` has the seed ``derive_seed(seed, b, "replicate")``.
+        device: Where the arithmetic runs. Random numbers are drawn on the CPU.
+        with_bounds: Compute ``covered`` and ``mean_width`` on arms, which costs some of the time.
+        progress: Show a progress bar.
+
+    Raises:
+        TypeError: If the problem is no test problem.
+        ValueError: If problems differ in arms, box or noise, or the policy cannot be played in a
+            batch (learned hyperparameters, an acquisition without such a rule).
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bandits import BanditGP, GPUpperConfidenceBound
+        >>> from botorch_bandits.problems import BraninReward, gp_draw_on_arms
+        >>> choices = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> problem = gp_draw_on_arms(RBFKernel().double(), choices, noise_std=0.1)
+        >>> policy = Policy(
+        ...     BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.2),
+        ...     GPUpperConfidenceBound.with_options(delta=0.1),
+        ... )
+        >>> result = simulate(problem, policy, num_rounds=20, num_replicates=3, progress=False)
+        >>> result.regret.shape
+        torch.Size([3, 20])
+        >>> policy = Policy(
+        ...     BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=3.0),
+        ...     GPUpperConfidenceBound.with_options(width=2.0),
+        ... )
+        >>> result = simulate(BraninReward(noise_std=0.1), policy, 5, 3, progress=False)
+        >>> result.points.shape
+        torch.Size([3, 5, 2])
+    """
+    problems = [problem] if isinstance(problem, BaseTestProblem) else list(problem)
+    _check_problems(problems)
+    count = len(problems) if num_replicates is None else num_replicates
+    count = check_integer("num_replicates", count, minimum=1)
+    if len(problems) not in (1, count):
+        raise ValueError(
+            f"num_replicates is {count}, but there are {len(problems)} problems; give one problem, "
+            "or one a replicate."
+        )
+    num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
+    seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))
+    on_arms = [p for p in problems if isinstance(p, ArmsProblem)]
+    with ProgressBar(num_rounds, "rounds", progress) as bar:
+        if on_arms:
+            return _simulate_arms(
+                on_arms, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
+            )
+        return _simulate_box(problems, policy, num_rounds, seeds, device, lambda t: bar.advance())
+
+
+def _simulate_arms(
+    problems: list[ArmsProblem],
+    policy: Policy,
+    num_rounds: int,
+    seeds: tuple[int, ...],
+    device: torch.device | str,
+    with_bounds: bool,
+    on_round: Callable[[int], None],
+) -> SimulationResult:
+    arms = Arms(problems[0].choices.to(device))
+    player = build_arms_player(policy.model, policy.acquisition, arms, seeds)
+    if player is None:
+        raise ValueError(
+            f"policy ({policy.acquisition!r}) cannot be simulated in a batch: it needs a plain "
+            "BanditGP with fixed hyperparameters and an acquisition with a rule on arms. Run "
+            "policy.loop(...) for each seed instead."
+        )
+    values = torch.stack([p.values for p in problems]).to(device).expand(len(seeds), -1)
+    noise_std = problems[0].noise_std or 0.0
+    return play_arms(
+        player, values, noise_std, num_rounds, seeds, policy.num_initial, with_bounds, on_round
+    )
+
+
+def _simulate_box(
+    problems: list[BaseTestProblem],
+    policy: Policy,
+    num_rounds: int,
+    seeds: tuple[int, ...],
+    device: torch.device | str,
+    on_round: Callable[[int], None],
+) -> SimulationResult:
+    box = Box(problems[0].get_buffer("bounds").cpu())
+    player = None
+    if not isinstance(policy.acquisition, RandomSearch):
+        there = Box(box.bounds.to(device))
+        player = build_box_player(policy.model, policy.acquisition, there, seeds)
+        if player is None:
+            raise ValueError(
+                f"policy ({policy.acquisition!r}) cannot be simulated in a batch on a box: it "
+                "needs random search or an upper confidence bound with a width rule, and a plain "
+                "BanditGP with fixed hyperparameters, without input transform, whose kernel is an "
+                "RBFKernel or MaternKernel, alone or in a ScaleKernel, in at most 20 dimensions. "
+                "Run policy.loop(...) for each seed instead."
+            )
+    optima = [_optimal_value(p) for p in problems]
+    return play_box(
+        player,
+        box,
+        lambda points: _evaluate(problems, points),
+        torch.tensor(optima, dtype=DTYPE).expand(len(seeds)),
+        _noise_std(problems[0]),
+        num_rounds,
+        seeds,
+        policy.num_initial,
+        on_round,
+    )
+
+
+def _evaluate(problems: list[BaseTestProblem], points: Tensor) -> Tensor:
+    """Return the noiseless rewards of one point a replicate, on the CPU."""
+    shares = [points] if len(problems) == 1 else points.split(1)
+    with torch.no_grad():
+        values = [
+            p(share.to(p.get_buffer("bounds").device), noise=False)
+            for p, share in zip(problems, shares, strict=True)
+        ]
+    return torch.cat(values).cpu()
+
+
+def _check_problems(problems: list[BaseTestProblem]) -> None:
+    for problem in problems:
+        if not isinstance(problem, BaseTestProblem):
+            raise TypeError(
+                f"problem must be an ArmsProblem or a BoTorch test problem, got {problem!r}. A "
+                "table of rewards becomes one with ArmsProblem(choices, values)."
+            )
+    if not problems:
+        raise ValueError("problem is an empty list; give at least one problem.")
+    first = problems[0]
+    for i, other in enumerate(problems):
+        if not isinstance(other, ArmsProblem):
+            _check_reward_on_box(other)
+        if isinstance(other, ArmsProblem) != isinstance(first, ArmsProblem):
+            raise ValueError(
+                "problem is a list of problems on arms and on boxes; simulate these one after the "
+                "other."
+            )
+        where = "choices" if isinstance(first, ArmsProblem) else "bounds"
+        is_same = torch.equal(getattr(other, where), getattr(first, where))
+        if not is_same or other.noise_std != first.noise_std:
+            what = "arms" if isinstance(first, ArmsProblem) else "bounds"
+            raise ValueError(f"problem {i} has other {what} or another noise_std than problem 0.")
+
+
+def _check_reward_on_box(problem: BaseTestProblem) -> None:
+    name = type(problem).__name__
+    if isinstance(problem, MultiObjectiveTestProblem | ConstrainedBaseTestProblem):
+        raise ValueError(
+            f"problem ({name}) has several objectives or constraints; a bandit has one reward."
+        )
+    if problem.is_minimization_problem:
+        raise ValueError(
+            f"problem ({name}) is to be minimised, but a bandit maximises. Build it with "
+            "negate=True."
+        )
+    if problem.discrete_inds or problem.categorical_inds:
+        raise ValueError(
+            f"problem ({name}) has dimensions that are not continuous. Run policy.loop(...) on a "
+            "Box with integer_dims= for each seed instead."
+        )
+    if type(problem).forward is not BaseTestProblem.forward:
+        raise ValueError(
+            f"problem ({name}) evaluates in its own way, so its noise is not known. Run "
+            "policy.loop(...) for each seed instead."
+        )
+
+
+def _noise_std(problem: BaseTestProblem) -> float:
+    return check_nonnegative("noise_std", 0.0 if problem.noise_std is None else problem.noise_std)
+
+
+def _optimal_value(problem: BaseTestProblem) -> float:
+    try:
+        return float(problem.optimal_value)
+    except (AttributeError, NotImplementedError) as error:
+        raise ValueError(
+            f"problem ({type(problem).__name__}) does not know its optimal value, which regret "
+            "needs. Run policy.loop(...) for each seed instead."
+        ) from error

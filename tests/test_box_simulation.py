@@ -1,0 +1,330 @@
+"""Replicates on a box in lockstep: what they play, and that it is as good as what a loop plays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from botorch.test_functions import Ackley, BraninCurrin
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    BanditGP,
+    Box,
+    DMMUpperConfidenceBound,
+    ExpectedImprovement,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    Policy,
+    RandomSearch,
+    run,
+    simulate,
+)
+from botorch_bandits.acquisition import AcquisitionRecipe
+from botorch_bandits.acquisition.box_player import BoxPlayer
+from botorch_bandits.confidence import RateGain
+from botorch_bandits.problems import ArmsProblem, BraninReward, GPDraw, Hartmann3Reward
+from botorch_bandits.random_streams import RandomBlocks
+
+BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.1}
+MODEL = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.02, lengthscale=0.3)
+
+RECIPES: dict[str, AcquisitionRecipe] = {
+    "constant width": GPUpperConfidenceBound.with_options(width=2.0, scale=0.5),
+    "GP-UCB, Theorem 2": GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=1.0),
+    "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
+    "IGP-UCB, minimising": ImprovedUpperConfidenceBound.with_options(**BOUNDS, maximize=False),
+    "AMM": AMMUpperConfidenceBound.with_options(**BOUNDS),
+}
+
+
+def kernel(nu: float = 2.5, lengthscale: float = 0.3, outputscale: float = 1.0) -> Any:
+    base = RBFKernel() if nu == math.inf else MaternKernel(nu=nu)
+    scaled = ScaleKernel(base).double()
+    scaled.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    scaled.outputscale = torch.tensor(outputscale, dtype=torch.float64)
+    return scaled
+
+
+def unit_problem(seed: int = 0, dim: int = 2) -> GPDraw:
+    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
+    return GPDraw(kernel(), bounds, seed=seed, noise_std=0.1)
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Tensor, Tensor]]:
+    """Collects round, points and values of each choice."""
+    record: list[tuple[int, Tensor, Tensor]] = []
+    original = BoxPlayer.choose
+
+    def choose(self: BoxPlayer, round_number: int) -> tuple[Tensor, Tensor]:
+        found = original(self, round_number)
+        record.append((round_number, *found))
+        return found
+
+    monkeypatch.setattr(BoxPlayer, "choose", choose)
+    return record
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_values_are_those_of_the_acquisition_function(
+    name: str, chosen: list[tuple[int, Tensor, Tensor]]
+) -> None:
+    """The widths and the posterior of a model that is built from the replicate's data."""
+    problem = unit_problem()
+    policy = Policy(MODEL, RECIPES[name], num_initial=2)
+    result = simulate(problem, policy, 14, 3, seed=1, progress=False)
+    assert result.points is not None
+    box = Box(problem.bounds)
+    assert [number for number, _, _ in chosen] == list(range(3, 15))
+    for number, points, values in chosen:
+        assert torch.equal(points, result.points[:, number - 1])
+        for b in range(3):
+            n = number - 1
+            model = MODEL(result.points[b, :n], result.outcomes[b, :n].unsqueeze(-1))
+            acquisition = RECIPES[name].build(model, box, round_number=number)
+            expected = float(acquisition(points[b].unsqueeze(0)))
+            assert float(values[b]) == pytest.approx(expected, abs=1e-8)
+
+
+CASES: dict[str, tuple[Any, Any, float, float]] = {
+    # problem, kernel, noise variance, the share of rounds in which the loop's point may be better
+    "Matern 5/2, d = 2": (BraninReward(0.5), kernel(2.5, 3.0, 100.0), 0.25, 0.0),
+    "squared exponential, d = 2": (BraninReward(0.5), kernel(math.inf, 3.0, 100.0), 0.25, 0.0),
+    "Matern 3/2, d = 1": (unit_problem(0, 1), kernel(1.5, 0.2), 0.01, 0.0),
+    "Matern 5/2, d = 3, many hills": (Hartmann3Reward(0.1), kernel(2.5, 0.2), 0.01, 0.05),
+    "Matern 1/2, d = 2, kinks": (unit_problem(), kernel(0.5, 0.3), 0.01, 0.2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_points_are_as_good_as_what_the_loop_finds(
+    name: str, chosen: list[tuple[int, Tensor, Tensor]]
+) -> None:
+    """Within 1e-6; where hills abound, either search now and then misses the highest."""
+    problem, prior, noise, share = CASES[name]
+    model = BanditGP.with_kernel(prior, noise=noise)
+    bound = GPUpperConfidenceBound.with_options(width=2.0)
+    result = simulate(problem, Policy(model, bound), 36, 6, seed=2, progress=False)
+    assert result.points is not None
+    box = Box(problem.bounds)
+    gaps = []
+    for number, points, _ in chosen[3::4]:
+        for b in range(6):
+            n = number - 1
+            built = model(result.points[b, :n], result.outcomes[b, :n].unsqueeze(-1))
+            acquisition = bound.build(built, box)
+            _, value = box.maximize(acquisition, seed=100 * number + b)
+            gaps.append(value - float(acquisition(points[b].unsqueeze(0))))
+    worse = sum(gap > 1e-6 for gap in gaps)
+    better = sum(gap < -1e-6 for gap in gaps)
+    print(f"{name}: worse {worse}, better {better} of {len(gaps)}, at worst by {max(gaps):.2g}")
+    assert worse <= share * len(gaps)
+    assert worse <= better
+
+
+def test_a_replicate_depends_on_its_seed_alone() -> None:
+    policy = Policy(MODEL, RECIPES["IGP-UCB"], num_initial=1)
+    many = simulate(unit_problem(), policy, 10, 5, seed=3, progress=False)
+    few = simulate(unit_problem(), policy, 10, 2, seed=3, progress=False)
+    alone = simulate(unit_problem(), policy, 10, seed=3, progress=False)
+    assert many.points is not None
+    assert few.points is not None
+    assert alone.points is not None
+    assert torch.allclose(many.points[:2], few.points, atol=1e-6, rtol=0)
+    assert torch.allclose(many.points[:1], alone.points, atol=1e-6, rtol=0)
+    assert len({tuple(row.reshape(-1).tolist()) for row in many.points}) == 5
+    again = simulate(unit_problem(), policy, 10, 5, seed=3, progress=False)
+    assert again.points is not None
+    assert torch.equal(many.points, again.points)
+
+
+def test_initial_rounds_are_those_of_a_loop() -> None:
+    for acquisition, num_initial in ((RandomSearch(), 0), (RECIPES["AMM"], 4)):
+        policy = Policy(MODEL, acquisition, num_initial)
+        result = simulate(BraninReward(), policy, 4, 2, progress=False)
+        assert result.points is not None
+        for b in range(2):
+            loop = policy.loop(Box(BraninReward().bounds), seed=result.seeds[b])
+            ran = run(loop, BraninReward(), 4, progress=False)
+            played = torch.stack([query.x for query in loop.history.queries])
+            assert torch.equal(result.points[b], played)
+            assert torch.allclose(result.regret[b], ran.regret, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+def test_result_adds_up(is_one: bool) -> None:
+    problems = [unit_problem(0 if is_one else i) for i in range(3)]
+    given = problems[0] if is_one else problems
+    policy = Policy(MODEL, RECIPES["constant width"])
+    result = simulate(given, policy, 12, 3, seed=4, progress=False)
+    assert result.points is not None
+    assert (result.arms, result.covered, result.mean_width) == (None, None, None)
+    assert result.points.shape == (3, 12, 2)
+    assert bool(((result.points >= 0.0) & (result.points <= 1.0)).all())
+    noise = RandomBlocks(result.seeds, "noise")
+    for b, problem in enumerate(problems):
+        values = problem(result.points[b], noise=False)
+        assert torch.allclose(result.regret[b], problem.optimal_value - values, atol=1e-12)
+        draws = torch.stack([noise.at(t + 1)[b] for t in range(12)])
+        assert torch.allclose(result.outcomes[b], values + 0.1 * draws, atol=1e-12)
+    assert torch.equal(result.cumulative_regret, result.regret.cumsum(-1))
+    assert torch.equal(result.simple_regret, result.regret.cummin(-1).values)
+    assert float(result.simple_regret[:, -1].max()) < float(result.regret[:, 0].max())
+    nothing = simulate(given, policy, 0, 3, progress=False)
+    assert nothing.points is not None
+    assert (nothing.points.shape, nothing.regret.shape) == ((3, 0, 2), (3, 0))
+
+
+def test_bounds_of_the_norm_per_replicate() -> None:
+    bounds = torch.tensor([0.5, 8.0], dtype=torch.float64)
+    both = ImprovedUpperConfidenceBound.with_options(rkhs_bound=bounds, noise_bound=0.1)
+    together = simulate(unit_problem(), Policy(MODEL, both), 8, 2, seed=1, progress=False)
+    for b in range(2):
+        alone = ImprovedUpperConfidenceBound.with_options(
+            rkhs_bound=float(bounds[b]), noise_bound=0.1
+        )
+        result = simulate(unit_problem(), Policy(MODEL, alone), 8, 2, seed=1, progress=False)
+        assert together.points is not None
+        assert result.points is not None
+        assert torch.allclose(together.points[b], result.points[b], atol=1e-6, rtol=0)
+
+
+def test_prior_mean_and_lengthscale_of_each_dimension(
+    chosen: list[tuple[int, Tensor, Tensor]],
+) -> None:
+    prior = RBFKernel(ard_num_dims=2).double()
+    prior.lengthscale = torch.tensor([2.0, 5.0], dtype=torch.float64)
+    model = BanditGP.with_kernel(ScaleKernel(prior).double(), noise=0.3, prior_mean=-20.0)
+    bound = GPUpperConfidenceBound.with_options(width=3.0)
+    result = simulate(BraninReward(1.0), Policy(model, bound), 9, 2, progress=False)
+    assert result.points is not None
+    _, points, values = chosen[-1]
+    for b in range(2):
+        built = model(result.points[b, :-1], result.outcomes[b, :-1].unsqueeze(-1))
+        expected = bound.build(built, Box(BraninReward().bounds))(points[b].unsqueeze(0))
+        assert float(values[b]) == pytest.approx(float(expected), abs=1e-8)
+
+
+class OwnNoise(BraninReward):
+    """Evaluates in its own way."""
+
+    def forward(self, X: Tensor, noise: bool = True) -> Tensor:
+        return super().forward(X, noise) + 1.0
+
+
+class UnknownOptimum(BraninReward):
+    """Does not know its optimum."""
+
+    _optimal_value = None
+
+
+MINE = Policy(MODEL, RECIPES["IGP-UCB"])
+
+
+def with_acquisition(acquisition: Any) -> Policy:
+    return Policy(MODEL, acquisition)
+
+
+def with_model(**options: Any) -> Policy:
+    given = {"kernel": MaternKernel(nu=2.5), "noise": 0.1, **options}
+    return Policy(BanditGP.with_kernel(given.pop("kernel"), **given), MINE.acquisition)
+
+
+@pytest.mark.parametrize(
+    ("problem", "policy", "message"),
+    [
+        (Ackley(dim=2), MINE, "is to be minimised, but a bandit maximises. Build it with negate"),
+        (BraninCurrin(), MINE, "several objectives or constraints"),
+        (OwnNoise(), MINE, r"evaluates in its own way.*policy.loop\(...\) for each seed"),
+        (UnknownOptimum(), MINE, "does not know its optimal value"),
+        ([BraninReward(), BraninReward(0.1)], MINE, "problem 1 has other bounds or another noise"),
+        ([BraninReward(), Hartmann3Reward()], MINE, "problem 1 has other bounds or another noise"),
+        (
+            [BraninReward(), ArmsProblem(torch.eye(2).double(), torch.ones(2).double())],
+            MINE,
+            "problems on arms and on boxes",
+        ),
+        (
+            BraninReward(),
+            with_acquisition(ExpectedImprovement.with_options()),
+            r"cannot be simulated in a batch on a box.*policy.loop\(...\) for each seed",
+        ),
+        (
+            BraninReward(),
+            with_acquisition(DMMUpperConfidenceBound.with_options(**BOUNDS)),
+            "cannot be simulated in a batch on a box",
+        ),
+        (
+            BraninReward(),
+            with_acquisition(GPThompsonSampling.with_options(**BOUNDS)),
+            "cannot be simulated in a batch on a box",
+        ),
+        (
+            BraninReward(),
+            with_acquisition(GPUpperConfidenceBound.with_options(num_arms=5)),
+            "num_arms=5, but the domain is a box",
+        ),
+        (BraninReward(), with_model(refit_every=5), "cannot be simulated in a batch on a box"),
+        (BraninReward(), with_model(kernel=LinearKernel()), "cannot be simulated in a batch on"),
+        (
+            BraninReward(),
+            with_model(kernel=RBFKernel(ard_num_dims=3)),
+            "the kernel has 3 lengthscales, but the box has 2 dimensions",
+        ),
+    ],
+)
+def test_bad_settings_are_refused(problem: Any, policy: Policy, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        simulate(problem, policy, 3, progress=False)
+
+
+def test_a_subclass_is_not_played_by_its_parents_rule() -> None:
+    class Negative(ImprovedUpperConfidenceBound):
+        def forward(self, X: Tensor) -> Tensor:
+            return -super().forward(X)
+
+    with pytest.raises(ValueError, match="cannot be simulated in a batch on a box"):
+        simulate(
+            BraninReward(), with_acquisition(Negative.with_options(**BOUNDS)), 3, progress=False
+        )
+
+
+def test_a_value_that_is_not_finite_is_refused() -> None:
+    class Broken(BraninReward):
+        def _evaluate_true(self, X: Tensor) -> Tensor:
+            return super()._evaluate_true(X) * math.nan
+
+    with pytest.raises(ValueError, match="the problem's values"):
+        simulate(Broken(), MINE, 3, progress=False)
+
+
+def test_kinks_and_a_given_gain(chosen: list[tuple[int, Tensor, Tensor]]) -> None:
+    """The curvature is learnt from steps then."""
+    rough = BanditGP.with_kernel(kernel(0.5, 0.3), noise=0.1)
+    acquisition = ImprovedUpperConfidenceBound.with_options(
+        **BOUNDS, information_gain=RateGain("rbf", dim=2)
+    )
+    result = simulate(unit_problem(), Policy(rough, acquisition), 8, 3, progress=False)
+    assert result.points is not None
+    number, points, values = chosen[-1]
+    for b in range(3):
+        n = number - 1
+        built = rough(result.points[b, :n], result.outcomes[b, :n].unsqueeze(-1))
+        expected = acquisition.build(built, Box(unit_problem().bounds))(points[b].unsqueeze(0))
+        assert float(values[b]) == pytest.approx(float(expected), abs=1e-8)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_devices_play_the_same_points() -> None:
+    policy = Policy(MODEL, RECIPES["IGP-UCB"], num_initial=2)
+    host = simulate(unit_problem(), policy, 12, 4, progress=False)
+    device = simulate(unit_problem(), policy, 12, 4, device="cuda", progress=False)
+    assert host.points is not None
+    assert device.points is not None
+    assert torch.allclose(host.points, device.points, atol=1e-5, rtol=0)
