@@ -25,6 +25,7 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.evaluation import RunResult, run
+from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
@@ -41,16 +42,20 @@ __all__ = [
     "BanditGPRecipe",
     "BanditLoop",
     "Box",
+    "Censored",
     "CensoredThompsonSampling",
     "CensoredUpperConfidenceBound",
     "DMMUpperConfidenceBound",
     "Domain",
     "ExpectedImprovement",
+    "Feedback",
     "FittedSingleTaskGP",
     "GPThompsonSampling",
     "GPUpperConfidenceBound",
     "Guarantee",
+    "Hallucinated",
     "History",
+    "Ignored",
     "ImprovedUpperConfidenceBound",
     "MeanOnly",
     "MinimumLoweredWarning",

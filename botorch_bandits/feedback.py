@@ -33,6 +33,10 @@ class LowerMinimumWarning(RuntimeWarning):
     """An outcome lies below the minimum that was stated, which is lowered to it."""
 
 
+class LateOutcomeWarning(RuntimeWarning):
+    """An outcome came after its query had been given up; it is recorded only."""
+
+
 class Feedback:
     """How a loop treats queries without an outcome."""
 
@@ -65,7 +69,7 @@ class Censored(Feedback):
         unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"`` of the loop's clock.
         window: Which queries the width's sum is over: ``"pending"``, or ``"all"`` of the last
             ``m``, as the paper has it.
-        on_lower: What to do with an outcome below ``minimum``: ``"raise"``, or ``"lower"`` the
+        on_lower: What to do with an outcome below ``minimum``: ``"error"``, or ``"lower"`` the
             minimum to it with a warning.
     """
 
@@ -74,7 +78,7 @@ class Censored(Feedback):
     max_delay: float | None = None
     unit: str = "rounds"
     window: str = "pending"
-    on_lower: str = "raise"
+    on_lower: str = "error"
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -82,34 +86,49 @@ class Censored(Feedback):
         check_positive("outcome_bound", self.outcome_bound)
         check_one_of("unit", self.unit, ("rounds", "seconds"))
         check_one_of("window", self.window, ("pending", "all"))
-        check_one_of("on_lower", self.on_lower, ("raise", "lower"))
+        check_one_of("on_lower", self.on_lower, ("error", "lower"))
         if self.max_delay is not None:
             if self.unit == "rounds":
                 check_integer("max_delay", self.max_delay, minimum=1)
             else:
                 check_positive("max_delay", self.max_delay)
-        elif self.window == "all":
-            raise ValueError("window='all' sums over the last max_delay queries; give max_delay=.")
+        if self.window == "all" and (self.max_delay is None or self.unit != "rounds"):
+            raise ValueError(
+                "window='all' sums over the last max_delay queries; give max_delay= in rounds."
+            )
 
-    def check_reward(self, reward: float) -> None:
-        """Refuse a reward below the minimum, or warn of it.
+    def check_outcome(self, query: Query, reward: float, num_queries: int, now: float) -> None:
+        """Look at an outcome before it is recorded.
+
+        Args:
+            query: Its query.
+            reward: The reward.
+            num_queries: How many queries have been asked.
+            now: Clock reading in seconds.
 
         Raises:
-            ValueError: If it is below the minimum and ``on_lower="raise"``.
+            ValueError: If it is below the minimum and ``on_lower="error"``.
         """
-        if reward >= self.minimum:
-            return
-        if self.on_lower == "raise":
-            raise ValueError(
-                f"reward is {reward}, below minimum={self.minimum}. State a minimum that holds, or "
-                "pass on_lower='lower' to lower it as outcomes arrive."
+        if reward < self.minimum:
+            if self.on_lower == "error":
+                raise ValueError(
+                    f"reward is {reward}, below minimum={self.minimum}. State a minimum that "
+                    "holds, or pass on_lower='lower' to lower it as outcomes arrive."
+                )
+            warnings.warn(
+                f"the reward {reward} lies below minimum={self.minimum}, which is lowered to it; "
+                "no theorem covers a minimum that depends on the outcomes.",
+                LowerMinimumWarning,
+                stacklevel=3,
             )
-        warnings.warn(
-            f"the reward {reward} lies below minimum={self.minimum}, which is lowered to it; no "
-            "theorem covers a minimum that depends on the outcomes.",
-            LowerMinimumWarning,
-            stacklevel=3,
-        )
+        outcome = Outcome(query.id, reward, now, num_queries)
+        if self.is_late(query, outcome):
+            warnings.warn(
+                f"the outcome of query_id {query.id} came after max_delay={self.max_delay} "
+                f"{self.unit}: it is recorded, but kept out of the model.",
+                LateOutcomeWarning,
+                stacklevel=3,
+            )
 
     def current_minimum(self, history: History) -> float:
         """Return the minimum: as stated, or the smallest reward told if that is lower."""
@@ -137,6 +156,18 @@ class Censored(Feedback):
         if self.unit == "seconds":
             return now - query.asked_at > self.max_delay
         return round_number - query.round_number >= self.max_delay
+
+    def summed(self, view: CensoredView, round_number: int) -> list[int]:
+        """Return the ids of the queries whose deviations the width's sum has.
+
+        Args:
+            view: Of the round.
+            round_number: The round that is chosen.
+        """
+        if self.window == "pending":
+            return list(view.pending)
+        assert self.max_delay is not None
+        return list(range(max(0, round_number - 1 - int(self.max_delay)), round_number - 1))
 
     def view(self, history: History, round_number: int, now: float) -> CensoredView:
         """Return what the model sees when the query of a round is chosen.

@@ -140,6 +140,10 @@ class History:
         """All outcomes in the order in which they arrived."""
         return tuple(self._arrivals)
 
+    def queries_since(self, num_known: int) -> list[Query]:
+        """Return the queries but the first ``num_known``, in the order in which they were asked."""
+        return self._queries[num_known:]
+
     def outcomes_since(self, num_known: int) -> list[Outcome]:
         """Return the outcomes but the first ``num_known``, in the order in which they arrived."""
         return self._arrivals[num_known:]
@@ -260,6 +264,13 @@ class History:
             if query.id not in self._outcomes
             or self._outcomes[query.id].arrived_round >= round_number
         )
+
+    def inputs(self) -> Tensor:
+        """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
+        rows = [_input_of(query) for query in self._queries]
+        if not rows:
+            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
+        return torch.stack(rows)
 
     def pending_inputs(self) -> Tensor:
         """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""

@@ -106,9 +106,9 @@ def test_dmm_on_arms_works_with_distinct_arms_only() -> None:
     for _ in range(300):
         query = loop.ask()
         loop.tell(query.id, float(torch.sin(7 * query.x)))
-    player = loop._player
-    assert player is not None
-    loop._catch_up(player)
+    assert loop._stream is not None
+    loop._stream.catch_up()
+    player = loop._stream.player
     played = int((player.posterior.counts > 0).sum())
     sizes = []
     original = torch.linalg.eigh

@@ -114,9 +114,9 @@ def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None
         Y_observed=Y,
     )
     expected = acquisition(CHOICES.unsqueeze(-2))
-    player = loop._player
-    assert player is not None
-    loop._catch_up(player)
+    assert loop._stream is not None
+    loop._stream.catch_up()
+    player = loop._stream.player
     seen = player.look(round_number, domain.index_of(pending))
     assert player.rule is not None
     assert torch.allclose(player.rule.scores(seen), expected, atol=1e-8, rtol=0)
@@ -146,6 +146,33 @@ def test_prior_variance_counts(kernel: Any) -> None:
             float(expected.max()), abs=1e-8
         )
         assert len(result.rewards) == 6
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in DRAWS])
+def test_prior_mean_counts(name: str) -> None:
+    recipe = RECIPES[name]
+    assert isinstance(recipe, AcquisitionRecipe)
+    model = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE, prior_mean=-3.0)
+    loop = Policy(model, recipe).loop(Arms(CHOICES), seed=0)
+    run(loop, problems(1)[0], num_rounds=6, progress=False)
+    X, Y = loop.history.arrived()
+    acquisition = recipe.build(model(X, Y), loop.domain, round_number=7, X_observed=X, Y_observed=Y)
+    query = loop.ask()
+    assert float(acquisition(query.x.unsqueeze(0))) == pytest.approx(
+        query.diagnostics["acquisition_value"], abs=1e-8
+    )
+    assert query.diagnostics["mean"] == pytest.approx(
+        float(model(X, Y).posterior(query.x.unsqueeze(0)).mean), abs=1e-8
+    )
+
+
+def test_draws_are_around_the_prior_mean() -> None:
+    shifted = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=LENGTHSCALE, prior_mean=50.0)
+    raised = [ArmsProblem(CHOICES, p.values + 50.0, noise_std=0.1) for p in problems(2)]
+    plain = simulate(problems(2), Policy(MODEL, RECIPES["GP-TS"]), 40, progress=False)
+    moved = simulate(raised, Policy(shifted, RECIPES["GP-TS"]), 40, progress=False)
+    assert torch.equal(plain.arms, moved.arms)
 
 
 def test_replicates_do_not_depend_on_each_other() -> None:
@@ -226,7 +253,7 @@ def test_a_subclass_is_evaluated_itself() -> None:
             return -super().forward(X)
 
     loop = BanditLoop(Arms(CHOICES), MODEL, Negative.with_options(**BOUNDS))
-    assert loop._player is None
+    assert loop._stream is None
     query = loop.ask()
     assert query.diagnostics["acquisition_value"] < 0.0
 

@@ -2,10 +2,8 @@
 
 from botorch_bandits.acquisition.amm import AMMUpperConfidenceBound
 from botorch_bandits.acquisition.baselines import MeanOnly, RandomSearch, VarianceOnly
-from botorch_bandits.acquisition.censored import (
-    CensoredThompsonSampling,
-    CensoredUpperConfidenceBound,
-)
+from botorch_bandits.acquisition.censored import CensoredUpperConfidenceBound
+from botorch_bandits.acquisition.censored_thompson import CensoredThompsonSampling
 from botorch_bandits.acquisition.censoring import MinimumLoweredWarning
 from botorch_bandits.acquisition.discretization import GrowingDiscretization
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound

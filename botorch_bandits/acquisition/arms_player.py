@@ -37,6 +37,7 @@ class ArmsPlayer:
         prior_variance: What bounds on the norm are measured in; see
             :class:`~botorch_bandits.confidence.PriorReading`.
         seeds: One a replicate; an ``int`` for a single stream.
+        prior_mean: A constant, in outcome units.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class ArmsPlayer:
         lam: float | Tensor,
         prior_variance: float,
         seeds: int | Sequence[int],
+        prior_mean: float = 0.0,
     ) -> None:
         """See the class."""
         self.rule = rule
+        self.prior_mean = prior_mean
         batch_shape = () if isinstance(seeds, int) else (len(seeds),)
         self._seeds = (seeds,) if isinstance(seeds, int) else tuple(seeds)
         self.posterior = ArmsPosterior(prior, lam, batch_shape)
@@ -72,6 +75,7 @@ class ArmsPlayer:
             smallest_outcome=self._smallest,
             draw=partial(self._draw, round_number),
             pending=pending,
+            prior_mean=self.prior_mean,
         )
 
     def choose(self, seen: ArmsRound, check: bool = True) -> Tensor:
@@ -95,7 +99,7 @@ class ArmsPlayer:
         self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
     ) -> None:
         """Take in one outcome a replicate; see :meth:`ArmsPosterior.observe`."""
-        self.posterior.observe(arm, outcome, mask)
+        self.posterior.observe(arm, outcome - self.prior_mean, mask)
         if self.rule is None or not self.rule.needs_extremes:
             return
         value = torch.as_tensor(outcome, dtype=self._largest.dtype, device=self._largest.device)
@@ -105,7 +109,7 @@ class ArmsPlayer:
 
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
         """Take in a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
-        self.posterior.observe_many(arms, outcomes)
+        self.posterior.observe_many(arms, [outcome - self.prior_mean for outcome in outcomes])
         if outcomes:
             self._largest = self._largest.clamp_min(max(outcomes))
             self._smallest = self._smallest.clamp_max(min(outcomes))
@@ -121,7 +125,7 @@ class ArmsPlayer:
             return {}
         index = int(arm)
         known = {
-            "mean": float(self.posterior.mean[index]),
+            "mean": float(seen.mean[index]),
             "standard_deviation": max(float(seen.variance[index]), 1e-18) ** 0.5,
             "acquisition_value": float(seen.known["scores"][index]),
         }
@@ -138,7 +142,7 @@ class ArmsPlayer:
     ) -> Tensor:
         if purpose not in self._blocks:
             self._blocks[purpose] = RandomBlocks(
-                self._seeds, purpose, shape, distribution, self.posterior.mean.device, transform
+                self._seeds, purpose, shape, distribution, self.posterior.device, transform
             )
         numbers = self._blocks[purpose].at(round_number)
         return numbers if self.posterior.batch_shape else numbers[0]
@@ -179,7 +183,7 @@ def build_arms_player(
         kernel = copy.deepcopy(model.kernel).to(inputs)
         prior = ArmsPrior.from_kernel(kernel, inputs)
         variance = float(prior_variance_of(kernel, inputs))
-    return ArmsPlayer(rule, prior, model.noise, variance, seeds)
+    return ArmsPlayer(rule, prior, model.noise, variance, seeds, model.prior_mean)
 
 
 def _keeps_arms(transform: InputTransform | None) -> bool:

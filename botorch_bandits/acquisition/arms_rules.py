@@ -49,6 +49,7 @@ class ArmsRound:
         draw: From a purpose, a shape, a distribution and what to do with whole blocks of rounds to
             the random numbers of this round, ``batch_shape x shape``.
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
+        prior_mean: The prior mean; the posterior is that of outcomes less it.
         known: Where a rule keeps what it computed in this round.
     """
 
@@ -59,7 +60,14 @@ class ArmsRound:
     smallest_outcome: Tensor
     draw: Draw
     pending: Tensor | None = None
+    prior_mean: float = 0.0
     known: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """``batch_shape x num_arms``; the posterior mean in outcome units."""
+        mean = self.posterior.mean
+        return mean if self.prior_mean == 0.0 else mean + self.prior_mean
 
     @cached_property
     def variance(self) -> Tensor:
@@ -70,6 +78,8 @@ class ArmsRound:
 
     def standard_deviation(self, smallest_variance: float) -> Tensor:
         """``batch_shape x num_arms``; variances are clamped as the acquisition function does."""
+        if self.pending is None:
+            return self.posterior.clamped_variance(smallest_variance).sqrt_()
         return self.variance.clamp_min(smallest_variance).sqrt_()
 
 
@@ -112,17 +122,17 @@ class WidthArmsRule(ArmsRule):
         """Return the width, a scalar or ``batch_shape``."""
         if "width" not in seen.known:
             width = fit_to_batch(WIDTH, self._compute_width(seen), seen.posterior.batch_shape)
-            seen.known["width"] = width.to(seen.variance.device)
+            seen.known["width"] = width.to(seen.posterior.device)
         return seen.known["width"]
 
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
-        mean = seen.posterior.mean
+        mean = seen.mean
         return torch.add(self._half_width(seen), mean, alpha=1.0 if self.maximize else -1.0)
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        half, mean = self._half_width(seen), seen.posterior.mean
+        half, mean = self._half_width(seen), seen.mean
         return mean - half, mean + half
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
@@ -181,9 +191,9 @@ class ThompsonArmsRule(ArmsRule):
         simulation = seen.draw(
             "thompson", (posterior.num_normals,), "normal", posterior.simulate_prior
         )
-        draw, mean = posterior.correct(simulation), posterior.mean
+        draw, mean = posterior.correct(simulation), posterior.mean  # less the prior mean
         width = self._width(seen)
-        return (draw - mean).mul_(width.unsqueeze(-1) if width.dim() else width).add_(mean)
+        return (draw - mean).mul_(width.unsqueeze(-1) if width.dim() else width).add_(seen.mean)
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""
@@ -194,7 +204,7 @@ class ThompsonArmsRule(ArmsRule):
     def _width(self, seen: ArmsRound) -> Tensor:
         width = self.scale * self.rule.width(seen.reading, seen.round_number)
         width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
-        return width.to(seen.posterior.mean.device)
+        return width.to(seen.posterior.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +236,7 @@ class ImprovementArmsRule(ArmsRule):
         """See the base class."""
         sign = 1.0 if self.maximize else -1.0
         deviation = seen.standard_deviation(self.smallest_variance)
-        improvement = sign * (seen.posterior.mean - self._best(seen)) - self.margin
+        improvement = sign * (seen.mean - self._best(seen)) - self.margin
         standardised = improvement.div_(deviation)
         if self.is_expected:
             return _log_ei_helper(standardised) + deviation.log_()
@@ -243,10 +253,10 @@ class ImprovementArmsRule(ArmsRule):
                 best = known.unsqueeze(-1)
             else:
                 played = posterior.counts > 0
-                best = extreme(posterior.mean.masked_fill(~played, worst), -1, keepdim=True)
+                best = extreme(seen.mean.masked_fill(~played, worst), -1, keepdim=True)
             best = best.nan_to_num(posinf=0.0, neginf=0.0)  # nothing observed: the prior mean
         if seen.pending is not None:
-            means = posterior.mean.gather(-1, seen.pending)
+            means = seen.mean.gather(-1, seen.pending)
             best = extreme(torch.cat([best, means], dim=-1), -1, keepdim=True)
         return best
 
@@ -265,5 +275,5 @@ class OneMomentArmsRule(ArmsRule):
 
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
-        value = seen.posterior.mean if self.uses_mean else seen.standard_deviation(1e-18)
+        value = seen.mean if self.uses_mean else seen.standard_deviation(1e-18)
         return value if self.maximize else -value

@@ -52,7 +52,7 @@ class CensorsPending(BanditAcquisition):
     """Takes pending points at the known minimum and computes the width that goes with it."""
 
     base_model: Model
-    rule: CensoredWidth
+    rule: Any  # a CensoredWidth
     posterior_transform: PosteriorTransform | None
     scale: float
     predictive: bool = False

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import ModelListGP
 from botorch.models.model import Model
 from torch import Tensor
@@ -44,7 +44,7 @@ class MinimumLoweredWarning(RuntimeWarning):
 
 @dataclass(frozen=True)
 class Censoring:
-    """How pending queries are censored. See :class:`CensoredUpperConfidenceBound`.
+    """How pending queries are censored; see :class:`CensoredUpperConfidenceBound`.
 
     Attributes:
         minimum: The known minimum: one number, or one an output. None for the proxy.
@@ -54,8 +54,7 @@ class Censoring:
         pseudo_noise: Added to the noise variance of pseudo-rows.
         on_lower: ``"error"`` or ``"lower"``.
         units: Of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior variances).
-        ringing_tolerance: From which relative rise of the posterior's maximum on to warn; None
-            switches the check off.
+        ringing_tolerance: The relative rise of the maximum from which on to warn; None: never.
     """
 
     minimum: float | tuple[float, ...] | None = None
@@ -71,9 +70,9 @@ class Censoring:
         """Check the settings."""
         if (self.minimum is None) == (self.minimum_proxy is None):
             raise ValueError(
-                "pass either minimum=, the least outcome possible, or minimum_proxy=, a factor "
-                f"of the standard deviation for a lower confidence bound; got minimum={self.minimum} "
-                f"and minimum_proxy={self.minimum_proxy}."
+                "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
+                "of the standard deviation in a lower confidence bound; got "
+                f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
             )
         for value in self.minimum if isinstance(self.minimum, tuple) else (self.minimum,):
             if value is not None:
@@ -101,18 +100,16 @@ class Censoring:
         """Return the pseudo-value of each output, in raw units.
 
         Args:
-            model: The user's, without pseudo-values.
+            model: The user's.
             signs: For each output 1 if more of it is better, -1 if less is, 0 if it has no weight.
             X_observed: ``n x d`` observed inputs for the proxy; the model's if None.
             Y_observed: ``n x m`` observed outcomes for the check; the model's if None.
 
         Returns:
-            None if the minimum is unknown and nothing was observed yet: the proxy is then made at
-            the pending points.
+            None if the minimum is unknown and nothing was observed yet: pending points will do.
 
         Raises:
-            ValueError: If an observed outcome is worse than the minimum, or there are as many
-                minima as neither one nor outputs.
+            ValueError: If an observed outcome is worse than the minimum, or their numbers differ.
         """
         if self.minimum is None:
             X = observed_inputs(model) if X_observed is None else X_observed
@@ -157,7 +154,7 @@ class Censoring:
         Args:
             model: The user's.
             X_pending: ``p x d``.
-            values: One an output, in raw units.
+            values: One an output.
             with_noise: Whether pseudo-rows get the extra noise.
 
         Raises:
@@ -264,7 +261,7 @@ class Censoring:
         warnings.warn(
             f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers that.",
             MinimumLoweredWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return worst
 
@@ -274,8 +271,8 @@ def output_signs(
 ) -> tuple[float, ...]:
     """Return for each output whether more of it is better (1), worse (-1) or nothing (0)."""
     sign = 1.0 if maximize else -1.0
-    if type(posterior_transform) is not ScalarizedPosteriorTransform:
-        return (sign,) * model.num_outputs
+    if posterior_transform is None or not hasattr(posterior_transform, "weights"):
+        return (sign,) * int(model.num_outputs)
     weights = posterior_transform.weights.sign().tolist()
     return tuple(sign * weight for weight in weights)
 

@@ -119,7 +119,7 @@ class DMMArmsRule(ArmsRule):
                 self._report(float(confidence_set.smallest_rkhs_bound.max()) * unit)
         prior_variance = (posterior.prior.diagonal / unit**2).expand_as(posterior.mean)
         lower, upper = confidence_set.bounds(columns.mT, prior_variance)
-        return lower * unit, upper * unit, refuted
+        return lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted
 
     def _report(self, smallest: float) -> None:
         message = (

@@ -14,6 +14,8 @@ from functools import cache
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
+from gpytorch import settings
 from torch import Tensor
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
@@ -110,7 +112,9 @@ def posterior_rise(
     """
     sign = 1.0 if maximize else -1.0
     tops = []
-    with torch.no_grad():
+    # the means alone: a joint covariance of all probes would cost more; an ensemble wants it anyway
+    skips = not is_ensemble(base_model)
+    with torch.no_grad(), settings.skip_posterior_variances(skips):
         for each in (base_model, model):
             posterior = each.posterior(probes, posterior_transform=posterior_transform)
             tops.append((sign * posterior.mean.squeeze(-1)).amax(-1).reshape(-1))

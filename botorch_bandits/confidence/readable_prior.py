@@ -260,14 +260,9 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
 
 
 def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
-    """Return raw outcome units in one transformed outcome unit, and what was learned for it.
+    """Return raw outcome units in one transformed unit, and what was learned for that.
 
-    Args:
-        model: With one outcome transform or none.
-
-    Returns:
-        The scale (the model's batch shape, then one entry an output if there are several), and
-        words for :attr:`OutputPrior.learned`.
+    The scale has the model's batch shape, then one entry an output if there are several.
 
     Raises:
         UnreadablePriorError: If there is another transform than ``Standardize``.

@@ -56,6 +56,7 @@ EXPERIMENTS = {
     ),
 }
 
+
 @dataclass(frozen=True)
 class TableEntry:
     """An experiment that is not played on arms: all it gives is a table.

@@ -3,8 +3,9 @@
 Random functions on the unit square with values between 0 and 4.5. Fifteen random points are
 observed; four queries near the optimum are pending. The theory of censored feedback (Verma, Dai and
 Low 2022) has ``lam > 1``; the models that people use learn a noise variance close to 0 and must
-pass through every pseudo-value. Measured is the largest posterior mean before and after the pending
-queries were filled in, and what the next four choices (mean plus two standard deviations) are worth.
+pass through every pseudo-value. Measured is the largest posterior mean before and after the
+pending queries were filled in, and what the next four choices (mean plus two standard deviations)
+are worth.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def _measure(
         "top_after": _top(model, grid),
         "probed": posterior_rise(base, model, probe_points(pending, X), 0.0).share,
     }
-    rewards = []
+    rewards: list[float] = []
     for _ in range(NUM_CHOICES):
         model = fill(base, waiting)
         with torch.no_grad():

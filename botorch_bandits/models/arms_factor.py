@@ -70,6 +70,11 @@ class ArmsFactor:
         return self.prior.num_arms
 
     @property
+    def device(self) -> torch.device:
+        """Where the arithmetic runs."""
+        return self._mean.device
+
+    @property
     def all_arms(self) -> Tensor:
         """The arm numbers."""
         return torch.arange(self.num_arms, device=self._mean.device)

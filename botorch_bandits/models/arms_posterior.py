@@ -89,7 +89,11 @@ class ArmsPosterior(ArmsFactor):
     @property
     def variance(self) -> Tensor:
         """``batch_shape x num_arms``; at least 0."""
-        return self._outside(self._variance.clamp_min(0.0))
+        return self.clamped_variance(0.0)
+
+    def clamped_variance(self, smallest: float) -> Tensor:
+        """Return the variances, ``batch_shape x num_arms``, at least ``smallest``."""
+        return self._outside(self._variance.clamp_min(smallest))
 
     @property
     def standard_deviation(self) -> Tensor:

@@ -1,7 +1,7 @@
 r"""The posterior of a stationary Gaussian process in closed form, outside autograd.
 
-With :math:`a = (K + \lambda I)^{-1} (y - m)`, the constant prior mean :math:`m`, :math:`\ell(x) = L^{-1} k(x)` and
-:math:`b(x) = L^{-\top} \ell(x)`,
+With the constant prior mean :math:`m`, :math:`a = (K + \lambda I)^{-1} (y - m)`,
+:math:`\ell(x) = L^{-1} k(x)` and :math:`b(x) = L^{-\top} \ell(x)`,
 
 .. math::
    \mu(x) = m + k(x)^\top a, \qquad \sigma^2(x) = k(x, x) - \|\ell(x)\|^2, \qquad

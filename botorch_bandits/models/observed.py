@@ -79,7 +79,9 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
     with torch.no_grad():
         M = mean(X)
     M_raw = _untransform(model, M.unsqueeze(-1) if model.num_outputs == 1 else M.mT)
-    return None if M_raw is None else tuple(column.reshape(-1) for column in M_raw.unbind(-1))
+    if M_raw is None:
+        return None
+    return tuple(column.reshape(-1) for column in M_raw.detach().unbind(-1))
 
 
 def _untransform(model: Model, Y: Tensor) -> Tensor | None:

@@ -35,8 +35,10 @@ def play_arms(
         with_bounds: Compute ``covered`` and ``mean_width``.
         on_round: Called with the number of each finished round.
     """
-    arms: list[Tensor] = []
-    outcomes: list[Tensor] = []
+    arms: list[Tensor | int] = []
+    outcomes: list[Tensor | float] = []
+    # plain numbers for a single replicate: each small tensor would cost more than its arithmetic
+    alone = values[0].tolist() if len(values) == 1 and values.device.type == "cpu" else None
     noise = RandomBlocks(seeds, "noise", device=values.device)
     level = torch.as_tensor(noise_std, dtype=values.dtype, device=values.device)
     covered: Tensor | None = None
@@ -55,23 +57,37 @@ def play_arms(
                 inside = ((lower <= values) & (values <= upper)).all(-1)
                 covered = inside if covered is None else covered.logical_and_(inside)
                 widths.append(0.5 * (upper - lower).mean())
-        outcome = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        outcome = outcome.addcmul_(noise.at(t + 1), level)
-        player.observe(arm, outcome)
-        arms.append(arm)
-        outcomes.append(outcome)
+        if alone is not None:
+            number = int(arm)
+            heard = alone[number] + float(level) * float(noise.at(t + 1))
+            player.observe(number, heard)
+            arms.append(number)
+            outcomes.append(heard)
+        else:
+            outcome = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+            outcome = outcome.addcmul_(noise.at(t + 1), level)
+            player.observe(arm, outcome)
+            arms.append(arm)
+            outcomes.append(outcome)
         if on_round is not None:
             on_round(t + 1)
     if num_rounds:
         check_finite("the posterior mean", player.posterior.mean)
     empty = values[:, :0]
-    played = torch.stack(arms, -1) if arms else empty.long()
+    played = _columns(arms, empty.long())
     regret = values.amax(-1, keepdim=True) - values.gather(-1, played)
     return SimulationResult(
         arms=played.cpu(),
-        outcomes=(torch.stack(outcomes, -1) if outcomes else empty).cpu(),
+        outcomes=_columns(outcomes, empty).cpu(),
         regret=regret.cpu(),
         seeds=tuple(seeds),
         covered=None if covered is None else covered.cpu(),
         mean_width=torch.stack(widths).cpu() if widths else None,
     )
+
+
+def _columns(rounds: Sequence[Tensor | int | float], empty: Tensor) -> Tensor:
+    """Rounds of one number a replicate, or of plain numbers, to ``num_replicates x num_rounds``."""
+    if rounds and isinstance(rounds[0], Tensor):
+        return torch.stack(rounds, -1)  # type: ignore[arg-type]
+    return torch.tensor([rounds], dtype=empty.dtype) if rounds else empty

@@ -208,7 +208,11 @@ class Reference:
                     noise = (R + B_y) / sqrt(lam) * sqrt(2.0 * (gain + log(2.0) + radius))
                     nu = B_y / lam * total + B + noise
                 else:
-                    nu = B_y / lam * total + B + B_y / (2.0 * sqrt(lam)) * sqrt(2.0 * (gain + radius))
+                    nu = (
+                        B_y / lam * total
+                        + B
+                        + B_y / (2.0 * sqrt(lam)) * sqrt(2.0 * (gain + radius))
+                    )
                 squares.append(nu**2)
             widths.append(sqrt(sum(squares)))
         return np.array(widths)

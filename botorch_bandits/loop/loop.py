@@ -1,4 +1,4 @@
-"""The loop: ask for a point, tell what came back.
+"""The loop itself; see :class:`BanditLoop`.
 
 A suggestion is a pure function of settings, history and seed. The loop keeps a history and
 derives everything else from it, so a loop that is rebuilt from the same history suggests the
@@ -20,14 +20,24 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     BanditAcquisition,
+    GPThompsonSampling,
     RandomSearch,
+    WidthUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.arms_player import ArmsPlayer, build_arms_player
-from botorch_bandits.checks import DTYPE, check_integer, check_vector
+from botorch_bandits.acquisition.arms_player import build_arms_player
+from botorch_bandits.acquisition.censored_loop import (
+    PendingWidth,
+    censored_rule,
+    set_width_rule,
+)
+from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vector
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.feedback import Censored, CensoredView, Feedback, Ignored
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.loop.arguments import check_acquisition, check_feedback, check_loop_model
+from botorch_bandits.loop.arms_stream import ArmsStream
+from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.random_streams import (
     RandomBlocks,
     derive_seed,
@@ -56,6 +66,9 @@ class BanditLoop:
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function.
         horizon: The number of rounds, if it is known. Asking for more is an error.
+        feedback: What is made of queries without an outcome: ``Hallucinated()`` (the default),
+            ``Ignored()`` or ``Censored(...)``. With censored feedback and ``BanditGP`` the prior
+            mean is the minimum.
         context_dim: The dimension of the contexts; see :meth:`ask`. The model's inputs are then
             ``(context, point)``, and its kernel is over both.
         num_initial: Rounds at the start that choose uniformly at random.
@@ -92,6 +105,7 @@ class BanditLoop:
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
         *,
         horizon: int | None = None,
+        feedback: Feedback | None = None,
         num_initial: int = 0,
         context_dim: int = 0,
         seed: int = 0,
@@ -102,8 +116,8 @@ class BanditLoop:
         if not isinstance(domain, Domain):
             raise TypeError(f"domain must be a Box or Arms, got {type(domain).__name__}.")
         self.domain = domain
-        self.acquisition = _check_acquisition(acquisition, domain)
-        self.model = _check_model(model, needed=not isinstance(acquisition, RandomSearch))
+        self.acquisition = check_acquisition(acquisition, domain)
+        self.model = check_loop_model(model, needed=not isinstance(acquisition, RandomSearch))
         self.horizon = None if horizon is None else check_integer("horizon", horizon, minimum=1)
         self.num_initial = check_integer("num_initial", num_initial, minimum=0)
         self.seed = check_integer("seed", seed, minimum=0)
@@ -115,27 +129,24 @@ class BanditLoop:
                 f"history is for {self.history.dim} dimensions and {self.history.context_dim} "
                 f"context dimensions, the domain has {domain.dim} and the loop {self.context_dim}."
             )
+        self.feedback = check_feedback(feedback, self.acquisition, self.domain)
+        if isinstance(self.feedback, Censored) and isinstance(self.model, BanditGPRecipe):
+            self.model = replace(self.model, prior_mean=float(self.feedback.minimum))
         self._num_given = self.history.num_queries
         for query in self.history.queries:
             domain.check_point(f"x of query {query.id} in history", query.x)
         self._build_model = (
             self.model.builder(
-                self.seed, collapses=isinstance(domain, Arms) and self.context_dim == 0
+                self.seed,
+                collapses=isinstance(domain, Arms)
+                and self.context_dim == 0
+                and not isinstance(self.feedback, Censored),
             )
             if isinstance(self.model, BanditGPRecipe)
             else self._call_factory
         )
-        self._known_model: tuple[int, Model] | None = None
-        self._player: ArmsPlayer | None = None
-        if (
-            isinstance(domain, Arms)
-            and self.context_dim == 0
-            and isinstance(self.model, BanditGPRecipe)
-            and isinstance(self.acquisition, AcquisitionRecipe)
-        ):
-            self._player = build_arms_player(self.model, self.acquisition, domain, self.seed)
-        self._num_played = 0  # outcomes that the player has seen
-        self._arm_of: dict[int, int] = {}  # arms of queries that the player has not seen
+        self._known_model: tuple[object, Model] | None = None
+        self._stream = self._build_stream()
         self._uniform = RandomBlocks([self.seed], "sample", (), "uniform")
 
     def ask(self, context: Any = None) -> Query:
@@ -162,22 +173,22 @@ class BanditLoop:
                 f"horizon={self.horizon} rounds were asked already. Build a loop with a larger "
                 "horizon and history=loop.history to go on."
             )
+        now = self._clock()
         diagnostics: dict[str, float] = {}
-        arm: int | None = None
         if round_number <= self.num_initial:
             origin, x = "initial", self._sample(round_number)
         elif isinstance(self.acquisition, RandomSearch):
             origin, x = "random", self._sample(round_number)
-        elif self.history.num_arrived == 0 and not isinstance(self.model, BanditGPRecipe):
+        elif self._has_no_data():
             # a user's model cannot be built without data
             origin, x = "initial", self._sample(round_number)
-        elif self._player is not None:
+        elif self._stream is not None:
             origin = "acquisition"
-            x, diagnostics, arm = self._play(self._player, round_number)
+            x, diagnostics = self._stream.choose(round_number, now)
         else:
             origin = "acquisition"
             domain = self._domain_in(known_context)
-            acquisition = self._build_acquisition(round_number, domain)
+            acquisition = self._build_acquisition(round_number, domain, now)
             whole, value = domain.maximize(
                 acquisition, seed=derive_seed(self.seed, round_number, "maximize")
             )
@@ -186,12 +197,9 @@ class BanditLoop:
             else:
                 diagnostics = {"acquisition_value": value}
             x = whole[self.context_dim :]
-        query = self.history.add_query(
-            x, origin, self._clock(), context=known_context, diagnostics=diagnostics
+        return self.history.add_query(
+            x, origin, now, context=known_context, diagnostics=diagnostics
         )
-        if arm is not None:
-            self._arm_of[query.id] = arm
-        return query
 
     def tell(self, query_id: int, reward: Any) -> Outcome:
         """Record the reward of a query.
@@ -204,9 +212,26 @@ class BanditLoop:
             KeyError: If the id was never asked.
             TypeError: If the reward is not one number in double precision.
             ValueError: If the reward is NaN or infinite, or the query has one already. Nothing
-                is recorded then.
+                is recorded then. Likewise if it is below the minimum of censored feedback.
         """
-        return self.history.add_outcome(query_id, reward, self._clock())
+        now = self._clock()
+        if isinstance(self.feedback, Censored):
+            query = self.history.query(query_id)
+            if self.history.outcome(query_id) is None:
+                self.feedback.check_outcome(
+                    query, check_number("reward", reward), self.history.num_queries, now
+                )
+        return self.history.add_outcome(query_id, reward, now)
+
+    def feedback_view(self) -> CensoredView:
+        """Return what censored feedback makes of the queries now: pending, lost, late.
+
+        Raises:
+            RuntimeError: If feedback is not censored.
+        """
+        if not isinstance(self.feedback, Censored):
+            raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
+        return self.feedback.view(self.history, self.history.num_queries + 1, self._clock())
 
     def best(self) -> tuple[Query, Outcome] | None:
         """Return the query with the largest observed reward and its outcome, if any."""
@@ -221,14 +246,15 @@ class BanditLoop:
         """
         if isinstance(self.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        if self.history.num_arrived == 0 and not isinstance(self.model, BanditGPRecipe):
+        if self._has_no_data():
             return Guarantee(
                 method="a user's model", gaps=("without data the model cannot be built",)
             )
         contexts = [query.context for query in self.history.queries[-1:]]
         latest = torch.zeros(self.context_dim, dtype=DTYPE) if self.context_dim else None
         domain = self._domain_in(contexts[0] if contexts else latest)
-        acquisition = self._build_acquisition(self.history.num_queries + 1, domain)
+        next_round = self.history.num_queries + 1
+        acquisition = self._build_acquisition(next_round, domain, self._clock())
         if not isinstance(acquisition, BanditAcquisition):
             return Guarantee(
                 method=type(acquisition).__name__, gaps=("no theorem is stated for it",)
@@ -250,41 +276,63 @@ class BanditLoop:
     def current_model(self) -> Model:
         """Return the model of everything that arrived; it is shared, so do not change it.
 
+        With censored feedback it is the model of what arrived in time and of pseudo-values.
+
         Raises:
             RuntimeError: If the loop has no model, or a user's model lacks data.
         """
         if self.model is None:
             raise RuntimeError("random search has no model.")
-        if self.history.num_arrived == 0 and not isinstance(self.model, BanditGPRecipe):
+        if self._has_no_data():
             raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
+        if isinstance(self.feedback, Censored):
+            view = self.feedback.view(self.history, self.history.num_queries + 1, self._clock())
+            return self._censored_model(view)
         num_arrived = self.history.num_arrived
         if self._known_model is None or self._known_model[0] != num_arrived:
             self._known_model = (num_arrived, self._build_model(*self.history.arrived()))
         return self._known_model[1]
 
-    def _play(self, player: ArmsPlayer, round_number: int) -> tuple[Tensor, dict[str, float], int]:
-        arms = self.domain
-        assert isinstance(arms, Arms)
-        self._catch_up(player)
-        pending = self.history.pending_inputs()
-        index = arms.index_of(pending) if len(pending) else None
-        seen = player.look(round_number, index)
-        arm = player.choose(seen)
-        return arms.choices[arm], player.describe(seen, arm), int(arm)
+    def _censored_model(self, view: CensoredView) -> Model:
+        """All queries in asking order; where the model is a user's, pseudo-values join it."""
+        feedback = self.feedback
+        assert isinstance(feedback, Censored)
+        minimum = feedback.current_minimum(self.history)
+        key = (view.rewards, minimum)
+        if self._known_model is None or self._known_model[0] != key:
+            X = self.history.inputs()
+            labels = [minimum if reward is None else reward for reward in view.rewards]
+            Y = torch.tensor(labels, dtype=DTYPE, device=X.device).unsqueeze(-1)
+            if isinstance(self.model, BanditGPRecipe):
+                model = self._build_model(X, Y)
+            else:
+                told = torch.tensor([reward is not None for reward in view.rewards])
+                model = self._build_model(X[told], Y[told])
+                if not bool(told.all()):
+                    model = condition(model, X[~told], Y[~told])
+            self._known_model = (key, model)
+        return self._known_model[1]
 
-    def _catch_up(self, player: ArmsPlayer) -> None:
-        """Let the player observe what arrived since it last looked, in order of arrival."""
-        outcomes = self.history.outcomes_since(self._num_played)
-        if not outcomes:
-            return
-        assert isinstance(self.domain, Arms)
-        ids = [outcome.query_id for outcome in outcomes]
-        if not all(i in self._arm_of for i in ids):  # a history that was given, or initial rounds
-            points = torch.stack([self.history.query(i).x for i in ids])
-            self._arm_of.update(zip(ids, self.domain.index_of(points).tolist(), strict=True))
-        arms = [self._arm_of.pop(i) for i in ids]
-        player.observe_many(arms, [outcome.reward for outcome in outcomes])
-        self._num_played += len(outcomes)
+    def _build_stream(self) -> ArmsStream | None:
+        if not (
+            isinstance(self.domain, Arms)
+            and self.context_dim == 0
+            and isinstance(self.model, BanditGPRecipe)
+            and isinstance(self.acquisition, AcquisitionRecipe)
+        ):
+            return None
+        player = build_arms_player(self.model, self.acquisition, self.domain, self.seed)
+        if player is None:
+            return None
+        return ArmsStream(player, self.domain, self.history, self.feedback)
+
+    def _has_no_data(self) -> bool:
+        """Whether a user's model cannot be built yet."""
+        if isinstance(self.model, BanditGPRecipe):
+            return False
+        if isinstance(self.feedback, Censored):
+            return all(reward is None for reward in self.feedback_view().rewards)
+        return self.history.num_arrived == 0
 
     def _sample(self, round_number: int) -> Tensor:
         if isinstance(self.domain, Arms):
@@ -317,10 +365,15 @@ class BanditLoop:
     def _domain_in(self, context: Tensor | None) -> Domain:
         return self.domain if context is None else self.domain.in_context(context)
 
-    def _build_acquisition(self, round_number: int, domain: Domain) -> AcquisitionFunction:
+    def _build_acquisition(
+        self, round_number: int, domain: Domain, now: float
+    ) -> AcquisitionFunction:
+        if isinstance(self.feedback, Censored):
+            return self._build_censored(self.feedback, round_number, domain, now)
         model = self.current_model()
-        pending = self.history.pending_inputs()
-        X_pending = pending if len(pending) > 0 else None
+        X_pending = None
+        if self.history.num_pending and not isinstance(self.feedback, Ignored):
+            X_pending = self.history.pending_inputs()
         if isinstance(self.acquisition, AcquisitionRecipe):
             X, Y = self.history.arrived()
             return self.acquisition.build(
@@ -335,6 +388,30 @@ class BanditLoop:
         assert not isinstance(self.acquisition, RandomSearch)
         with seeded_globally(derive_seed(self.seed, round_number, "acquisition")):
             return self.acquisition(model, X_pending)
+
+    def _build_censored(
+        self, feedback: Censored, round_number: int, domain: Domain, now: float
+    ) -> AcquisitionFunction:
+        """The acquisition on the censored model, with the width of censored feedback."""
+        view = feedback.view(self.history, round_number, now)
+        model = self._censored_model(view)
+        assert isinstance(self.acquisition, AcquisitionRecipe)
+        acquisition = self.acquisition.build(
+            model,
+            domain,
+            round_number=round_number,
+            seed=derive_seed(self.seed, round_number, "acquisition"),
+        )
+        assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
+        deviation_sum = torch.zeros((), dtype=DTYPE)
+        ids = feedback.summed(view, round_number)
+        if ids:
+            with torch.no_grad():
+                variance = model.posterior(self.history.inputs()[ids].unsqueeze(-2)).variance
+            deviation_sum = variance.clamp_min(0.0).sqrt().sum()
+        rule = censored_rule(acquisition.rule, feedback.outcome_bound)
+        set_width_rule(acquisition, PendingWidth(rule, deviation_sum))
+        return acquisition
 
     def _assumptions(self) -> list[str]:
         assumptions = []
@@ -358,45 +435,3 @@ class BanditLoop:
                 return None
             total += 2.0 * known["width"] * known["standard_deviation"]
         return total
-
-
-def _check_acquisition(acquisition: Any, domain: Domain) -> Any:
-    if isinstance(acquisition, AcquisitionRecipe):
-        acquisition.check(domain)
-    elif isinstance(acquisition, type) and issubclass(acquisition, BanditAcquisition):
-        raise TypeError(
-            f"acquisition is the class {acquisition.__name__}; pass "
-            f"{acquisition.__name__}.with_options(...)."
-        )
-    elif isinstance(acquisition, AcquisitionFunction):
-        raise TypeError(
-            f"acquisition is a built {type(acquisition).__name__}, but the loop builds a fresh one "
-            f"each round. Pass {type(acquisition).__name__}.with_options(...), or a callable "
-            "(model, X_pending) -> acquisition function."
-        )
-    elif not isinstance(acquisition, RandomSearch) and not callable(acquisition):
-        raise TypeError(
-            "acquisition must be a recipe (Class.with_options(...)), RandomSearch() or a callable "
-            f"(model, X_pending) -> acquisition function, got {acquisition!r}."
-        )
-    return acquisition
-
-
-def _check_model(model: Any, needed: bool) -> Any:
-    if model is None:
-        if needed:
-            raise TypeError(
-                "model is None, but the acquisition needs one. Pass BanditGP.with_kernel(...) or a "
-                "callable (X, Y) -> BoTorch model."
-            )
-    elif isinstance(model, Model | torch.nn.Module):
-        raise TypeError(
-            f"model is a built {type(model).__name__}, but the loop builds a fresh one when data "
-            "arrive. Pass BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model."
-        )
-    elif not callable(model):
-        raise TypeError(
-            "model must be BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model, got "
-            f"{model!r}."
-        )
-    return model

@@ -1,0 +1,595 @@
+"""Censored feedback in drop-ins: pseudo-rows, widths, units, promises, warnings."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
+from botorch.models.transforms import Log
+from botorch.optim import optimize_acqf
+from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.means import ZeroMean
+from torch import Tensor
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    Box,
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
+    MinimumLoweredWarning,
+    RingingWarning,
+)
+from botorch_bandits.acquisition.ringing import probe_points
+from botorch_bandits.models import condition
+
+from .cases import (
+    MODELS,
+    bandit_gp,
+    bandit_gp_reference,
+    double,
+    minima,
+    named,
+    rows,
+    uniform,
+)
+from .dense import Reference
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning"),
+    pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.BadInitialCandidatesWarning"),
+    pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.RingingWarning"),
+]
+
+BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1, "outcome_bound": 7.0}
+FORMS = {
+    "printed": {},
+    "any lambda": {"any_lambda": True},
+    "bounded": {"bounded_outcomes": True},
+}
+X_TEST = uniform(5, 2, seed=3)
+PENDING = uniform(4, 2, seed=4)
+SINGLE = [case for case in MODELS if case.kind in ("single", "ensemble")]
+
+
+def close(actual: Any, expected: Any, tolerance: float = 1e-8) -> bool:
+    actual, expected = (
+        torch.as_tensor(np.asarray(v.detach() if isinstance(v, Tensor) else v)).double()
+        for v in (actual, expected)
+    )
+    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def censored(model: Any, **options: Any) -> CensoredUpperConfidenceBound:
+    return CensoredUpperConfidenceBound(model, **{"minimum": -1.0, **BOUNDS, **options})
+
+
+# --- widths ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", SINGLE, ids=lambda case: case.name)
+def test_every_form_on_every_model(case: Any, form: str) -> None:
+    model = case.build()
+    X_pending, x = case.points(3, seed=4), case.points(5, seed=3)
+    reference = case.reference(model).censor(X_pending.numpy(), minima(case))
+    acqf = censored(
+        model,
+        minimum=minima(case),
+        posterior_transform=case.posterior_transform,
+        X_pending=X_pending,
+        **FORMS[form],
+    )
+    width = reference.censored_width(X_pending.numpy(), 2.0, 0.1, 7.0, 0.1, form)
+    assert close(acqf.width.reshape(-1), width)
+    expected = reference.upper_bound(x.numpy(), width).mean(0)
+    assert close(acqf(x.unsqueeze(-2)), expected)
+    halved = CensoredThompsonSampling(
+        model,
+        minimum=minima(case),
+        posterior_transform=case.posterior_transform,
+        X_pending=X_pending,
+        seed=0,
+        **BOUNDS,
+        **FORMS[form],
+    )
+    draw = reference.censored_width(X_pending.numpy(), 2.0, 0.1, 7.0, 0.05, form)
+    assert close(halved.width.reshape(-1), draw)
+
+
+def test_the_window_has_the_queries_that_count() -> None:
+    model = bandit_gp()
+    reference = bandit_gp_reference().censor(PENDING.numpy(), (-1.0,))
+    X = rows()[0].numpy()
+    p = PENDING.numpy()
+
+    def width(**options: Any) -> Tensor:
+        return censored(model, X_pending=PENDING, **options).width
+
+    def expected(window: np.ndarray) -> np.ndarray:
+        return reference.censored_width(window, 2.0, 0.1, 7.0, 0.1)[0]
+
+    assert close(width(), expected(p))
+    assert close(width(max_delay=10), expected(p))
+    # the k-th from the end is at least k rounds old; of age m and more, none can arrive
+    assert close(width(max_delay=3), expected(p[-2:]))
+    assert close(width(max_delay=1), expected(p[:0]))
+    assert close(width(window="all", max_delay=6), expected(np.vstack([X[-2:], p])))
+    assert close(width(window="all", max_delay=2), expected(p[-2:]))
+    assert close(width(window="all", max_delay=99), expected(np.vstack([X, p])))
+    alone = censored(model, window="all", max_delay=2).width
+    assert close(alone, bandit_gp_reference().censored_width(X[-2:], 2.0, 0.1, 7.0, 0.1)[0])
+
+
+def test_the_window_of_a_list_of_models() -> None:
+    case = named(MODELS, "ModelListGP, scalarized")
+    model = case.build()  # the second output has fewer rows
+    acqf = censored(
+        model,
+        minimum=minima(case),
+        posterior_transform=case.posterior_transform,
+        X_pending=PENDING,
+        window="all",
+        max_delay=6,
+    )
+    reference = case.reference(model).censor(PENDING.numpy(), minima(case))
+    squares = []
+    for j, num_rows in enumerate((7, 5)):
+        window = np.vstack([rows()[0].numpy()[num_rows - 2 : num_rows], PENDING.numpy()])
+        alone = Reference(((reference.members[0][j],),))
+        # half of delta for each output
+        squares.append(alone.censored_width(window, 2.0, 0.1, 7.0, 0.05)[0] ** 2)
+    assert close(acqf.width, np.sqrt(sum(squares)))
+
+
+def test_the_closed_form_is_what_is_optimised() -> None:
+    acqf = censored(bandit_gp(), X_pending=PENDING)
+    assert acqf.closed_form is not None
+    x = X_TEST.clone().requires_grad_()
+    values = acqf(x.unsqueeze(-2))
+    (gradient,) = torch.autograd.grad(values.sum(), x)
+    found = acqf.closed_form.value_and_gradient(X_TEST)
+    assert close(found[0], values)
+    assert close(found[1], gradient, 1e-7)
+
+
+def test_units_with_standardized_outcomes_and_an_outputscale() -> None:
+    # the same problem in units a thousand times as small
+    X, Y = rows()
+    found = []
+    for scale in (1.0, 1000.0):
+        acqf = censored(
+            SingleTaskGP(X, scale * Y[:, :1]).eval(),
+            minimum=2.0 * scale,
+            **{name: scale * bound for name, bound in BOUNDS.items()},
+            X_pending=PENDING,
+            any_lambda=True,
+        )
+        found.append((acqf.width, acqf(X_TEST.unsqueeze(-2)) / scale))
+    assert close(found[0][0], found[1][0])
+    assert close(found[0][1], found[1][1])
+
+
+def test_the_published_code_and_the_theorem_can_be_compared() -> None:
+    model = bandit_gp()
+    options = {"minimum": -1.0, "max_delay": 6, "X_pending": PENDING}
+    published = CensoredUpperConfidenceBound(
+        model, outcome_bound=7.0, **options, **CensoredUpperConfidenceBound.as_published
+    )
+    reference = bandit_gp_reference().censor(PENDING.numpy(), (-1.0,)).members[0][0]
+
+    def predictive(x: np.ndarray) -> np.ndarray:
+        return np.sqrt(reference.deviations(x) ** 2 + 0.05)
+
+    window = np.vstack([rows()[0].numpy()[-2:], PENDING.numpy()])
+    s = reference.standard_deviation
+    width = 1.0 + 7.0 / s * predictive(window).sum() / s
+    assert close(published.width, width)
+    mean = reference.posterior(X_TEST.numpy())[0]
+    assert close(published(X_TEST.unsqueeze(-2)), mean + width * predictive(X_TEST.numpy()))
+    assert "standard deviations include the noise" in published.guarantee().gaps
+    assert published.gen_candidates is None
+    printed = CensoredUpperConfidenceBound(
+        model, **BOUNDS, **options, **CensoredUpperConfidenceBound.as_theorem
+    )
+    assert close(printed.width, censored(model, window="all", **options).width)
+    draw = CensoredThompsonSampling(
+        model, **options, seed=0, **CensoredThompsonSampling.as_published
+    )
+    assert draw.width == 1.0
+    scaled = CensoredThompsonSampling(model, **options, **BOUNDS, seed=0, scale=0.5)
+    assert close(scaled.width, 0.5 * CensoredThompsonSampling(model, **options, **BOUNDS).width)
+
+
+# --- pseudo-rows ----------------------------------------------------------------------------
+
+
+def test_points_are_censored_anew_from_the_users_model() -> None:
+    model = bandit_gp()
+    before = model.posterior(X_TEST).mean.clone()
+    acqf = censored(model, X_pending=PENDING[:1])
+    acqf.set_X_pending(PENDING)
+    assert close(
+        acqf(X_TEST.unsqueeze(-2)), censored(model, X_pending=PENDING)(X_TEST.unsqueeze(-2)), 1e-13
+    )
+    assert acqf.model.train_targets.tolist()[-4:] == [-1.0] * 4
+    acqf.set_X_pending(None)
+    assert acqf.model is model
+    assert torch.equal(model.posterior(X_TEST).mean, before)
+
+
+def test_less_is_better() -> None:
+    X, Y = rows()
+    up = BanditGP(X, Y[:, 1:], kernel=MaternKernel(nu=2.5), noise=0.1)
+    down = BanditGP(X, -Y[:, 1:], kernel=MaternKernel(nu=2.5), noise=0.1)
+    mirrored = censored(down, minimum=1.0, maximize=False, X_pending=PENDING)
+    assert close(
+        mirrored(X_TEST.unsqueeze(-2)),
+        censored(up, minimum=-1.0, X_pending=PENDING)(X_TEST.unsqueeze(-2)),
+    )
+    with pytest.raises(ValueError, match=r"is above the known maximum, -0\.9"):
+        censored(down, minimum=-0.9, maximize=False)
+
+
+@pytest.mark.parametrize("case", [*SINGLE, named(MODELS, "SingleTaskGP, batched")], ids=str)
+@pytest.mark.parametrize("units", ["outcome", "prior"])
+def test_pseudo_rows_with_more_noise(case: Any, units: str) -> None:
+    model = case.build()
+    X_pending, x = case.points(3, seed=4), case.points(5, seed=3)
+    Y = torch.tensor(minima(case), dtype=torch.float64).expand(*model.batch_shape, 3, -1)
+    conditioned = condition(model, X_pending, Y, extra_noise=0.8, noise_unit=units)
+    members = []
+    for outputs in case.reference(model).members:
+        members.append(
+            [
+                output.censor(
+                    X_pending.numpy(),
+                    minimum,
+                    0.8 if units == "outcome" else 0.8 * output.standard_deviation**2,
+                )
+                for output, minimum in zip(outputs, minima(case), strict=True)
+            ]
+        )
+    posterior = conditioned.posterior(x)
+    mean = np.stack([np.stack([o.posterior(x.numpy())[0] for o in m], -1) for m in members])
+    sd = np.stack([np.stack([o.deviations(x.numpy()) for o in m], -1) for m in members])
+    assert close(posterior.mean.reshape(mean.shape), mean)
+    assert close(posterior.variance.sqrt().reshape(sd.shape), sd, 1e-7)
+
+
+def test_pseudo_rows_beside_rows_that_are_means() -> None:
+    X, Y = rows()
+    counts = double([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+    kernel = MaternKernel(nu=2.5)
+    model = BanditGP(X, Y[:, 1:], kernel=kernel, noise=0.3, repeats=counts)
+    pseudo = torch.full_like(PENDING[:, :1], -1.0)
+    found = condition(model, PENDING, pseudo, extra_noise=0.6).posterior(X_TEST)
+    levels = torch.cat([0.3 / counts, double([0.9] * 4)]).unsqueeze(-1)
+    inputs, targets = torch.cat([X, PENDING]), torch.cat([Y[:, 1:], pseudo])
+    plain = SingleTaskGP(
+        inputs,
+        targets,
+        levels,
+        covar_module=kernel.double(),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    assert close(found.mean, plain.posterior(X_TEST).mean)
+    assert close(found.variance, plain.posterior(X_TEST).variance)
+
+
+def test_extra_noise_does_not_change_gain_and_lam() -> None:
+    model = bandit_gp()
+    noisy = censored(model, pseudo_noise=0.5, X_pending=PENDING, any_lambda=True)
+    plain = censored(model, X_pending=PENDING, any_lambda=True)
+    x = X_TEST[0]
+    assert noisy.describe(x)["information_gain"] == plain.describe(x)["information_gain"]
+    assert noisy.describe(x)["standard_deviation"] > plain.describe(x)["standard_deviation"]
+    assert noisy.width > plain.width  # the deviations at pending points are larger
+    assert any("more noise" in gap for gap in noisy.guarantee().gaps)
+    with pytest.raises(ValueError, match="extra_noise is -1"):
+        condition(model, PENDING, PENDING[:, :1], extra_noise=-1.0)
+
+
+def test_five_distinct_points_at_once() -> None:
+    X, Y = rows()
+    model = SingleTaskGP(X, Y[:, :1]).eval()
+    bounds = double([[0.0, 0.0], [1.0, 1.0]])
+    for acqf in (
+        censored(model, minimum=2.0, units="prior", outcome_bound=2.0, pseudo_noise=1.0),
+        CensoredThompsonSampling(model, minimum=2.0, width=1.0, seed=0),
+    ):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            candidates, values = optimize_acqf(
+                acqf, bounds, q=5, sequential=True, num_restarts=4, raw_samples=32
+            )
+        assert values.shape == (5,)
+        assert torch.pdist(candidates).min() > 1e-3
+        assert acqf.X_pending is None
+        assert acqf.model is model
+
+
+# --- the minimum ----------------------------------------------------------------------------
+
+
+def test_an_outcome_below_the_minimum() -> None:
+    model = bandit_gp()
+    lowest = float(model.train_targets.min())
+    with pytest.raises(ValueError, match=r"below the known minimum, 0\.2.*on_lower='lower'"):
+        censored(model, minimum=0.2)
+    with pytest.warns(MinimumLoweredWarning, match="below the known minimum"):
+        acqf = censored(model, minimum=0.2, on_lower="lower", X_pending=PENDING)
+    assert acqf.pseudo_values == (lowest,)
+    assert acqf.model.train_targets[-1].item() == lowest
+    assert any("lowered" in gap for gap in acqf.guarantee().gaps)
+    given = torch.cat([model.train_targets.unsqueeze(-1), double([[-3.0]])])
+    with pytest.raises(ValueError, match="an observed outcome, -3, is below"):
+        censored(model, Y_observed=given)
+    with pytest.raises(ValueError, match="Y_observed has shape"):
+        censored(model, Y_observed=given.squeeze(-1))
+    # a transform rounds: the minimum itself is not below the minimum
+    X, Y = rows()
+    censored(SingleTaskGP(X, Y[:, :1]), minimum=float(Y[:, 0].min()))
+
+
+@pytest.mark.parametrize(
+    "name", ["BanditGP", "SingleTaskGP, Standardize", "SingleTaskGP, two outputs, scalarized"]
+)
+def test_a_proxy_for_an_unknown_minimum(name: str) -> None:
+    case = named(MODELS, name)
+    model = case.build()
+    acqf = censored(
+        model,
+        minimum=None,
+        minimum_proxy=1.5,
+        posterior_transform=case.posterior_transform,
+        X_pending=PENDING,
+    )
+    observed = case.observed.numpy()
+    expected = []
+    for output, weight in zip(
+        case.reference(model).members[0], case.weights or (1.0,), strict=True
+    ):
+        mean, sd = output.posterior(observed)[0], output.deviations(observed)
+        expected.append((mean - 1.5 * sd).min() if weight > 0.0 else (mean + 1.5 * sd).max())
+    assert close(acqf.pseudo_values, expected)
+    assert any("minimum is unknown" in gap for gap in acqf.guarantee().gaps)
+    few = censored(
+        model,
+        minimum=None,
+        minimum_proxy=1.5,
+        posterior_transform=case.posterior_transform,
+        X_observed=case.observed[:2],
+        X_pending=PENDING,
+    )
+    assert few.pseudo_values != acqf.pseudo_values
+
+
+def test_a_proxy_without_data_is_made_at_the_pending_points() -> None:
+    acqf = censored(bandit_gp(num_rows=0), minimum=None, minimum_proxy=2.0)
+    assert acqf.pseudo_values is None
+    acqf.guarantee()
+    acqf.set_X_pending(PENDING)
+    assert close(acqf.pseudo_values, [-2.0 * 2.0**0.5])
+
+
+# --- promises -------------------------------------------------------------------------------
+
+
+def guaranteed(**options: Any) -> CensoredUpperConfidenceBound:
+    X, Y = rows()
+    model = BanditGP(
+        X,
+        Y[:, 1:],
+        kernel=MaternKernel(nu=2.5),
+        noise=options.pop("noise", 1.1),
+        prior_mean=options.pop("prior_mean", -1.0),
+    )
+    return censored(model, X_pending=PENDING, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"noise": 0.01, "any_lambda": True}, {"noise": 0.01, "bounded_outcomes": True}],
+    ids=str,
+)
+def test_what_is_guaranteed(options: dict[str, Any]) -> None:
+    guarantee = guaranteed(**options).guarantee()
+    assert guarantee.holds, guarantee
+    assert "Verma, Dai and Low 2022, Theorem 1" in guarantee.theorem
+    assert "rho_m" in guarantee.statement
+    assert any(
+        "delays depend neither on the noise nor on the inputs" in a for a in guarantee.assumptions
+    )
+    assert any("less the minimum" in a for a in guarantee.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("options", "gap"),
+    [
+        ({"prior_mean": 0.0}, "the prior mean differs from the minimum by 1"),
+        ({"noise": 0.5}, "lam = 0.5 is below 1"),
+        ({"scale": 0.5}, "scaled by 0.5"),
+        ({"pseudo_noise": 1.0}, "pending rows have more noise"),
+        ({"predictive": True}, "include the noise"),
+        ({"outcome_bound": 0.5}, "more than outcome_bound = 0.5"),
+        (
+            {"width": 2.0, "rkhs_bound": None, "noise_bound": None},
+            "constant width is a heuristic",
+        ),
+    ],
+    ids=str,
+)
+def test_why_it_is_not_guaranteed(options: dict[str, Any], gap: str) -> None:
+    guarantee = guaranteed(**options).guarantee()
+    assert not guarantee.holds
+    assert len(guarantee.gaps) == 1, guarantee.gaps
+    assert gap in guarantee.gaps[0]
+
+
+def test_learned_hyperparameters_void_the_promise() -> None:
+    acqf = censored(named(MODELS, "SingleTaskGP, ScaleKernel, fitted").build())
+    assert any("learned from the same data" in gap for gap in acqf.guarantee().gaps)
+    assert any("prior mean differs" in gap for gap in acqf.guarantee().gaps)
+
+
+def test_draws_are_guaranteed_on_choices_only() -> None:
+    X, Y = rows()
+    model = BanditGP(X, Y[:, 1:], kernel=RBFKernel(), noise=1.1, prior_mean=-1.0)
+    options = {"minimum": -1.0, **BOUNDS, "X_pending": PENDING, "seed": 0}
+    on_choices = CensoredThompsonSampling(model, choices=X, **options).guarantee()
+    assert on_choices.holds
+    assert "Theorem 3" in on_choices.theorem
+    assert on_choices.constants["delta"] == 0.1
+    pathwise = CensoredThompsonSampling(model, **options).guarantee()
+    assert len(pathwise.gaps) == 1
+    assert "pathwise" in pathwise.gaps[0]
+    assert not CensoredThompsonSampling(model, **options).is_optimistic
+    assert not censored(model).is_optimistic
+
+
+# --- ringing --------------------------------------------------------------------------------
+
+
+def smooth_model(noise: float) -> BanditGP:
+    """High outcomes around the points that are pending."""
+    ticks = torch.linspace(0.0, 1.0, 4, dtype=torch.float64)
+    X = torch.cartesian_prod(ticks, ticks)
+    Y = 4.0 - ((X - 0.5) ** 2).sum(-1, keepdim=True)
+    kernel = RBFKernel().double()
+    kernel.lengthscale = double(0.4)
+    return BanditGP(X, Y, kernel=kernel, noise=noise)
+
+
+NEAR = double([[0.48, 0.5], [0.53, 0.5], [0.5, 0.46], [0.5, 0.55]])
+
+
+def test_a_posterior_that_rings_is_reported() -> None:
+    model = smooth_model(1e-4)
+    with pytest.warns(RingingWarning, match=r"4 pending queries in at 0.*hallucination"):
+        acqf = CensoredUpperConfidenceBound(model, minimum=0.0, width=2.0, X_pending=NEAR)
+    x = probe_points(NEAR, model.train_inputs[0])
+    assert acqf.model.posterior(x).mean.max() > 1.05 * model.posterior(x).mean.max()
+    mirrored = model.with_outcomes(-model.train_targets.unsqueeze(-1))
+    with pytest.warns(RingingWarning):
+        CensoredUpperConfidenceBound(
+            mirrored, minimum=0.0, width=2.0, maximize=False, X_pending=NEAR
+        )
+    with pytest.warns(RingingWarning):
+        CensoredThompsonSampling(model, minimum=0.0, width=1.0, X_pending=NEAR, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("noise", "options"),
+    [
+        (1e-4, {"ringing_tolerance": None}),
+        (1e-4, {"pseudo_noise": 1.0, "units": "prior"}),
+        (1e-4, {"X_pending": None}),
+        (1.1, {}),
+    ],
+    ids=str,
+)
+def test_no_warning_where_nothing_rings(noise: float, options: dict[str, Any]) -> None:
+    given = {"minimum": 0.0, "width": 2.0, "X_pending": NEAR, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RingingWarning)
+        CensoredUpperConfidenceBound(smooth_model(noise), **given)
+
+
+def test_probes_stay_in_the_range_of_known_points() -> None:
+    X = uniform(6, 30, seed=1)
+    pending = uniform(200, 30, seed=2)
+    probes = probe_points(pending, X)
+    both = torch.cat([X, pending])
+    assert bool((probes >= both.amin(0)).all())
+    assert bool((probes <= both.amax(0)).all())
+    assert len(probes) < 6000
+    assert torch.equal(probes[: len(both)], both)
+    assert bool((probe_points(pending[:1], None) == pending[0]).all())
+
+
+# --- what is refused, copies ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
+def test_a_model_that_cannot_be_conditioned_says_so(cls: type) -> None:
+    X, Y = rows()
+    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
+    acqf = cls(model, minimum=-9.0, width=2.0)
+    with pytest.raises(UnsupportedError, match=r"SingleTaskVariationalGP.*SingleTaskGP.*X_pending"):
+        acqf.set_X_pending(X[:1])
+    assert acqf.X_pending is None
+    assert acqf.model is model
+    with pytest.raises(ValueError, match=r"not an exact Gaussian process.*explicit width="):
+        cls(model, minimum=-9.0, **BOUNDS)
+
+
+def test_extra_noise_needs_affine_outcomes() -> None:
+    X, Y = rows()
+    model = SingleTaskGP(X, Y[:, :1], outcome_transform=Log()).eval()
+    with pytest.raises(UnsupportedError, match="unit of extra noise is unknown"):
+        condition(model, PENDING, Y[:4, :1], extra_noise=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "pass either minimum="),
+        ({"minimum": 0.0, "minimum_proxy": 2.0, "width": 1.0}, "pass either minimum="),
+        ({"minimum": float("nan"), "width": 1.0}, "minimum is nan"),
+        ({"minimum": (0.0, 1.0), "width": 1.0}, "minimum has 2 entries for 1 outputs"),
+        ({"minimum": -1.0}, "needs rkhs_bound= and noise_bound= and outcome_bound="),
+        ({"minimum": -1.0, "rkhs_bound": 1.0, "width": 1.0}, "either width="),
+        ({"minimum": -1.0, "width": 1.0, "window": "all"}, "pass max_delay=m"),
+        ({"minimum": -1.0, "width": 1.0, "window": "some"}, "window is 'some'"),
+        ({"minimum": -1.0, "width": 1.0, "max_delay": 0}, "max_delay is 0"),
+        ({"minimum": -1.0, "width": 1.0, "pseudo_noise": -1.0}, "pseudo_noise is -1"),
+        ({"minimum": -1.0, "width": 1.0, "on_lower": "ignore"}, "on_lower is 'ignore'"),
+        ({"minimum": -1.0, "width": 1.0, "scale": 0.0}, "scale is 0"),
+        ({"minimum": -1.0, "width": 1.0, "delta": 2.0}, "delta is 2"),
+        ({"minimum": -1.0, "width": 1.0, "ringing_tolerance": -0.1}, "ringing_tolerance is -0.1"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
+def test_infeasible_settings_are_refused(cls: type, options: dict[str, Any], message: str) -> None:
+    width = {"width": 1.0} if not options else {}
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        cls(bandit_gp(), **options, **width)
+    if "2 entries" not in message:  # a recipe does not know the outputs
+        with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+            cls.with_options(**options, **width)
+
+
+def test_recipes() -> None:
+    recipe = CensoredUpperConfidenceBound.with_options(minimum=-1.0, **BOUNDS)
+    assert recipe == CensoredUpperConfidenceBound.with_options(minimum=-1.0, **BOUNDS)
+    bounds = double([[0.0, 0.0], [1.0, 1.0]])
+    built = recipe.build(bandit_gp(), Box(bounds), X_pending=PENDING, round_number=3, seed=1)
+    assert close(built.width, censored(bandit_gp(), X_pending=PENDING).width)
+    draws = CensoredThompsonSampling.with_options(minimum=-1.0, width=1.0)
+    assert recipe.arms_rule(Arms(X_TEST)) is None
+    on_arms = draws.build(bandit_gp(), Arms(X_TEST), X_pending=PENDING, seed=1)
+    assert torch.equal(on_arms.choices, X_TEST)
+    assert on_arms(X_TEST.unsqueeze(-2)).shape == (5,)
+
+
+def test_copies_with_observed_data() -> None:
+    X, Y = rows()
+    acqf = censored(
+        bandit_gp(), X_observed=X, Y_observed=Y[:, 1:], pseudo_noise=0.3, X_pending=PENDING
+    )
+    values = acqf(X_TEST.unsqueeze(-2)).detach()
+    for copied in (copy.deepcopy(acqf), pickle.loads(pickle.dumps(acqf))):
+        assert close(copied(X_TEST.unsqueeze(-2)), values, 1e-12)
+        copied.set_X_pending(PENDING[:2])
+        assert str(copied.guarantee())

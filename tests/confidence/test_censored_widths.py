@@ -1,0 +1,167 @@
+"""The widths of censored feedback, and the rule that makes them from a model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits import BanditGP
+from botorch_bandits.confidence import (
+    CensoredWidth,
+    PriorReading,
+    UnreadablePriorError,
+    any_lambda_censored_width,
+    bounded_censored_width,
+    censored_width,
+)
+from botorch_bandits.models import condition
+
+BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.3, "outcome_bound": 1.5}
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_form_is_its_formula(seed: int) -> None:
+    stream = torch.Generator().manual_seed(seed)
+    total, B, R, B_y, gain, lam = (
+        3.0 * torch.rand(6, dtype=torch.float64, generator=stream)
+    ).tolist()
+    delta = 0.05 + 0.1 * seed
+    printed = B_y * total + B + (R + B_y) * math.sqrt(2 * (gain + 1 + math.log(2 / delta)))
+    any_lambda = (
+        B_y / lam * total
+        + B
+        + (R + B_y) / math.sqrt(lam) * math.sqrt(2 * (gain + math.log(2 / delta)))
+    )
+    bounded = (
+        B_y / lam * total
+        + B
+        + B_y / (2 * math.sqrt(lam)) * math.sqrt(2 * (gain + math.log(1 / delta)))
+    )
+    found = (
+        censored_width(total, B, R, B_y, gain, delta),
+        any_lambda_censored_width(total, B, R, B_y, gain, delta, lam),
+        bounded_censored_width(total, B, B_y, gain, delta, lam),
+    )
+    for width, expected in zip(found, (printed, any_lambda, bounded), strict=True):
+        assert width.dtype == torch.float64
+        assert width.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_widths_broadcast() -> None:
+    sums, gains = double([0.0, 1.0, 2.0]), double([[0.5], [1.5]])
+    assert censored_width(sums, 1.0, 0.1, 1.0, gains, 0.1).shape == (2, 3)
+    assert bounded_censored_width(sums, 1.0, 1.0, gains, 0.1, double([[1.0], [2.0]])).shape == (
+        2,
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: censored_width(-1.0, 1.0, 0.1, 1.0, 0.0, 0.1), "deviation_sum"),
+        (lambda: censored_width(0.0, 1.0, 0.1, -1.0, 0.0, 0.1), "outcome_bound"),
+        (lambda: censored_width(0.0, 1.0, 0.1, 1.0, 0.0, 1.5), "delta is 1.5"),
+        (lambda: bounded_censored_width(0.0, 1.0, 1.0, 0.0, 0.1, 0.0), "lam is 0.0"),
+        (lambda: any_lambda_censored_width(0.0, 1.0, 0.1, 1.0, 0.0, 0.1, -1.0), "lam is -1.0"),
+        (lambda: CensoredWidth(2.0, 0.1), "needs outcome_bound="),
+        (lambda: CensoredWidth(2.0, None, 1.0), "needs noise_bound="),
+        (lambda: CensoredWidth(None, None, 1.0, bounded_outcomes=True), "needs rkhs_bound="),
+        (lambda: CensoredWidth(2.0, 0.1, 1.0, constant=1.0), "not both"),
+        (lambda: CensoredWidth(constant=-1.0), "width is -1.0"),
+        (lambda: CensoredWidth(**BOUNDS, units="raw"), "units is 'raw'"),
+    ],
+)
+def test_infeasible_ingredients_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def model_of(variance: float, scale: float) -> BanditGP:
+    stream = torch.Generator().manual_seed(1)
+    X = torch.rand(6, 2, dtype=torch.float64, generator=stream)
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = double(variance)
+    return BanditGP(X, scale * X.sin().sum(-1, keepdim=True), kernel=kernel, noise=0.2 * variance)
+
+
+@pytest.mark.parametrize("form", [{}, {"any_lambda": True}, {"bounded_outcomes": True}])
+def test_an_outputscale_is_a_choice_of_units(form: dict[str, bool]) -> None:
+    # the same problem in units three times as small: every bound is three times as large
+    widths = []
+    for scale in (1.0, 3.0):
+        reading = PriorReading(model_of(scale**2, scale))
+        rule = CensoredWidth(**{name: scale * bound for name, bound in BOUNDS.items()}, **form)
+        widths.append(rule.censored_width(reading, (double(0.7 * scale),)).item())
+    assert widths[0] == pytest.approx(widths[1], rel=1e-12)
+    # multiples of the prior standard deviation
+    relative = CensoredWidth(**BOUNDS, **form, units="prior")
+    reading = PriorReading(model_of(9.0, 3.0))
+    assert relative.censored_width(reading, (double(2.1),)).item() == pytest.approx(
+        widths[0], rel=1e-12
+    )
+
+
+def test_a_constant_keeps_the_sum_if_there_is_an_outcome_bound() -> None:
+    reading = PriorReading(model_of(4.0, 1.0))
+    sums = (double(0.6),)
+    assert CensoredWidth(constant=1.0).censored_width(reading, sums) == 1.0
+    kept = CensoredWidth(constant=1.0, outcome_bound=3.0).censored_width(reading, sums)
+    assert kept.item() == pytest.approx(1.0 + 3.0 / 2.0 * 0.6 / 2.0, rel=1e-12)
+
+
+def test_the_gain_is_that_of_all_rows() -> None:
+    base = model_of(4.0, 1.0)
+    pending = double([[0.2, 0.3], [0.9, 0.1]])
+    censored = condition(base, pending, torch.zeros_like(pending[:, :1]))
+    rule = CensoredWidth(**BOUNDS)
+    with_rows, without = (rule.information_gain(PriorReading(m)) for m in (censored, base))
+    assert with_rows > without + 0.01
+
+
+def test_an_unreadable_prior_names_the_remedy() -> None:
+    with pytest.raises(UnreadablePriorError, match="explicit width="):
+        CensoredWidth(**BOUNDS).width(PriorReading(_Opaque()), 1)
+
+
+class _Opaque:
+    num_outputs = 1
+
+
+def test_the_hoeffding_form_bounds_the_error_at_its_level() -> None:
+    """Coverage of rho_m f by the posterior mean on simulated lost and pending outcomes.
+
+    f lies in [0, 1] and outcomes are Bernoulli, so B_y = 1; a share 1 - rho is lost and the last
+    queries are pending.
+    """
+    stream = torch.Generator().manual_seed(0)
+    grid = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
+    kernel = RBFKernel().double()
+    kernel.lengthscale = double(0.3)
+    K = kernel(grid).to_dense().detach()
+    weights = torch.rand(30, dtype=torch.float64, generator=stream)
+    f = K @ weights
+    weights, f = weights / f.max(), f / f.max()
+    norm, lam, delta, rho, n, waiting = float((weights @ K @ weights).sqrt()), 0.5, 0.1, 0.7, 40, 5
+    misses = 0
+    for _ in range(100):
+        arms = torch.randint(30, (n,), generator=stream)
+        y = torch.bernoulli(f[arms], generator=stream)
+        arrived = torch.rand(n, generator=stream) < rho
+        arrived[-waiting:] = False
+        model = BanditGP(grid[arms], (y * arrived).unsqueeze(-1), kernel=kernel, noise=lam)
+        posterior = model.posterior(grid)
+        mean, sd = posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
+        rule = CensoredWidth(norm, None, 1.0, delta, bounded_outcomes=True)
+        width = rule.censored_width(PriorReading(model), (sd[arms[-waiting:]].sum(),))
+        misses += bool(((mean - rho * f).abs() > width * sd).any())
+    assert misses <= 10

@@ -1,0 +1,190 @@
+"""A constant prior mean is a shift of the reward; censored views of a model."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models.transforms import Normalize
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from botorch_bandits import AMMUpperConfidenceBound, BanditGP, DMMUpperConfidenceBound
+from botorch_bandits.confidence.readable_data import read_data
+from botorch_bandits.models import condition
+
+from .textbook import double, uniform
+
+X, NEW, POINTS = (uniform(n, 2, seed=n) for n in (8, 3, 5))
+Y, Y_NEW = ((6.0 * rows).sin().sum(-1, keepdim=True) - 3.0 for rows in (X, NEW))
+MEAN = -2.5
+KERNELS = {
+    "closed form": MaternKernel(nu=2.5),
+    "scaled": ScaleKernel(RBFKernel()),
+    "GPyTorch": ScaleKernel(RBFKernel()) + LinearKernel(),
+}
+
+
+def pair(kernel: str = "closed form", **options: Any) -> tuple[BanditGP, BanditGP]:
+    """A model with a prior mean, and the zero-mean model of the shifted reward."""
+    shifted = BanditGP(X, Y - MEAN, kernel=KERNELS[kernel], noise=0.03, **options)
+    return BanditGP(X, Y, kernel=KERNELS[kernel], noise=0.03, prior_mean=MEAN, **options), shifted
+
+
+def assert_shifted(model: Any, shifted: Any, tolerance: float = 1e-10) -> None:
+    found, expected = model.posterior(POINTS), shifted.posterior(POINTS)
+    assert torch.allclose(found.mean, expected.mean + MEAN, rtol=0.0, atol=tolerance)
+    assert torch.allclose(found.variance, expected.variance, rtol=0.0, atol=tolerance)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_posterior_conditioning_and_replaced_outcomes_are_shifted(kernel: str) -> None:
+    model, shifted = pair(kernel)
+    assert model.prior_mean == MEAN
+    assert shifted.prior_mean == 0.0
+    assert_shifted(model, shifted)
+    grown = model.condition_on_observations(NEW, Y_NEW)
+    also = shifted.condition_on_observations(NEW, Y_NEW - MEAN)
+    assert grown.prior_mean == MEAN
+    assert_shifted(grown, also)
+    assert_shifted(model.with_outcomes(2.0 * Y), shifted.with_outcomes(2.0 * Y - MEAN))
+    assert_shifted(condition(model, NEW, Y_NEW), also)
+    joint = model.posterior(POINTS.unsqueeze(0), observation_noise=True)
+    wanted = shifted.posterior(POINTS.unsqueeze(0), observation_noise=True)
+    assert torch.allclose(joint.mean, wanted.mean + MEAN, rtol=0.0, atol=1e-10)
+
+
+def test_gradients_of_the_closed_form() -> None:
+    model, shifted = pair()
+    assert model.closed_form is not None
+    found = model.closed_form.value_and_gradient(POINTS)
+    expected = shifted.closed_form.value_and_gradient(POINTS)
+    assert torch.allclose(found[0], expected[0] + MEAN)
+    assert all(torch.allclose(a, b) for a, b in zip(found[1:], expected[1:], strict=True))
+
+
+def test_no_data_repeats_outputs_transforms_and_fantasies() -> None:
+    prior = BanditGP(X[:0], Y[:0], kernel=RBFKernel(), noise=0.03, prior_mean=MEAN)
+    assert bool((prior.posterior(POINTS).mean == MEAN).all())
+    first = prior.condition_on_observations(X, Y)
+    assert first.prior_mean == MEAN
+    zero = BanditGP(X, Y - MEAN, kernel=RBFKernel(), noise=0.03)
+    assert_shifted(first, zero)
+    counts = {"repeats": double([2.0] * 8)}
+    repeated, shifted = pair(**counts)
+    assert_shifted(repeated, shifted)
+    assert_shifted(
+        repeated.condition_on_observations(NEW, Y_NEW),
+        shifted.condition_on_observations(NEW, Y_NEW - MEAN),
+    )
+    assert_shifted(*pair(input_transform=Normalize(2, bounds=double([[0.0, 0.0], [2.0, 2.0]]))))
+    both = torch.cat([Y, Y**2], dim=-1)
+    two = BanditGP(X, both, kernel=RBFKernel(), noise=0.03, prior_mean=MEAN)
+    apart = BanditGP(X, both - MEAN, kernel=RBFKernel(), noise=0.03)
+    assert_shifted(two, apart)
+    fantasies = prior.condition_on_observations(X, torch.stack([Y, 2.0 * Y]))
+    assert fantasies.prior_mean == MEAN
+    assert fantasies.posterior(POINTS).mean.shape == (2, 5, 1)
+
+
+def test_copies_state_and_recipes() -> None:
+    model, _ = pair()
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert copied.prior_mean == MEAN
+        assert torch.equal(copied.posterior(POINTS).mean, model.posterior(POINTS).mean)
+    other = BanditGP(X, Y, kernel=MaternKernel(nu=2.5), noise=0.5, prior_mean=1.0)
+    other.posterior(POINTS)
+    other.load_state_dict(model.state_dict())
+    assert other.prior_mean == MEAN
+    assert torch.allclose(other.posterior(POINTS).mean, model.posterior(POINTS).mean)
+    recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.03, prior_mean=MEAN)
+    assert torch.equal(recipe(X, Y).posterior(POINTS).mean, model.posterior(POINTS).mean)
+    plain = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.03)
+    assert recipe != plain
+    assert recipe == BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.03, prior_mean=MEAN)
+    # a builder that continues its last model, and one that makes one row of repeats
+    build = recipe.builder(seed=0)
+    build(X[:5], Y[:5])
+    assert_shifted(build(X, Y), plain(X, Y - MEAN))
+    twice = recipe.builder(seed=0, collapses=True)(X.repeat(2, 1), Y.repeat(2, 1))
+    assert twice.prior_mean == MEAN
+    assert_shifted(twice, plain(X.repeat(2, 1), Y.repeat(2, 1) - MEAN))
+
+
+@pytest.mark.parametrize("kernel", ["scaled", "GPyTorch"])
+def test_a_fit_leaves_it_alone(kernel: str) -> None:
+    model, shifted = pair(kernel, learn_hyperparameters=True)
+    for each in (model, shifted):
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(each.likelihood, each))
+    assert model.prior_mean == MEAN
+    assert not any("mean" in name for name, _ in model.named_parameters())
+    assert torch.allclose(model.likelihood.noise, shifted.likelihood.noise, rtol=1e-4)
+    assert_shifted(model.eval(), shifted.eval(), 1e-4)
+
+
+def test_widths_do_not_change_and_dmm_is_shifted() -> None:
+    model, shifted = pair()
+    bounds = {"rkhs_bound": 4.0, "noise_bound": 0.2}
+    for cls in (AMMUpperConfidenceBound, DMMUpperConfidenceBound):
+        found, expected = (cls(m, **bounds)(POINTS.unsqueeze(-2)) for m in (model, shifted))
+        assert torch.allclose(found, expected + MEAN)
+    (data,), (also,) = read_data(model), read_data(shifted)
+    assert torch.allclose(data.outcomes, also.outcomes)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_a_number_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="prior_mean is"):
+        BanditGP(X, Y, kernel=RBFKernel(), prior_mean=value)
+    with pytest.raises(ValueError, match="prior_mean is"):
+        BanditGP.with_kernel(RBFKernel(), prior_mean=value)
+
+
+# --- censored views -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_censored_view_and_the_value_that_arrives(kernel: str) -> None:
+    model, _ = pair(kernel)
+    before = model.posterior(POINTS).mean.detach().clone()
+    view = model.censored(NEW, minimum=-5.0)
+    dense = BanditGP(
+        torch.cat([X, NEW]),
+        torch.cat([Y, torch.full_like(Y_NEW, -5.0)]),
+        kernel=KERNELS[kernel],
+        noise=0.03,
+        prior_mean=MEAN,
+    )
+    assert torch.allclose(view.posterior(POINTS).mean, dense.posterior(POINTS).mean, atol=1e-9)
+    assert torch.equal(model.posterior(POINTS).mean, before)
+    # the first of the three arrives; the others keep the minimum
+    targets = view.train_targets.unsqueeze(-1).clone()
+    targets[len(X)] = Y_NEW[0]
+    arrived = view.with_outcomes(targets)
+    expected = BanditGP(
+        torch.cat([X, NEW]), targets, kernel=KERNELS[kernel], noise=0.03, prior_mean=MEAN
+    )
+    assert torch.allclose(
+        arrived.posterior(POINTS).mean, expected.posterior(POINTS).mean, atol=1e-9
+    )
+    if kernel == "closed form":  # nothing was factorised again
+        assert arrived.closed_form.factor is view.closed_form.factor
+    assert model.censored(NEW[:0], minimum=0.0) is model
+
+
+def test_a_view_without_data_and_what_is_refused() -> None:
+    prior = BanditGP(X[:0], Y[:0], kernel=RBFKernel(), noise=0.03)
+    view = prior.censored(NEW, minimum=-1.0)
+    assert view.train_targets.tolist() == [-1.0, -1.0, -1.0]
+    with pytest.raises(TypeError, match=r"X has dtype torch\.float32"):
+        prior.censored(NEW.float(), minimum=0.0)
+    with pytest.raises(ValueError, match="X must be a matrix"):
+        prior.censored(NEW[0], minimum=0.0)
+    with pytest.raises(ValueError, match="minimum is nan"):
+        prior.censored(NEW, minimum=float("nan"))
+    # 0.1 must not become a float32
+    assert prior.censored(NEW, minimum=0.1).train_targets[0].item() == 0.1

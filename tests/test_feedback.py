@@ -1,0 +1,384 @@
+"""Delayed feedback in the loop, against the definitions of Verma, Dai and Low 2022."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    DMMUpperConfidenceBound,
+    ExpectedImprovement,
+    FittedSingleTaskGP,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    Hallucinated,
+    History,
+    Ignored,
+    ImprovedUpperConfidenceBound,
+    RandomSearch,
+    run,
+)
+from botorch_bandits.feedback import LateOutcomeWarning, LowerMinimumWarning
+from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
+
+CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
+LENGTHSCALE, NOISE, MINIMUM, OUTCOME_BOUND = 0.2, 1.5, -2.0, 4.0
+BOUNDS = {"rkhs_bound": 3.0, "noise_bound": 0.1, "delta": 0.1}
+IGP = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
+CENSORED = Censored(MINIMUM, OUTCOME_BOUND, max_delay=4)
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch_bandits.feedback.LateOutcomeWarning")
+
+
+def make_loop(
+    domain: str = "arms", acquisition: Any = IGP, feedback: Any = CENSORED, **options: Any
+) -> BanditLoop:
+    return BanditLoop(
+        Arms(CHOICES) if domain == "arms" else Box([[0.0], [1.0]], num_restarts=8, raw_samples=128),
+        BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE),
+        acquisition,
+        feedback=feedback,
+        seed=1,
+        **options,
+    )
+
+
+def reward(x: Tensor) -> float:
+    return math.sin(7.0 * float(x))
+
+
+class Reference:
+    """The paper's definitions, from a list of events, query by query."""
+
+    def __init__(self, max_delay: float) -> None:
+        self.max_delay = max_delay
+        self.asked: list[int] = []  # round of each query
+        self.delays: dict[int, float] = {}
+
+    def ask(self) -> None:
+        self.asked.append(len(self.asked) + 1)
+
+    def tell(self, query: int) -> None:
+        # usable for the first time when the next query is chosen
+        self.delays[query] = len(self.asked) + 1 - self.asked[query]
+
+    def state(self, query: int) -> str:
+        """When the next query is chosen."""
+        t, s = len(self.asked) + 1, self.asked[query]
+        delay = self.delays.get(query, math.inf)
+        if delay <= min(self.max_delay, t - s):
+            return "usable"
+        if query in self.delays:
+            return "late"
+        return "pending" if t - s < self.max_delay else "lost"
+
+
+# actions: None asks, a number tells one of the queries without an outcome
+ACTIONS = st.lists(st.one_of(st.none(), st.integers(0, 20)), min_size=1, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(actions=ACTIONS, max_delay=st.integers(1, 6))
+def test_bookkeeping_is_the_papers(actions: list[int | None], max_delay: int) -> None:
+    feedback = Censored(-1.0, 2.0, max_delay=max_delay)
+    loop = BanditLoop(Arms(CHOICES), None, RandomSearch(), feedback=feedback)
+    reference = Reference(max_delay)
+    for action in actions:
+        waiting = [query.id for query in loop.history.pending()]
+        if action is None or not waiting:
+            loop.ask()
+            reference.ask()
+        else:
+            query_id = waiting[action % len(waiting)]
+            late = max_delay < len(reference.asked) + 1 - reference.asked[query_id]
+            if late:
+                with pytest.warns(LateOutcomeWarning, match="kept out of the model"):
+                    loop.tell(query_id, 0.25 * query_id)
+            else:
+                loop.tell(query_id, 0.25 * query_id)
+            reference.tell(query_id)
+        view = loop.feedback_view()
+        states = [reference.state(i) for i in range(len(reference.asked))]
+        assert [i for i, s in enumerate(states) if s == "pending"] == list(view.pending)
+        assert [i for i, s in enumerate(states) if s == "late"] == list(view.late)
+        assert [i for i, s in enumerate(states) if s in ("lost", "late")] == list(view.lost)
+        labels = [0.25 * i if s == "usable" else None for i, s in enumerate(states)]
+        assert labels == list(view.rewards)
+
+
+def dense(
+    X: Tensor, labels: Tensor, points: Tensor, noise: float = NOISE
+) -> tuple[Tensor, Tensor, float]:
+    """Textbook posterior with prior mean MINIMUM, and the information gain."""
+
+    def kernel(a: Tensor, b: Tensor) -> Tensor:
+        return torch.exp(-(torch.cdist(a, b) ** 2) / (2 * LENGTHSCALE**2))
+
+    K, k = kernel(X, X), kernel(points, X)
+    identity = torch.eye(len(X), dtype=torch.float64)
+    solved = torch.linalg.solve(K + noise * identity, k.T)
+    mean = MINIMUM + solved.T @ (labels - MINIMUM)
+    variance = 1.0 - (k.T * solved).sum(0)
+    return mean, variance.clamp_min(0.0), float(0.5 * torch.logdet(identity + K / noise))
+
+
+def play(loop: BanditLoop, rounds: int, delays: Any) -> None:
+    """Rounds with delays, told in the order in which they are due."""
+    due: list[tuple[float, int, float]] = []
+    for query in loop.history.pending():
+        delay = max(1.0, delays.of_query(query.x, 9, query.round_number))
+        due.append((query.round_number + delay, query.id, reward(query.x)))
+    for _ in range(rounds):
+        t = loop.history.num_queries + 1
+        for when, query_id, value in sorted(due):
+            if when <= t and loop.history.outcome(query_id) is None:
+                loop.tell(query_id, value)
+        query = loop.ask()
+        delay = max(1.0, delays.of_query(query.x, 9, query.round_number))
+        due.append((query.round_number + delay, query.id, reward(query.x)))
+
+
+@pytest.mark.parametrize("domain", ["arms", "box"])
+@pytest.mark.parametrize("window", ["pending", "all"])
+@pytest.mark.parametrize("any_lambda", [False, True])
+def test_choice_is_the_papers_at_every_round(domain: str, window: str, any_lambda: bool) -> None:
+    feedback = Censored(MINIMUM, OUTCOME_BOUND, max_delay=4, window=window)
+    recipe = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=any_lambda)
+    loop = make_loop(domain, recipe, feedback)
+    delays, reference = PoissonDelay(3.0), Reference(4)
+    due: list[tuple[float, int, float]] = []
+    for t in range(1, 16):
+        for when, query_id, value in sorted(due):
+            if when == t:
+                loop.tell(query_id, value)
+                reference.tell(query_id)
+        query = loop.ask()
+        if t > 1:
+            states = [reference.state(i) for i in range(t - 1)]
+            X = torch.stack([loop.history.query(i).x for i in range(t - 1)])
+            labels = torch.tensor(
+                [reward(x) if s == "usable" else MINIMUM for x, s in zip(X, states, strict=True)],
+                dtype=torch.float64,
+            )
+            summed = [i for i, s in enumerate(states) if s == "pending"]
+            if window == "all":
+                summed = list(range(max(0, t - 1 - 4), t - 1))
+            _, variance, gain = dense(X, labels, X)
+            total = float(variance[summed].sqrt().sum())
+            B, R, By = 3.0, 0.1, OUTCOME_BOUND
+            if any_lambda:
+                width = By / NOISE * total + B
+                width += (R + By) / NOISE**0.5 * math.sqrt(2 * (gain + math.log(20.0)))
+            else:
+                width = By * total + B + (R + By) * math.sqrt(2 * (gain + 1 + math.log(20.0)))
+            assert query.diagnostics["width"] == pytest.approx(width, abs=1e-8)
+            assert query.diagnostics["information_gain"] == pytest.approx(gain, abs=1e-8)
+            grid = CHOICES if domain == "arms" else torch.linspace(0, 1, 501).double()[:, None]
+            mean, variance, _ = dense(X, labels, torch.cat([grid, query.x[None]]))
+            values = mean + width * variance.sqrt()
+            assert float(values[-1]) >= float(values.max()) - 1e-6
+            assert query.diagnostics["mean"] == pytest.approx(float(mean[-1]), abs=1e-8)
+        reference.ask()
+        delay = max(1.0, delays.of_query(query.x, 0, t))
+        due.append((t + delay, query.id, reward(query.x)))
+    assert len(loop.feedback_view().lost) > 0
+
+
+@pytest.mark.parametrize("domain", ["arms", "box"])
+@pytest.mark.parametrize("name", ["IGP-UCB", "GP-TS"])
+@pytest.mark.parametrize("cut", [1, 6, 11])
+def test_rebuilt_loop_continues(domain: str, name: str, cut: int) -> None:
+    recipe = IGP if name == "IGP-UCB" else GPThompsonSampling.with_options(**BOUNDS)
+    whole = make_loop(domain, recipe)
+    play(whole, 14, PoissonDelay(3.0))
+    first = make_loop(domain, recipe)
+    play(first, cut, PoissonDelay(3.0))
+    second = make_loop(
+        domain, recipe, history=History.from_records(first.history.to_records(), dim=1)
+    )
+    play(second, 14 - cut, PoissonDelay(3.0))
+    for a, b in zip(whole.history.queries, second.history.queries, strict=True):
+        assert torch.equal(a.x, b.x)
+        assert a.diagnostics == b.diagnostics
+
+
+def test_order_of_arrivals_within_a_round_does_not_matter() -> None:
+    models = []
+    for order in ([0, 1, 2], [2, 0, 1]):
+        loop = make_loop("box")
+        queries = [loop.ask() for _ in range(4)]
+        for i in order:
+            loop.tell(i, 0.3 * i - 0.2)
+        models.append((loop.current_model(), loop.ask().x))
+        assert len(queries) == 4
+    points = torch.rand(20, 1, dtype=torch.float64)
+    for moment in ("mean", "variance"):
+        first, second = (getattr(model.posterior(points), moment) for model, _ in models)
+        assert torch.allclose(first, second, atol=1e-10, rtol=0)
+    assert torch.allclose(models[0][1], models[1][1], atol=1e-6)
+
+
+def test_arrivals_do_not_factorise_again() -> None:
+    loop = make_loop("box")
+    for _ in range(3):
+        loop.ask()
+    before = loop.current_model()
+    loop.tell(1, 0.5)
+    after = loop.current_model()
+    assert isinstance(before, BanditGP)
+    assert isinstance(after, BanditGP)
+    assert after.closed_form is not None
+    assert before.closed_form is not None
+    assert after.closed_form.factor is before.closed_form.factor
+    arms = make_loop("arms")
+    for _ in range(3):
+        arms.ask()
+    assert arms._stream is not None
+    posterior = arms._stream.player.posterior
+    arms.tell(1, 0.5)
+    rows = posterior._num_rows
+    arms._stream.catch_up()
+    assert posterior._num_rows == rows + 1  # the third query; the outcome added none
+
+
+def test_delays_in_seconds() -> None:
+    now = [0.0]
+    loop = make_loop(
+        feedback=Censored(MINIMUM, OUTCOME_BOUND, max_delay=10.0, unit="seconds"),
+        clock=lambda: now[0],
+    )
+    for _ in range(3):
+        loop.ask()
+        now[0] += 4.0
+    # asked at 0, 4, 8; it is 12
+    view = loop.feedback_view()
+    assert (view.pending, view.lost) == ((1, 2), (0,))
+    now[0] = 14.0  # exactly 10 after 4: in time
+    loop.tell(1, 0.7)
+    with pytest.warns(LateOutcomeWarning):
+        loop.tell(0, 0.9)
+    view = loop.feedback_view()
+    assert view.rewards == (None, 0.7, None)
+    assert (view.pending, view.lost, view.late) == ((2,), (0,), (0,))
+
+
+def test_outcome_below_the_minimum() -> None:
+    loop = make_loop()
+    query = loop.ask()
+    with pytest.raises(ValueError, match=r"below minimum=-2\.0"):
+        loop.tell(query.id, -2.5)
+    assert loop.history.num_arrived == 0
+    for domain in ("arms", "box"):
+        lowering = make_loop(
+            domain, feedback=Censored(MINIMUM, OUTCOME_BOUND, max_delay=4, on_lower="lower")
+        )
+        for _ in range(3):
+            lowering.ask()
+        with pytest.warns(LowerMinimumWarning, match="lowered"):
+            lowering.tell(1, -3.0)
+        query = lowering.ask()
+        X = torch.stack([lowering.history.query(i).x for i in range(3)])
+        labels = torch.tensor([-3.0, -3.0, -3.0], dtype=torch.float64)
+        mean, _, _ = dense(X, labels, query.x.unsqueeze(0))
+        assert query.diagnostics["mean"] == pytest.approx(float(mean), abs=1e-8)
+
+
+def test_ignored_and_hallucinated() -> None:
+    ignored = make_loop(feedback=Ignored())
+    assert len({float(ignored.ask().x) for _ in range(4)}) == 1  # nothing tells it apart
+    hallucinated = [make_loop(feedback=f) for f in (None, Hallucinated())]
+    chosen = [[float(loop.ask().x) for _ in range(4)] for loop in hallucinated]
+    assert chosen[0] == chosen[1]
+    assert len(set(chosen[0])) == 4
+    censored = make_loop()
+    assert len({float(censored.ask().x) for _ in range(4)}) == 4
+
+
+def test_a_users_model_is_conditioned() -> None:
+    seen = []
+
+    class Factory(FittedSingleTaskGP):
+        def __call__(self, X: Tensor, Y: Tensor) -> Any:
+            seen.append((len(X), float(Y.min())))
+            return super().__call__(X, Y)
+
+    loop = BanditLoop(
+        Box([[0.0], [1.0]], num_restarts=2, raw_samples=16),
+        Factory([[0.0], [1.0]]),
+        GPUpperConfidenceBound.with_options(width=1.0),
+        feedback=CENSORED,
+        num_initial=3,
+    )
+    for _ in range(3):
+        query = loop.ask()
+        loop.tell(query.id, reward(query.x))
+    loop.ask()
+    loop.ask()
+    model = loop.current_model()
+    assert seen[-1][0] == 3  # pseudo-values are never fitted to
+    assert model.train_targets.shape[-1] == 5
+    assert min(low for _, low in seen) > MINIMUM
+
+
+def test_guarantee_names_the_theorem() -> None:
+    loop = make_loop()
+    guarantee = loop.guarantee()
+    assert guarantee.theorem is not None
+    assert "Theorem 1" in guarantee.theorem
+    assert guarantee.holds
+    loop.ask()
+    assert loop.guarantee().regret_bound is None
+
+
+def test_run_with_delays_and_censoring() -> None:
+    problem = ArmsProblem(CHOICES, torch.sin(7.0 * CHOICES).squeeze(-1), noise_std=0.05)
+    loop = make_loop(acquisition=GPUpperConfidenceBound.with_options(width=0.5))
+    result = run(loop, problem, 40, delays=ConstantDelay(2), progress=False)
+    assert float(result.simple_regret[-1]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "message"),
+    [
+        (lambda: Censored(float("nan"), 1.0), ValueError, "minimum"),
+        (lambda: Censored(0.0, -1.0), ValueError, "outcome_bound is -1"),
+        (lambda: Censored(0.0, 1.0, max_delay=0), ValueError, "max_delay is 0"),
+        (lambda: Censored(0.0, 1.0, max_delay=1.5), TypeError, "max_delay"),
+        (lambda: Censored(0.0, 1.0, max_delay=-1.0, unit="seconds"), ValueError, "max_delay"),
+        (lambda: Censored(0.0, 1.0, unit="days"), ValueError, "unit is 'days'"),
+        (lambda: Censored(0.0, 1.0, window="all"), ValueError, "max_delay="),
+        (lambda: Censored(0.0, 1.0, on_lower="ignore"), ValueError, "on_lower"),
+        (lambda: make_loop(feedback="censored"), TypeError, "feedback is 'censored'"),
+        (
+            lambda: make_loop(acquisition=DMMUpperConfidenceBound.with_options(**BOUNDS)),
+            ValueError,
+            "no width for the acquisition DMMUpperConfidenceBound",
+        ),
+        (
+            lambda: make_loop(acquisition=ExpectedImprovement.with_options()),
+            ValueError,
+            "no width for the acquisition ExpectedImprovement",
+        ),
+        (
+            lambda: make_loop(acquisition=GPUpperConfidenceBound.with_options(delta=0.1)),
+            ValueError,
+            "no width for FiniteArmsWidth",
+        ),
+        (lambda: make_loop(feedback=Ignored()).feedback_view(), RuntimeError, "no censored"),
+    ],
+)
+def test_bad_settings_are_refused(act: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        act()
