@@ -18,6 +18,10 @@ from torch import Tensor
 DTYPE = torch.float64
 
 
+class MinimumLoweredWarning(RuntimeWarning):
+    """An observed outcome is below the stated minimum, which was lowered to it."""
+
+
 def check_double(name: str, value: Tensor) -> Tensor:
     """Return ``value`` unchanged if it is a float64 tensor.
 

@@ -21,16 +21,13 @@ import warnings
 from dataclasses import dataclass
 
 from botorch_bandits.checks import (
+    MinimumLoweredWarning,
     check_integer,
     check_number,
     check_one_of,
     check_positive,
 )
 from botorch_bandits.history import History, Outcome, Query
-
-
-class LowerMinimumWarning(RuntimeWarning):
-    """An outcome lies below the minimum that was stated, which is lowered to it."""
 
 
 class LateOutcomeWarning(RuntimeWarning):
@@ -118,7 +115,7 @@ class Censored(Feedback):
             warnings.warn(
                 f"the reward {reward} lies below minimum={self.minimum}, which is lowered to it; "
                 "no theorem covers a minimum that depends on the outcomes.",
-                LowerMinimumWarning,
+                MinimumLoweredWarning,
                 stacklevel=3,
             )
         outcome = Outcome(query.id, reward, now, num_queries)

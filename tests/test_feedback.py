@@ -27,10 +27,11 @@ from botorch_bandits import (
     History,
     Ignored,
     ImprovedUpperConfidenceBound,
+    MinimumLoweredWarning,
     RandomSearch,
     run,
 )
-from botorch_bandits.feedback import LateOutcomeWarning, LowerMinimumWarning
+from botorch_bandits.feedback import LateOutcomeWarning
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
@@ -286,7 +287,7 @@ def test_outcome_below_the_minimum() -> None:
         )
         for _ in range(3):
             lowering.ask()
-        with pytest.warns(LowerMinimumWarning, match="lowered"):
+        with pytest.warns(MinimumLoweredWarning, match="lowered"):
             lowering.tell(1, -3.0)
         query = lowering.ask()
         X = torch.stack([lowering.history.query(i).x for i in range(3)])

@@ -4,7 +4,6 @@ from botorch_bandits.acquisition.amm import AMMUpperConfidenceBound
 from botorch_bandits.acquisition.baselines import MeanOnly, RandomSearch, VarianceOnly
 from botorch_bandits.acquisition.censored import CensoredUpperConfidenceBound
 from botorch_bandits.acquisition.censored_thompson import CensoredThompsonSampling
-from botorch_bandits.acquisition.censoring import MinimumLoweredWarning
 from botorch_bandits.acquisition.discretization import GrowingDiscretization
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
 from botorch_bandits.acquisition.generation import gen_candidates_batched
@@ -21,6 +20,7 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
+from botorch_bandits.checks import MinimumLoweredWarning
 from botorch_bandits.confidence.confidence_sets import AssumptionRefutedWarning
 
 __all__ = [

@@ -24,6 +24,7 @@ from botorch_bandits.acquisition.ringing import (
     probe_points,
 )
 from botorch_bandits.checks import (
+    MinimumLoweredWarning,
     check_double,
     check_finite,
     check_integer,
@@ -36,10 +37,6 @@ from botorch_bandits.models.observed import observed_inputs, observed_outcomes
 
 RELATIVE_TOLERANCE = 1e-9
 """Outcome transforms round: an outcome below the minimum by less is taken for the minimum."""
-
-
-class MinimumLoweredWarning(RuntimeWarning):
-    """An observed outcome is below the stated minimum, which was lowered to it."""
 
 
 @dataclass(frozen=True)
