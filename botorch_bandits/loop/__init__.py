@@ -1,5 +1,6 @@
 """The loop: ask for a point, tell what came back."""
 
-from botorch_bandits.loop.loop import AcquisitionFactory, BanditLoop, ModelFactory
+from botorch_bandits.loop.acquisition_source import AcquisitionFactory, ModelFactory
+from botorch_bandits.loop.loop import BanditLoop
 
 __all__ = ["AcquisitionFactory", "BanditLoop", "ModelFactory"]

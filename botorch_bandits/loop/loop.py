@@ -13,40 +13,33 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     BanditAcquisition,
-    GPThompsonSampling,
     RandomSearch,
-    WidthUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.arms_player import build_arms_player
-from botorch_bandits.acquisition.censored_loop import (
-    PendingWidth,
-    censored_rule,
-    set_width_rule,
-)
 from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vector
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.feedback import Censored, CensoredView, Feedback, Ignored
+from botorch_bandits.feedback import Censored, CensoredView, Feedback
 from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.loop.acquisition_source import (
+    AcquisitionFactory,
+    AcquisitionSource,
+    ModelFactory,
+)
 from botorch_bandits.loop.arguments import check_acquisition, check_feedback, check_loop_model
 from botorch_bandits.loop.arms_stream import ArmsStream
-from botorch_bandits.models import BanditGPRecipe, condition
+from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.random_streams import (
     RandomBlocks,
     derive_seed,
     generator,
-    seeded_globally,
 )
-
-ModelFactory = Callable[[Tensor, Tensor], Model]
-AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
 
 
 class BanditLoop:
@@ -135,17 +128,9 @@ class BanditLoop:
         self._num_given = self.history.num_queries
         for query in self.history.queries:
             domain.check_point(f"x of query {query.id} in history", query.x)
-        self._build_model = (
-            self.model.builder(
-                self.seed,
-                collapses=isinstance(domain, Arms)
-                and self.context_dim == 0
-                and not isinstance(self.feedback, Censored),
-            )
-            if isinstance(self.model, BanditGPRecipe)
-            else self._call_factory
+        self._source = AcquisitionSource(
+            self.model, self.acquisition, self.history, self.feedback, self.seed, self._collapses
         )
-        self._known_model: tuple[object, Model] | None = None
         self._stream = self._build_stream()
         self._uniform = RandomBlocks([self.seed], "sample", (), "uniform")
 
@@ -179,7 +164,7 @@ class BanditLoop:
             origin, x = "initial", self._sample(round_number)
         elif isinstance(self.acquisition, RandomSearch):
             origin, x = "random", self._sample(round_number)
-        elif self._has_no_data():
+        elif self._source.has_no_data():
             # a user's model cannot be built without data
             origin, x = "initial", self._sample(round_number)
         elif self._stream is not None:
@@ -188,7 +173,7 @@ class BanditLoop:
         else:
             origin = "acquisition"
             domain = self._domain_in(known_context)
-            acquisition = self._build_acquisition(round_number, domain, now)
+            acquisition = self._source.build(round_number, domain, now)
             whole, value = domain.maximize(
                 acquisition, seed=derive_seed(self.seed, round_number, "maximize")
             )
@@ -246,7 +231,7 @@ class BanditLoop:
         """
         if isinstance(self.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        if self._has_no_data():
+        if self._source.has_no_data():
             return Guarantee(
                 method="a user's model", gaps=("without data the model cannot be built",)
             )
@@ -254,7 +239,7 @@ class BanditLoop:
         latest = torch.zeros(self.context_dim, dtype=DTYPE) if self.context_dim else None
         domain = self._domain_in(contexts[0] if contexts else latest)
         next_round = self.history.num_queries + 1
-        acquisition = self._build_acquisition(next_round, domain, self._clock())
+        acquisition = self._source.build(next_round, domain, self._clock())
         if not isinstance(acquisition, BanditAcquisition):
             return Guarantee(
                 method=type(acquisition).__name__, gaps=("no theorem is stated for it",)
@@ -283,35 +268,15 @@ class BanditLoop:
         """
         if self.model is None:
             raise RuntimeError("random search has no model.")
-        if self._has_no_data():
+        if self._source.has_no_data():
             raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
-        if isinstance(self.feedback, Censored):
-            view = self.feedback.view(self.history, self.history.num_queries + 1, self._clock())
-            return self._censored_model(view)
-        num_arrived = self.history.num_arrived
-        if self._known_model is None or self._known_model[0] != num_arrived:
-            self._known_model = (num_arrived, self._build_model(*self.history.arrived()))
-        return self._known_model[1]
+        return self._source.model(self.history.num_queries + 1, self._clock())
 
-    def _censored_model(self, view: CensoredView) -> Model:
-        """All queries in asking order; where the model is a user's, pseudo-values join it."""
-        feedback = self.feedback
-        assert isinstance(feedback, Censored)
-        minimum = feedback.current_minimum(self.history)
-        key = (view.rewards, minimum)
-        if self._known_model is None or self._known_model[0] != key:
-            X = self.history.inputs()
-            labels = [minimum if reward is None else reward for reward in view.rewards]
-            Y = torch.tensor(labels, dtype=DTYPE, device=X.device).unsqueeze(-1)
-            if isinstance(self.model, BanditGPRecipe):
-                model = self._build_model(X, Y)
-            else:
-                told = torch.tensor([reward is not None for reward in view.rewards])
-                model = self._build_model(X[told], Y[told])
-                if not bool(told.all()):
-                    model = condition(model, X[~told], Y[~told])
-            self._known_model = (key, model)
-        return self._known_model[1]
+    @property
+    def _collapses(self) -> bool:
+        """Whether the model may have one row for all observations of an arm."""
+        is_censored = isinstance(self.feedback, Censored)  # pseudo-values are replaced row by row
+        return isinstance(self.domain, Arms) and self.context_dim == 0 and not is_censored
 
     def _build_stream(self) -> ArmsStream | None:
         if not (
@@ -326,26 +291,12 @@ class BanditLoop:
             return None
         return ArmsStream(player, self.domain, self.history, self.feedback)
 
-    def _has_no_data(self) -> bool:
-        """Whether a user's model cannot be built yet."""
-        if isinstance(self.model, BanditGPRecipe):
-            return False
-        if isinstance(self.feedback, Censored):
-            return all(reward is None for reward in self.feedback_view().rewards)
-        return self.history.num_arrived == 0
-
     def _sample(self, round_number: int) -> Tensor:
         if isinstance(self.domain, Arms):
             # in blocks, as replicates on the same arms draw
             uniform = self._uniform.at(round_number)
             return self.domain.choices[int(uniform * self.domain.num_arms)]
         return self.domain.sample(1, generator(self.seed, round_number, "sample")).squeeze(0)
-
-    def _call_factory(self, X: Tensor, Y: Tensor) -> Model:
-        assert self.model is not None
-        # a user's fit may draw from the global generator
-        with seeded_globally(derive_seed(self.seed, len(X), "model")):
-            return self.model(X, Y)
 
     def _check_context(self, context: Any) -> Tensor | None:
         if self.context_dim == 0:
@@ -364,54 +315,6 @@ class BanditLoop:
 
     def _domain_in(self, context: Tensor | None) -> Domain:
         return self.domain if context is None else self.domain.in_context(context)
-
-    def _build_acquisition(
-        self, round_number: int, domain: Domain, now: float
-    ) -> AcquisitionFunction:
-        if isinstance(self.feedback, Censored):
-            return self._build_censored(self.feedback, round_number, domain, now)
-        model = self.current_model()
-        X_pending = None
-        if self.history.num_pending and not isinstance(self.feedback, Ignored):
-            X_pending = self.history.pending_inputs()
-        if isinstance(self.acquisition, AcquisitionRecipe):
-            X, Y = self.history.arrived()
-            return self.acquisition.build(
-                model,
-                domain,
-                round_number=round_number,
-                X_pending=X_pending,
-                seed=derive_seed(self.seed, round_number, "acquisition"),
-                X_observed=X,
-                Y_observed=Y,
-            )
-        assert not isinstance(self.acquisition, RandomSearch)
-        with seeded_globally(derive_seed(self.seed, round_number, "acquisition")):
-            return self.acquisition(model, X_pending)
-
-    def _build_censored(
-        self, feedback: Censored, round_number: int, domain: Domain, now: float
-    ) -> AcquisitionFunction:
-        """The acquisition on the censored model, with the width of censored feedback."""
-        view = feedback.view(self.history, round_number, now)
-        model = self._censored_model(view)
-        assert isinstance(self.acquisition, AcquisitionRecipe)
-        acquisition = self.acquisition.build(
-            model,
-            domain,
-            round_number=round_number,
-            seed=derive_seed(self.seed, round_number, "acquisition"),
-        )
-        assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
-        deviation_sum = torch.zeros((), dtype=DTYPE)
-        ids = feedback.summed(view, round_number)
-        if ids:
-            with torch.no_grad():
-                variance = model.posterior(self.history.inputs()[ids].unsqueeze(-2)).variance
-            deviation_sum = variance.clamp_min(0.0).sqrt().sum()
-        rule = censored_rule(acquisition.rule, feedback.outcome_bound)
-        set_width_rule(acquisition, PendingWidth(rule, deviation_sum))
-        return acquisition
 
     def _assumptions(self) -> list[str]:
         assumptions = []
