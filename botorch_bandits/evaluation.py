@@ -111,7 +111,8 @@ def run(
         delays: After how many rounds outcomes are told, such as ``PoissonDelay(10)``; at once if
             omitted. Outcomes of one round are told in the order of their queries. What has not
             arrived at the end stays pending.
-        progress: Show a progress bar with the best reward so far.
+        progress: Show a progress bar with the best reward so far and, with delays, the number of
+            pending queries.
         on_round: Called after each outcome.
 
     Returns:
@@ -177,6 +178,7 @@ class _Run:
             self._deliver(round_number)
             self._start(self.loop.ask(_context_of(contexts, round_number)))
         self._deliver(history.num_queries + 1)
+        self.bar.show(**self._shown())
         return self._result()
 
     def _start(self, query: Query) -> None:
@@ -188,18 +190,20 @@ class _Run:
         heapq.heappush(self.on_their_way, (query.round_number + max(delay, 1.0), query.id, reward))
         if delay <= 1.0:
             self._deliver(query.round_number + 1)
-        else:
-            self.bar.advance(pending=self.loop.history.num_pending)
+        self.bar.advance(1, **self._shown())
+
+    def _shown(self) -> dict[str, float | str]:
+        best = self.loop.best()
+        shown: dict[str, float | str] = {} if best is None else {"best": f"{best[1].reward:.6g}"}
+        if self.delays is not None:
+            shown["pending"] = self.loop.history.num_pending
+        return shown
 
     def _deliver(self, round_number: int) -> None:
         """Tell what can be used when the query of this round is chosen."""
         while self.on_their_way and self.on_their_way[0][0] <= round_number:
             _, query_id, reward = heapq.heappop(self.on_their_way)
             outcome = self.loop.tell(query_id, reward)
-            best = self.loop.best()
-            assert best is not None
-            if self.delays is None:
-                self.bar.advance(best=f"{best[1].reward:.6g}")
             if self.on_round is not None:
                 self.on_round(self.loop.history.query(query_id), outcome)
 

@@ -38,6 +38,11 @@ class ProgressBar:
             self._bar.set_postfix(shown, refresh=False)
             self._bar.update(num_rounds)
 
+    def show(self, **shown: float | str) -> None:
+        """Show some values without counting a round."""
+        if self._bar is not None:
+            self._bar.set_postfix(shown, refresh=True)
+
     def __enter__(self) -> Self:
         """Return the bar."""
         return self

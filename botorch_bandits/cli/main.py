@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from torch import Tensor
-
 from botorch_bandits.checks import check_integer
+from botorch_bandits.cli.arguments import (
+    add_continue_arguments,
+    add_method_arguments,
+    add_problem_arguments,
+    add_run_arguments,
+    add_waiting_arguments,
+)
 from botorch_bandits.cli.bench import add_bench_parser
 from botorch_bandits.cli.compare import compare
 from botorch_bandits.cli.experiment import run_experiment
+from botorch_bandits.cli.functions import NamedFunction, parse_box
 from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.output import OutputFolder
 from botorch_bandits.cli.session import INTERRUPTED, Session
-from botorch_bandits.domains import Box
+from botorch_bandits.cli.waiting import read_waiting
 from botorch_bandits.experiments import EXPERIMENTS, TABLES
-from botorch_bandits.problems.tuning import (
-    DATASETS,
-    TASK_NAMES,
-    TuningProblem,
-    load_csv,
-    load_dataset,
-)
+from botorch_bandits.problems.tuning import TuningProblem, load_csv, load_dataset
 from botorch_bandits.version import __version__
 
 BAD_ARGUMENTS = 2
@@ -85,10 +84,11 @@ def _build_parser() -> argparse.ArgumentParser:
         help="tune a classifier on real data",
         description="Tune a scikit-learn classifier; the reward is its cross-validated accuracy.",
     )
-    _add_problem_arguments(tune)
-    _add_method_arguments(tune)
-    _add_run_arguments(tune)
-    _add_continue_arguments(tune)
+    add_problem_arguments(tune)
+    add_method_arguments(tune)
+    add_run_arguments(tune)
+    add_waiting_arguments(tune)
+    add_continue_arguments(tune)
     tune.set_defaults(start=_start_tune)
 
     optimize = commands.add_parser(
@@ -104,9 +104,10 @@ def _build_parser() -> argparse.ArgumentParser:
     optimize.add_argument(
         "--integer", default="", metavar="I,J", help="dimensions (from 0) that take whole numbers"
     )
-    _add_method_arguments(optimize)
-    _add_run_arguments(optimize)
-    _add_continue_arguments(optimize)
+    add_method_arguments(optimize)
+    add_run_arguments(optimize)
+    add_waiting_arguments(optimize)
+    add_continue_arguments(optimize)
     optimize.set_defaults(start=_start_optimize)
 
     against = commands.add_parser(
@@ -115,11 +116,11 @@ def _build_parser() -> argparse.ArgumentParser:
         description="Run several methods over several seeds and print the best rewards. "
         "Interrupted comparisons continue where they stopped.",
     )
-    _add_problem_arguments(against)
-    _add_method_arguments(against, one=False)
+    add_problem_arguments(against)
+    add_method_arguments(against, one=False)
     against.add_argument("--methods", default="igp-ucb,random", help="names separated by commas")
     against.add_argument("--seeds", type=int, default=10, help="number of seeds (default 10)")
-    _add_run_arguments(against)
+    add_run_arguments(against)
     against.set_defaults(start=_start_compare)
 
     experiment = commands.add_parser(
@@ -147,60 +148,9 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_problem_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", choices=TASK_NAMES, default="svm", help="default svm")
-    parser.add_argument(
-        "--dataset", choices=DATASETS, default="breast-cancer", help="default breast-cancer"
-    )
-    parser.add_argument("--data", metavar="FILE", help="a CSV file in place of --dataset")
-    parser.add_argument("--target", metavar="COLUMN", help="the class column of --data")
-    parser.add_argument("--folds", type=int, default=5, help="cross-validation folds (default 5)")
-
-
-def _add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> None:
-    if one:
-        parser.add_argument("--method", choices=METHODS, default="igp-ucb", help="default igp-ucb")
-    parser.add_argument(
-        "--rkhs-bound",
-        type=float,
-        default=1.0,
-        help="norm bound B in prior standard deviations (igp-ucb, gp-ts; default 1)",
-    )
-    parser.add_argument(
-        "--noise-bound",
-        type=float,
-        default=0.1,
-        help="noise bound R in prior standard deviations (igp-ucb, gp-ts; default 0.1)",
-    )
-    parser.add_argument(
-        "--delta", type=float, default=0.1, help="failure probability (default 0.1)"
-    )
-    parser.add_argument(
-        "--width", type=float, default=2.0, help="constant width (gp-ucb; default 2)"
-    )
-
-
-def _add_continue_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="start afresh where the folder holds a run (otherwise it is continued)",
-    )
-
-
-def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=40, help="default 40")
-    parser.add_argument(
-        "--initial", type=int, default=5, help="uniform rounds at the start (default 5)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default 0")
-    parser.add_argument("--out", metavar="FOLDER", help="default runs/<command>-...")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-
-
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what determines the run: not how long it is, where it goes and how it looks."""
-    left_out = ("start", "quiet", "rounds", "out", "overwrite")
+    left_out = ("start", "quiet", "rounds", "out", "overwrite", "workers")
     return {name: value for name, value in vars(options).items() if name not in left_out}
 
 
@@ -229,18 +179,21 @@ def _start_tune(options: argparse.Namespace) -> Session:
     _check_numbers(options)
     acquisition = _acquisition(options, options.method)
     problem, name = _build_problem(options)
-    folder = options.out or f"runs/tune-{options.task}-{name}-{options.method}-{options.seed}"
-    output = OutputFolder(folder, problem.decode, _settings(options), options.overwrite)
     box = problem.box
+    waiting = read_waiting(options, acquisition, box, minimum=0.0, outcome_bound=1.0)
+    settings = {**_settings(options), **waiting.settings}
+    folder = options.out or f"runs/tune-{options.task}-{name}-{options.method}-{options.seed}"
+    output = OutputFolder(folder, problem.decode, settings, options.overwrite)
     history = output.load_history(box.dim)
     return Session(
-        loop=build_loop(box, acquisition, options.initial, options.seed, history),
+        loop=build_loop(box, acquisition, options.initial, options.seed, history, waiting.feedback),
         function=problem,
         num_rounds=options.rounds,
         output=output,
         decode=problem.decode,
         title=f"{options.task} on {name}, {METHODS[options.method]}",
-        settings=_settings(options),
+        waiting=waiting,
+        settings={**settings, "workers": waiting.num_workers},
         reference=("scikit-learn's default", problem.default_accuracy()),
         progress=not options.quiet,
     )
@@ -249,27 +202,27 @@ def _start_tune(options: argparse.Namespace) -> Session:
 def _start_optimize(options: argparse.Namespace) -> Session:
     _check_numbers(options)
     acquisition = _acquisition(options, options.method)
-    box = _parse_box(options.bounds, options.integer)
-    function = _import_function(options.function)
+    box = parse_box(options.bounds, options.integer)
+    function = NamedFunction.in_current_folder(options.function)
     name = options.function.replace(":", "-")
+    waiting = read_waiting(options, acquisition, box)
+    settings = {**_settings(options), **waiting.settings}
 
     def decode(x: Sequence[float]) -> dict[str, float]:
         return {f"x{i}": value for i, value in enumerate(x)}
 
-    def evaluate(x: Tensor) -> Any:
-        return function(x.tolist())
-
     folder = options.out or f"runs/optimize-{name}-{options.method}-{options.seed}"
-    output = OutputFolder(folder, decode, _settings(options), options.overwrite)
+    output = OutputFolder(folder, decode, settings, options.overwrite)
     history = output.load_history(box.dim)
     return Session(
-        loop=build_loop(box, acquisition, options.initial, options.seed, history),
-        function=evaluate,
+        loop=build_loop(box, acquisition, options.initial, options.seed, history, waiting.feedback),
+        function=function,
         num_rounds=options.rounds,
         output=output,
         decode=decode,
         title=f"{options.function}, {METHODS[options.method]}",
-        settings=_settings(options),
+        waiting=waiting,
+        settings={**settings, "workers": waiting.num_workers},
         progress=not options.quiet,
     )
 
@@ -297,38 +250,3 @@ def _start_compare(options: argparse.Namespace) -> int:
         },
         progress=not options.quiet,
     )
-
-
-def _parse_box(bounds: str, integer: str) -> Box:
-    pairs = []
-    for part in bounds.split(","):
-        low, _, high = part.partition(":")
-        try:
-            pairs.append((float(low), float(high)))
-        except ValueError:
-            raise ValueError(
-                f"--bounds has the part {part!r}; each part must be low:high, as in 0:1,-5:5."
-            ) from None
-    try:
-        dims = [int(i) for i in integer.split(",") if i.strip()]
-    except ValueError:
-        raise ValueError(f"--integer is {integer!r}; it must be numbers as in 0,2.") from None
-    return Box([[low for low, _ in pairs], [high for _, high in pairs]], integer_dims=dims)
-
-
-def _import_function(name: str) -> Callable[[list[float]], Any]:
-    module_name, colon, function_name = name.partition(":")
-    if not (module_name and colon and function_name):
-        raise ValueError(
-            f"function is {name!r}; it must be MODULE:FUNCTION, as in mymodule:reward."
-        )
-    # modules in the current folder can be named, as with python -m
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ValueError(f"module {module_name!r} cannot be imported: {error}.") from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ValueError(f"module {module_name!r} has no function {function_name!r}.")
-    return function

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     ExpectedImprovement,
@@ -13,6 +15,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.domains import Box
+from botorch_bandits.feedback import Feedback
 from botorch_bandits.history import History
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import FittedSingleTaskGP
@@ -66,8 +69,12 @@ def build_loop(
     num_initial: int,
     seed: int,
     history: History | None = None,
+    feedback: Feedback | None = None,
 ) -> BanditLoop:
     """Return a loop on a box with the model of practitioners."""
+    # torch imports much at this function's first call, which fits make, and an interrupt in the
+    # middle leaves modules that are half imported: better now than during the run
+    torch.broadcast_shapes((1,), (1,))
     return BanditLoop(
         box,
         FittedSingleTaskGP(box.bounds),
@@ -75,4 +82,5 @@ def build_loop(
         num_initial=num_initial,
         seed=seed,
         history=history,
+        feedback=feedback,
     )

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its history, ``result.json`` and a picture."""
+"""What a run leaves behind: its history, ``result.json`` and pictures."""
 
 from __future__ import annotations
 
@@ -108,23 +108,35 @@ class OutputFolder:
         """Write the summary as JSON."""
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
-    def write_picture(self, history: History, title: str, reference: float | None) -> None:
-        """Draw the run; says so if matplotlib is not installed."""
+    def write_pictures(
+        self, history: History, title: str, reference: float | None, pending: bool = False
+    ) -> None:
+        """Draw the run; says so if matplotlib is not installed.
+
+        Args:
+            history: What to draw.
+            title: A title.
+            reference: A reward to compare with, if any.
+            pending: Draw what was pending, too.
+        """
         try:
             import matplotlib
         except ImportError:
             print("no picture: pip install 'botorch_bandits[plot]'")
             return
         matplotlib.use("Agg")
-        from botorch_bandits.plotting import plot_run
+        from botorch_bandits.plotting import plot_pending, plot_run
 
-        axes = plot_run(history, title, reference)
-        target = self.path / "run.png"
-        temporary = target.with_name(f".{target.name}.tmp.png")
-        axes[0].figure.savefig(temporary, dpi=130)
-        os.replace(temporary, target)
+        self._save(plot_run(history, title, reference), "run.png")
+        if pending:
+            self._save(plot_pending(history, title), "pending.png")
+
+    def _save(self, axes: Any, name: str) -> None:
         import matplotlib.pyplot as plt
 
+        temporary = self.path / f".{name}.tmp.png"
+        axes[0].figure.savefig(temporary, dpi=130)
+        os.replace(temporary, self.path / name)
         plt.close(axes[0].figure)
 
 

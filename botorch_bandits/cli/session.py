@@ -5,29 +5,29 @@ from __future__ import annotations
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
 from botorch_bandits.checks import check_number
 from botorch_bandits.cli.output import OutputFolder
+from botorch_bandits.cli.parallel import EvaluationError, run_parallel
+from botorch_bandits.cli.waiting import Waiting
 from botorch_bandits.evaluation import run
-from botorch_bandits.history import Outcome, Query
+from botorch_bandits.feedback import Censored, LateOutcomeWarning
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.version import __version__
 
 BAD_REWARD = 1
-"""Exit code of a run whose function returned no usable reward."""
+"""Exit code of a run with an evaluation that gave no usable reward."""
 
 INTERRUPTED = 130
 """Exit code of a run that the user stopped (128 + SIGINT)."""
-
-
-class BadRewardError(ValueError):
-    """The function returned something that is no reward."""
 
 
 @dataclass
@@ -41,6 +41,7 @@ class Session:
         output: Where files go.
         decode: Turns a point into named parameters.
         title: What is done, in words.
+        waiting: How outcomes are waited for.
         settings: What was asked for; kept in ``result.json``.
         reference: A reward to compare with, and what it is.
         progress: Whether to show a progress bar.
@@ -52,12 +53,21 @@ class Session:
     output: OutputFolder
     decode: Callable[[list[float]], Mapping[str, Any]]
     title: str
+    waiting: Waiting
     settings: Mapping[str, Any] = field(default_factory=dict)
     reference: tuple[str, float] | None = None
     progress: bool = True
 
     def execute(self) -> int:
         """Run, print the summary, write the files; returns the exit code."""
+        with warnings.catch_warnings():
+            # the summary counts late outcomes
+            warnings.simplefilter("ignore", LateOutcomeWarning)
+            # the model standardises; what is left is that the first outcomes are all equal
+            warnings.filterwarnings("ignore", ".*is not standardized", InputDataWarning)
+            return self._execute()
+
+    def _execute(self) -> int:
         started = time.monotonic()
         previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
         num_known = self.loop.history.num_queries
@@ -65,16 +75,10 @@ class Session:
             print(f"continuing {self.output.path} after {num_known} rounds", file=sys.stderr)
         exit_code = 0
         try:
-            run(
-                self.loop,
-                self._evaluate,
-                max(self.num_rounds - num_known, 0),
-                progress=self.progress,
-                on_round=self._after_round,
-            )
+            self._play(max(self.num_rounds - num_known, 0))
         except KeyboardInterrupt:
             exit_code = INTERRUPTED
-        except BadRewardError as error:
+        except EvaluationError as error:
             print(f"error: {error}", file=sys.stderr)
             exit_code = BAD_REWARD
         finally:
@@ -83,29 +87,85 @@ class Session:
             self._finish(time.monotonic() - started, exit_code == INTERRUPTED)
         return exit_code
 
+    def _play(self, num_rounds: int) -> None:
+        if self.waiting.num_workers > 1:
+            run_parallel(
+                self.loop,
+                self.function,
+                num_rounds,
+                self.waiting.num_workers,
+                check=lambda reward, query: self._check_reward(reward, query.x),
+                progress=self.progress,
+                on_change=self._write,
+            )
+            return
+        run(
+            self.loop,
+            self._evaluate,
+            num_rounds,
+            delays=self.waiting.delays,
+            progress=self.progress,
+            on_round=lambda query, outcome: self._write(),
+        )
+
     def _evaluate(self, x: Tensor) -> float:
-        value = self.function(x)
+        if self.waiting.delays is not None:
+            # many rounds may pass until the next outcome
+            self._write()
+        return self._check_reward(self.function(x), x)
+
+    def _check_reward(self, value: Any, x: Tensor) -> float:
+        """Return a reward if it is one.
+
+        Args:
+            value: What the function returned.
+            x: Where, ``d``-dimensional.
+
+        Raises:
+            EvaluationError: If it is no finite number, or below the minimum of censored feedback.
+        """
         try:
-            return check_number("reward", value)
+            reward = check_number("reward", value)
         except (TypeError, ValueError) as error:
-            raise BadRewardError(
+            raise EvaluationError(
                 f"the function returned {value!r} at {x.tolist()}: {error} The run can be "
                 "continued with the same command."
             ) from error
+        feedback = self.loop.feedback
+        if isinstance(feedback, Censored) and reward < feedback.minimum:
+            raise EvaluationError(
+                f"the function returned {reward} at {x.tolist()}, below --minimum "
+                f"{feedback.minimum:g}. Start afresh with a minimum that holds, and --overwrite."
+            )
+        return reward
 
-    def _after_round(self, query: Query, outcome: Outcome) -> None:
+    def _write(self) -> None:
         self.output.write_history(self.loop.history)
+
+    def _count_waiting(self) -> dict[str, int]:
+        history = self.loop.history
+        counts = {"num_pending": history.num_pending, "num_lost": 0, "num_late": 0}
+        if isinstance(self.loop.feedback, Censored):
+            view = self.loop.feedback_view()
+            numbers = (len(view.pending), len(view.lost), len(view.late))
+            counts = dict(zip(counts, numbers, strict=True))
+        return counts
 
     def _finish(self, seconds: float, interrupted: bool) -> None:
         history = self.loop.history
-        self.output.write_history(history)
+        self._write()
         best = self.loop.best()
         guarantee = self.loop.guarantee()
         result: dict[str, Any] = {
             "title": self.title,
             "version": __version__,
             "settings": dict(self.settings),
-            "num_rounds": history.num_arrived,
+            # with delays a round is over before its outcome is told
+            "num_rounds": history.num_arrived
+            if self.waiting.delays is None
+            else history.num_queries,
+            "num_arrived": history.num_arrived,
+            **self._count_waiting(),
             "interrupted": interrupted,
             "seconds": round(seconds, 3),
             "best_reward": None if best is None else best[1].reward,
@@ -121,8 +181,11 @@ class Session:
             },
         }
         self.output.write_result(result)
-        self.output.write_picture(
-            history, self.title, None if self.reference is None else self.reference[1]
+        self.output.write_pictures(
+            history,
+            self.title,
+            None if self.reference is None else self.reference[1],
+            pending=self.waiting.has_pending,
         )
         print(self._summary(result, seconds))
 
@@ -131,6 +194,14 @@ class Session:
         wanted = max(self.num_rounds, result["num_rounds"])
         stopped = ", interrupted" if result["interrupted"] else ""
         rows.append(("rounds", f"{result['num_rounds']} of {wanted} in {seconds:.1f} s{stopped}"))
+        if self.waiting.has_pending or result["num_pending"]:
+            rows.append(
+                (
+                    "outcomes",
+                    f"{result['num_arrived']} arrived ({result['num_late']} late), "
+                    f"{result['num_pending']} pending, {result['num_lost']} lost",
+                )
+            )
         if result["best_reward"] is not None:
             rows.append(("best reward", f"{result['best_reward']:.6g}"))
             rows.append(("found in round", str(result["best_round"])))

@@ -110,6 +110,7 @@ class TuningProblem:
         if task not in tasks:
             raise ValueError(f"task is {task!r}; it must be one of {', '.join(tasks)}.")
         self.task = tasks[task]
+        self._task_name, self._fold_seed = task, fold_seed
         num_folds = check_integer("num_folds", num_folds, minimum=2)
         inputs, labels = np.asarray(inputs, dtype=np.float64), np.asarray(labels)
         if inputs.ndim != 2 or labels.shape != (len(inputs),):
@@ -131,6 +132,11 @@ class TuningProblem:
             )
         self.inputs, self.labels = inputs, labels
         self._folds = StratifiedKFold(num_folds, shuffle=True, random_state=fold_seed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how other processes make it: a task's functions cannot be pickled."""
+        num_folds = self._folds.get_n_splits()
+        return type(self), (self._task_name, self.inputs, self.labels, num_folds, self._fold_seed)
 
     @property
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:

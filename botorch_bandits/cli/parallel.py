@@ -1,0 +1,231 @@
+"""Evaluate several queries at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE, check_integer, check_number
+from botorch_bandits.history import Query
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.progress import ProgressBar
+
+Evaluation: TypeAlias = tuple[float | None, str]
+"""A reward and nothing, or None and what went wrong."""
+
+
+class EvaluationError(ValueError):
+    """The function gave no usable reward."""
+
+
+def run_parallel(
+    loop: BanditLoop,
+    function: Callable[[Tensor], Any],
+    num_rounds: int,
+    num_workers: int,
+    *,
+    check: Callable[[float, Query], float],
+    progress: bool = True,
+    on_change: Callable[[], None] | None = None,
+) -> None:
+    """Ask, evaluate in processes and tell, in the order in which evaluations end.
+
+    Queries that were left pending are evaluated first. A query is asked when a worker is free,
+    with every outcome told that is there. If an evaluation fails or the run is interrupted, the
+    workers are stopped, and the loop keeps everything that was told.
+
+    Args:
+        loop: The loop; it continues from its history.
+        function: From a ``d``-dimensional point to one number; it can be pickled.
+        num_rounds: How many queries to ask, beside those that were left pending.
+        num_workers: How many evaluations run at once.
+        check: Called with a reward and its query before it is told; returns the reward, or raises
+            an :class:`EvaluationError`.
+        progress: Show a progress bar with the best reward and the number of pending queries.
+        on_change: Called after each query and after each outcome.
+
+    Raises:
+        EvaluationError: If an evaluation raised, returned no finite number, or its process died.
+    """
+    left = list(loop.history.pending())
+    num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
+    num_workers = check_integer("num_workers", num_workers, minimum=1)
+    changed = on_change or (lambda: None)
+    with (
+        ProgressBar(len(left) + num_rounds, "rounds", progress) as bar,
+        _Workers(function, min(num_workers, len(left) + num_rounds)) as workers,
+    ):
+        while left or num_rounds or workers.num_running:
+            has_more = bool(left or num_rounds)
+            if has_more and workers.num_running < num_workers and workers.finished.empty():
+                query = left.pop(0) if left else None
+                if query is None:
+                    query, num_rounds = loop.ask(), num_rounds - 1
+                    changed()
+                workers.start(query)
+                bar.show(**_shown(loop))
+            else:
+                query, (reward, trouble) = workers.next_finished()
+                if reward is None:
+                    raise EvaluationError(
+                        f"the evaluation of query {query.id} at {query.x.tolist()} {trouble} The "
+                        "same command continues the run; without --workers it shows where a "
+                        "function fails."
+                    )
+                loop.tell(query.id, check(reward, query))
+                changed()
+                bar.advance(1, **_shown(loop))
+
+
+def _shown(loop: BanditLoop) -> dict[str, float | str]:
+    best = loop.best()
+    shown: dict[str, float | str] = {} if best is None else {"best": f"{best[1].reward:.6g}"}
+    return {**shown, "pending": loop.history.num_pending}
+
+
+class _Workers:
+    """Processes that evaluate queries, and what they have finished."""
+
+    def __init__(self, function: Callable[[Tensor], Any], num_workers: int) -> None:
+        self._function, self._num_workers = function, max(num_workers, 1)
+        self._running: dict[Future[Evaluation], Query] = {}
+        self._others: set[BaseProcess] = set()
+        self.finished: SimpleQueue[Future[Evaluation]] = SimpleQueue()
+
+    @property
+    def num_running(self) -> int:
+        """How many queries were started and not yet taken."""
+        return len(self._running)
+
+    def start(self, query: Query) -> None:
+        """Evaluate a query as soon as a worker is free."""
+        # a process starts in here: with an interrupt on hold, so that it cannot hit its imports
+        with _one_thread(), _interrupts_on_hold():
+            try:
+                future = self._pool.submit(_evaluate, query.x.tolist())
+            except BrokenProcessPool:
+                future = Future()
+                future.set_result((None, _DIED))
+        self._running[future] = query
+        future.add_done_callback(self.finished.put)
+
+    def next_finished(self) -> tuple[Query, Evaluation]:
+        """Wait for the next evaluation that ends; failed ones after those that succeeded."""
+        future = self.finished.get()
+        failed = []
+        while _evaluation_of(future)[0] is None and not self.finished.empty():
+            failed.append(future)
+            future = self.finished.get()
+        for other in failed:
+            self.finished.put(other)
+        return self._running.pop(future), _evaluation_of(future)
+
+    def __enter__(self) -> Self:
+        self._others = set(multiprocessing.active_children())
+        self._pool = ProcessPoolExecutor(
+            self._num_workers,
+            multiprocessing.get_context("spawn"),
+            initializer=_prepare,
+            initargs=(self._function,),
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.terminate()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+_DIED = "was lost: a worker process ended by itself; it may have lacked memory."
+
+
+def _evaluation_of(future: Future[Evaluation]) -> Evaluation:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, BrokenProcessPool):
+        return None, _DIED
+    return None, f"failed: {_one_line(error)}."
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes that start in here have one thread each, as libraries read it at import."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+@contextmanager
+def _interrupts_on_hold() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# the rest runs in the workers
+
+_known: list[Callable[[Tensor], Any]] = []
+
+
+def _prepare(function: Callable[[Tensor], Any]) -> None:
+    _known.append(function)
+    # a terminal interrupts all processes; it is the first one that stops the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _evaluate(point: list[float]) -> Evaluation:
+    try:
+        value = _known[-1](torch.tensor(point, dtype=DTYPE))
+    except BaseException as error:  # whatever it is, it must not end the worker
+        return None, f"raised {_one_line(error)}."
+    try:
+        return check_number("reward", value), ""
+    except (TypeError, ValueError) as error:
+        return None, f"returned {value!r}: {_one_line(error)}"
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
