@@ -85,7 +85,7 @@ def test_pending_queries_and_their_ages() -> None:
     count, ages = plot_pending(loop.history, "delays")
     (step,) = count.get_lines()
     assert step.get_ydata().tolist() == [0, 1, 2, 2, 2, 2, 2, 2]
-    (share,) = [ax for ax in count.figure.axes if ax not in (count, ages)][0].get_lines()
+    (share,) = next(ax for ax in count.figure.axes if ax not in (count, ages)).get_lines()
     assert share.get_ydata()[-1] == pytest.approx(2 / 7)
     lines = [line for line in ages.get_lines() if len(line.get_xdata()) == 2]
     assert len(lines) == 8

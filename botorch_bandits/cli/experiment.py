@@ -10,13 +10,8 @@ from pathlib import Path
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.output import write_atomically
 from botorch_bandits.experiments import TABLES, build_experiments
-from botorch_bandits.experiments.arms_experiment import (
-    format_table,
-    plot_curves,
-    run_arms_experiment,
-    tabulate,
-    write_csv,
-)
+from botorch_bandits.experiments.arms_experiment import run_arms_experiment
+from botorch_bandits.experiments.results import format_table, plot_curves, tabulate, write_csv
 
 
 def run_experiment(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.experiments import chowdhury, coverage, ringing, srinivas
+from botorch_bandits.experiments import chowdhury, coverage, ringing, srinivas, verma
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment
 
 
@@ -54,6 +54,7 @@ EXPERIMENTS = {
         ),
         1,
     ),
+    "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
 }
 
 

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from botorch_bandits.cli import main
 from botorch_bandits.experiments import EXPERIMENTS, build_experiments
-from botorch_bandits.experiments.arms_experiment import run_arms_experiment, tabulate
+from botorch_bandits.experiments.arms_experiment import run_arms_experiment
 from botorch_bandits.experiments.chowdhury import ConstantGain, estimate_norms
+from botorch_bandits.experiments.results import tabulate
 from botorch_bandits.problems.sensors import SensorData, load_readings
 
 

@@ -1,0 +1,153 @@
+"""The synthetic experiment with delayed feedback."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from botorch_bandits.acquisition.arms_player import ArmsPlayer
+from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.evaluation import RunResult
+from botorch_bandits.experiments import build_experiments
+from botorch_bandits.experiments.arms_experiment import ArmsExperiment, run_arms_experiment
+from botorch_bandits.experiments.delayed_study import simple_regret_in_time
+from botorch_bandits.experiments.hallucinated_thompson import HallucinatedThompsonRule
+from botorch_bandits.experiments.results import tabulate
+from botorch_bandits.experiments.verma import synthetic
+from botorch_bandits.history import History
+from botorch_bandits.models.arms_prior import ArmsPrior
+
+DOCS = Path(__file__).parents[2] / "docs"
+TABLE = DOCS / "results" / "verma-synthetic.csv"
+
+
+def panel(name: str, **options: int) -> ArmsExperiment:
+    return next(e for e in build_experiments("verma-synthetic", **options) if e.name == name)
+
+
+def test_chunks_and_interruptions_do_not_change_results(tmp_path: Path) -> None:
+    size = {"num_trials": 4, "num_rounds": 14}
+    for name in ("verma-ucb-limit", "verma-ts-poisson"):
+        whole = run_arms_experiment(panel(name, **size), tmp_path / "whole", progress=False)
+        pieces = replace(panel(name, **size), chunk=3)
+        parts = run_arms_experiment(pieces, tmp_path / "parts", progress=False)
+        for path in sorted((tmp_path / "parts" / "trials").iterdir())[::2]:
+            path.unlink()
+        again = run_arms_experiment(pieces, tmp_path / "parts", progress=False)
+        for method, curve in whole.items():
+            assert curve.simple_regret is not None
+            assert curve.simple_regret.shape == curve.regret.shape == (4, 14)
+            # the worst before anything arrived, and never worse than before
+            assert bool((curve.simple_regret[:, 0] == 1.0).all())
+            assert bool((curve.simple_regret.diff(dim=-1) <= 0.0).all())
+            for other in (parts[method], again[method]):
+                assert other.simple_regret is not None
+                assert torch.equal(curve.regret, other.regret)
+                assert torch.equal(curve.simple_regret, other.simple_regret)
+
+
+def test_same_settings_are_the_same_run_in_every_panel(tmp_path: Path) -> None:
+    """Mean 10 with m = 20 stands in three panels: functions and delays belong to the trial."""
+    names = {
+        "verma-ucb-mean": "GP-UCB-SDF, mean 10",
+        "verma-ucb-limit": "GP-UCB-SDF, m = 20",
+        "verma-ucb-poisson": "GP-UCB-SDF",
+    }
+    curves = [
+        run_arms_experiment(panel(p, num_trials=1, num_rounds=12), tmp_path, False)[m].regret
+        for p, m in names.items()
+    ]
+    assert torch.equal(curves[0], curves[1])
+    assert torch.equal(curves[0], curves[2])
+
+
+def test_censoring_beats_ignoring_and_small_m_is_bad(tmp_path: Path) -> None:
+    size = {"num_trials": 12, "num_rounds": 80}
+    rows = {}
+    for name in ("verma-ucb-poisson", "verma-ucb-fixed", "verma-ucb-limit"):
+        experiment = panel(name, **size)
+        table = tabulate(experiment, run_arms_experiment(experiment, tmp_path, progress=False))
+        rows |= {(name, row["method"]): row for row in table}
+    for name in ("verma-ucb-poisson", "verma-ucb-fixed"):
+        censored, ignored = rows[name, "GP-UCB-SDF"], rows[name, "GP-UCB"]
+        assert censored["round_80_mean"] < 0.25 * ignored["round_80_mean"]
+    small, enough = (rows["verma-ucb-limit", f"GP-UCB-SDF, m = {m}"] for m in (5, 20))
+    assert enough["round_80_mean"] < 0.25 * small["round_80_mean"]
+
+
+def test_simple_regret_counts_what_arrived_in_time() -> None:
+    values = torch.tensor([0.5, 0.9, 0.7, 0.1], dtype=torch.float64)
+    # round 1 arrives behind round 1 (delay 1), 2 behind round 4 (3), 3 behind round 4 (2), 4 never
+    arrivals = torch.tensor([1.0, 4.0, 4.0, torch.inf], dtype=torch.float64)
+    result = RunResult(History(1), values, values, 1.0, arrivals)
+    assert simple_regret_in_time(result, None).tolist() == pytest.approx([0.5, 0.5, 0.5, 0.1])
+    assert simple_regret_in_time(result, 3).tolist() == pytest.approx([0.5, 0.5, 0.5, 0.1])
+    assert simple_regret_in_time(result, 2).tolist() == pytest.approx([0.5, 0.5, 0.5, 0.3])
+    assert simple_regret_in_time(result, 1).tolist() == pytest.approx([0.5, 0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("num_streams", [None, 2])
+def test_draws_of_gp_bts_have_the_hallucinated_moments(num_streams: int | None) -> None:
+    points = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
+    K = torch.exp(-(torch.cdist(points, points) ** 2) / (2 * 0.3**2))
+    width, lam = 1.5, 0.1
+    rule = HallucinatedThompsonRule(ConstantWidth(width))
+    seeds = 0 if num_streams is None else list(range(num_streams))
+    player = ArmsPlayer(rule, ArmsPrior.from_matrix(K), lam, 1.0, seeds, prior_mean=0.3)
+    arms, outcomes = torch.tensor([1, 6]), torch.tensor([1.0, -0.5], dtype=torch.float64)
+    pending = torch.tensor([2, 2, 5])
+    for arm, outcome in zip(arms, outcomes, strict=True):
+        shape = () if num_streams is None else (num_streams,)
+        player.observe(arm.expand(shape), outcome.expand(shape))
+    waiting = pending if num_streams is None else pending.expand(num_streams, 3)
+    draws = torch.stack([rule.scores(player.look(t, waiting)) for t in range(1, 6001)])
+    draws = draws.reshape(len(draws), -1, 8)[:, -1]
+
+    def gains(rows: torch.Tensor) -> torch.Tensor:
+        ridge = lam * torch.eye(len(rows), dtype=torch.float64)
+        return torch.linalg.solve(K[rows][:, rows] + ridge, K[rows]).mT
+
+    everything = torch.cat([arms, pending])
+    mean = 0.3 + gains(arms) @ (outcomes - 0.3)
+    covariance = width**2 * (K - gains(everything) @ K[everything])
+    assert torch.allclose(draws.mean(0), mean, atol=0.06, rtol=0)
+    assert torch.allclose(draws.T.cov(), covariance, atol=0.06, rtol=0)
+
+
+def test_titles_say_what_the_paper_states() -> None:
+    experiments = synthetic(num_trials=1, num_rounds=2)
+    assert len({e.name for e in experiments}) == len(experiments) == 10
+    assert all("Figure" in e.published for e in experiments if not e.name.endswith("-theory"))
+
+
+def test_the_page_shows_the_committed_table() -> None:
+    page = (DOCS / "experiments.md").read_text(encoding="utf-8")
+    with TABLE.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 32
+    for row in rows:
+        assert int(row["trials"]) >= 30
+        names = ("round_80_mean", "round_80_standard_error", "mean", "standard_error")
+        shown = [f"{float(row[name]):.2g}" for name in (*names, "cumulative_mean")]
+        assert f"| {row['method']} | {' | '.join(shown)} |" in page, row
+
+
+def test_the_advice_shows_the_committed_table() -> None:
+    page = (DOCS / "delayed-feedback.md").read_text(encoding="utf-8")
+    with TABLE.open() as file:
+        found = {
+            (row["experiment"], row["method"]): f"{float(row['round_80_mean']):.2g}"
+            for row in csv.DictReader(file)
+        }
+    panels = ("verma-ucb-poisson", "verma-ucb-fixed", "verma-ts-poisson", "verma-ts-fixed")
+    for way, *names in (
+        ("at the minimum", "GP-UCB-SDF", "GP-TS-SDF"),
+        ("left out", "GP-UCB", "asy-TS"),
+        ("hallucinated", "GP-BUCB", "GP-BTS"),
+    ):
+        cells = [found[p, n] for p, n in zip(panels, (n for n in names for _ in "12"), strict=True)]
+        assert f"| {way} | {' | '.join(cells)} |" in page
