@@ -11,9 +11,7 @@ BENCHMARKS = {
         Benchmark("arms-1k", "1000 arms, GP-UCB: the loop against rebuilding", arms.few_arms),
         Benchmark("arms-10k", "10000 arms, GP-UCB: the loop against rebuilding", arms.many_arms),
         Benchmark("arms-100-long", "100 arms, 30000 rounds, against counts", arms.long_run),
-        Benchmark(
-            "ts-exact-1k", "Thompson sampling on 1000 arms, exact draws", arms.thompson
-        ),
+        Benchmark("ts-exact-1k", "Thompson sampling on 1000 arms, exact draws", arms.thompson),
         Benchmark("chain-500", "50 to 550 rows, a posterior after each", boxes.chain),
         Benchmark("append-predict-1000", "one row more, 256 points", boxes.append_and_predict),
         Benchmark("value-change-1000", "one outcome changed, 256 points", boxes.change_a_value),

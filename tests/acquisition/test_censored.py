@@ -239,7 +239,9 @@ def test_less_is_better() -> None:
         censored(down, minimum=-0.9, maximize=False)
 
 
-@pytest.mark.parametrize("case", [*SINGLE, named(MODELS, "SingleTaskGP, batched")], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [*SINGLE, named(MODELS, "SingleTaskGP, batched")], ids=lambda case: case.name
+)
 @pytest.mark.parametrize("units", ["outcome", "prior"])
 def test_pseudo_rows_with_more_noise(case: Any, units: str) -> None:
     model = case.build()
