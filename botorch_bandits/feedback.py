@@ -61,7 +61,9 @@ class Censored(Feedback):
 
     Attributes:
         minimum: No outcome is smaller.
-        outcome_bound: ``B_y``: no outcome exceeds the minimum by more.
+        outcome_bound: ``B_y``: no outcome exceeds the minimum by more. In units of the reward, or,
+            like the other bounds, in prior standard deviations where the acquisition has
+            ``units="prior"``.
         max_delay: ``m``: for how long a query is waited for; None waits for ever.
         unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"`` of the loop's clock.
         window: Which queries the width's sum is over: ``"pending"``, or ``"all"`` of the last
