@@ -119,7 +119,7 @@ def thompson(scale: Scale) -> list[Measurement]:
     assert played.arms is not None
     X, Y = problem.choices[played.arms[0]], played.outcomes[0].unsqueeze(-1)
     ordinary = ordinary_model(X, Y, smooth, NOISE)
-    draws = scale.of(100, 5)
+    draws = scale.of(200, 5)
     copies = iter([copy.deepcopy(player) for _ in range(scale.repeats + 1)])
 
     def ours() -> None:
