@@ -61,13 +61,13 @@ def long_run(scale: Scale) -> list[Measurement]:
     With one replicate, and with 25, as many as the trials of Chowdhury and Gopalan 2017.
     """
     return [
-        _long_run(scale, 1, scale.of(30_000, 500), None, None),
+        _long_run(scale, 1, scale.of(30_000, 500), 100.0, 300.0),
         _long_run(scale, 25, scale.of(30_000, 500), 100.0, 300.0),
     ]
 
 
 def _long_run(
-    scale: Scale, count: int, rounds: int, at_least: float | None, aim: float | None
+    scale: Scale, count: int, rounds: int, at_least: float, aim: float
 ) -> Measurement:
     problem = arms_problem(100, scale.seed)
     policy = Policy(BanditGP.with_kernel(standard_kernel(), noise=NOISE), RECIPE)
