@@ -66,9 +66,7 @@ def long_run(scale: Scale) -> list[Measurement]:
     ]
 
 
-def _long_run(
-    scale: Scale, count: int, rounds: int, at_least: float, aim: float
-) -> Measurement:
+def _long_run(scale: Scale, count: int, rounds: int, at_least: float, aim: float) -> Measurement:
     problem = arms_problem(100, scale.seed)
     policy = Policy(BanditGP.with_kernel(standard_kernel(), noise=NOISE), RECIPE)
     spans, lengths = [], [rounds // 4, rounds // 2, rounds]
