@@ -32,6 +32,7 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.feedback import LateOutcomeWarning
+from botorch_bandits.models.arms_posterior import ArmsPosterior
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
@@ -294,6 +295,36 @@ def test_outcome_below_the_minimum() -> None:
         labels = torch.tensor([-3.0, -3.0, -3.0], dtype=torch.float64)
         mean, _, _ = dense(X, labels, query.x.unsqueeze(0))
         assert query.diagnostics["mean"] == pytest.approx(float(mean), abs=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.MinimumLoweredWarning")
+def test_rebuilt_posterior_saw_the_same_operations_when_the_minimum_was_lowered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Query 0 is still pending when the minimum falls, and told later."""
+    changes: list[tuple[int, float, float]] = []
+    original = ArmsPosterior.change_outcome
+
+    def recorded(self: ArmsPosterior, arm: int, old: float, new: float) -> None:
+        changes.append((arm, old, new))
+        original(self, arm, old, new)
+
+    monkeypatch.setattr(ArmsPosterior, "change_outcome", recorded)
+    feedback = Censored(MINIMUM, OUTCOME_BOUND, max_delay=9, on_lower="lower")
+    live = make_loop(feedback=feedback)
+    for _ in range(3):
+        live.ask()
+    live.tell(1, -3.0)
+    live.ask()
+    live.tell(0, 0.7)
+    live.ask()
+    seen = list(changes)
+    changes.clear()
+    rebuilt = make_loop(
+        feedback=feedback, history=History.from_records(live.history.to_records()[:4], dim=1)
+    )
+    assert torch.equal(rebuilt.ask().x, live.history.query(4).x)
+    assert changes == seen
 
 
 def test_ignored_and_hallucinated() -> None:

@@ -17,7 +17,7 @@ from botorch_bandits.acquisition.censored_loop import PendingWidth, censored_rul
 from botorch_bandits.confidence import CensoredWidth
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, Feedback, Ignored
-from botorch_bandits.history import History
+from botorch_bandits.history import History, Outcome
 
 
 class ArmsStream:
@@ -42,6 +42,9 @@ class ArmsStream:
         self._num_outcomes = 0  # that the player has seen
         self._arms: list[int] = []  # of each query, as far as they were needed
         self._labels: list[float] = []  # of each query, as the player has it (censored feedback)
+        self._usable: set[int] = (
+            set()
+        )  # queries whose outcome has taken the place of a pseudo-value
         self._censored_width: CensoredWidth | None = None
         if isinstance(feedback, Censored):
             rule = player.rule
@@ -100,7 +103,7 @@ class ArmsStream:
             self.player.observe(self._arms[query.id], self._minimum)
         self._num_outcomes += self._hear(outcomes, position, before=history.num_queries + 1)
 
-    def _hear(self, outcomes: list, position: int, before: int) -> int:  # type: ignore[type-arg]
+    def _hear(self, outcomes: list[Outcome], position: int, before: int) -> int:
         """Replace pseudo-values by outcomes that arrived before a round; return how many."""
         feedback = self._feedback
         assert isinstance(feedback, Censored)
@@ -110,20 +113,15 @@ class ArmsStream:
             if outcome.reward < self._minimum:
                 self._lower(outcome.reward)
             if not feedback.is_late(self._history.query(outcome.query_id), outcome):
+                self._usable.add(outcome.query_id)
                 self._change(outcome.query_id, outcome.reward)
         return position
 
     def _lower(self, minimum: float) -> None:
-        for query_id, label in enumerate(self._labels):
-            if label == self._minimum and self._is_censored(query_id):
+        for query_id in range(len(self._labels)):
+            if query_id not in self._usable:
                 self._change(query_id, minimum)
         self._minimum = minimum
-
-    def _is_censored(self, query_id: int) -> bool:
-        outcome = self._history.outcome(query_id)
-        feedback = self._feedback
-        assert isinstance(feedback, Censored)
-        return outcome is None or feedback.is_late(self._history.query(query_id), outcome)
 
     def _change(self, query_id: int, label: float) -> None:
         offset = self.player.prior_mean
