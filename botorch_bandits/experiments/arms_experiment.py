@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from botorch_bandits.progress import ProgressBar
 
 Player: TypeAlias = Callable[[ArmsStudy, Any, Callable[[int], None]], dict[str, Any]]
 """From a study, a method and what to call after each round to arrays by name."""
+
+_SECONDS = "seconds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,8 @@ class Curves:
         simple_regret: ``num_trials x num_rounds``; the smallest regret known by each round. None
             if outcomes arrive at once.
         others: What else the experiment's own player returned, a row a trial, by name.
+        seconds: How long the trials took when they were played, by the wall clock, one after
+            another. None if that was not written down.
     """
 
     regret: Tensor
@@ -77,6 +82,7 @@ class Curves:
     mean_width: float | None
     simple_regret: Tensor | None = None
     others: Mapping[str, Tensor] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 def run_arms_experiment(
@@ -111,7 +117,9 @@ def run_arms_experiment(
                     study = study or experiment.make_study(first, count)
                     method = experiment.make_methods(study)[i]
                     player = experiment.player or _play
+                    started = time.monotonic()
                     piece = player(study, method, lambda t: bar.advance())
+                    piece = {**piece, _SECONDS: np.array(time.monotonic() - started)}
                     _save(path, piece)
                 else:
                     bar.advance(experiment.num_rounds)
@@ -129,21 +137,23 @@ def _play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> 
 
 
 def _join(parts: list[dict[str, Any]]) -> Curves:
+    known = all(_SECONDS in part for part in parts)  # a file of an earlier version lacks it
+    seconds = sum(float(part[_SECONDS]) for part in parts) if known else None
     regret = torch.cat([torch.from_numpy(part["regret"]) for part in parts])
     if "simple_regret" in parts[0]:
         simple = torch.cat([torch.from_numpy(part["simple_regret"]) for part in parts])
-        return Curves(regret, None, None, simple)
+        return Curves(regret, None, None, simple, seconds=seconds)
     if "covered" not in parts[0]:
         others = {
             name: torch.cat([torch.from_numpy(part[name]) for part in parts])
             for name in parts[0]
-            if name != "regret"
+            if name not in ("regret", _SECONDS)
         }
-        return Curves(regret, None, None, others=others)
+        return Curves(regret, None, None, others=others, seconds=seconds)
     covered = torch.cat([torch.from_numpy(part["covered"]) for part in parts])
     sizes = np.array([len(part["regret"]) for part in parts])
     width = np.average([part["mean_width"].mean() for part in parts], weights=sizes)
-    return Curves(regret, covered, float(width))
+    return Curves(regret, covered, float(width), seconds=seconds)
 
 
 def _digest(experiment: ArmsExperiment, method: str, first: int, count: int) -> str:
