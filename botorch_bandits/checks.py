@@ -206,6 +206,44 @@ def check_one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     return value
 
 
+def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], remedy: str) -> Any:
+    """Return ``value`` if it is of one of the kinds.
+
+    Args:
+        name: The argument's name, for the error.
+        value: Anything.
+        kinds: What it may be.
+        remedy: A sentence that says what to pass.
+
+    Raises:
+        TypeError: If it is something else, or a class in place of an object of it.
+    """
+    if isinstance(value, kinds):
+        return value
+    shown = (
+        f"the class {value.__name__}" if isinstance(value, type) else " ".join(repr(value).split())
+    )
+    if len(shown) > 80:
+        shown = f"a {type(value).__name__}"
+    raise TypeError(f"{name} is {shown}. {remedy}")
+
+
+def check_callable(name: str, value: Any, remedy: str) -> Any:
+    """Return ``value`` if it can be called.
+
+    Args:
+        name: The argument's name, for the error.
+        value: Anything.
+        remedy: A sentence that says what to pass.
+
+    Raises:
+        TypeError: If it cannot be called.
+    """
+    if not callable(value):
+        raise TypeError(f"{name} is {value!r}, which cannot be called. {remedy}")
+    return value
+
+
 def _as_double(name: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return check_double(name, value)

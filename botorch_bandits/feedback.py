@@ -112,6 +112,11 @@ class Censored(Feedback):
         if self.minimum is not None:
             check_number("minimum", self.minimum)
         if self.minimum_proxy is not None:
+            if isinstance(self.minimum_proxy, bool):
+                raise TypeError(
+                    f"minimum_proxy is {self.minimum_proxy}; pass the factor of the standard "
+                    "deviation in the lower confidence bound, such as minimum_proxy=2.0."
+                )
             check_nonnegative("minimum_proxy", self.minimum_proxy)
         if self.outcome_bound is not None:
             check_positive("outcome_bound", self.outcome_bound)

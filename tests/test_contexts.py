@@ -215,7 +215,7 @@ def test_run_plays_contexts() -> None:
     assert torch.equal(results[0].rewards, results[1].rewards)
     with pytest.raises(ValueError, match="regret needs"):
         _ = results[0].regret
-    with pytest.raises(ValueError, match="contexts has 6 rows, but round 7"):
+    with pytest.raises(ValueError, match="contexts has 6 rows, but rounds up to 7"):
         run(loop, problem, 1, contexts=contexts, progress=False)
 
 

@@ -20,15 +20,21 @@ from torch import Tensor
 from botorch_bandits.asynchronous.workers import Workers
 from botorch_bandits.checks import (
     DTYPE,
+    check_callable,
+    check_instance,
     check_integer,
     check_number,
+    check_one_of,
     check_positive,
     check_vector,
 )
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop.contexts import Contexts, check_contexts, context_of
 from botorch_bandits.progress import ProgressBar
+
+STATES = ("told", "failed", "pending")
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,12 @@ class AsyncResult:
     num_replaced: int
 
     def count(self, state: str) -> int:
-        """Return how many queries are ``"told"``, ``"failed"`` or ``"pending"``."""
+        """Return how many queries are ``"told"``, ``"failed"`` or ``"pending"``.
+
+        Raises:
+            ValueError: If the state is another.
+        """
+        check_one_of("state", state, STATES)
         return Counter(task.state for task in self.tasks)[state]
 
 
@@ -74,7 +85,7 @@ def run_async(
     max_pending: int,
     num_rounds: int,
     *,
-    contexts: Tensor | Callable[[int], Tensor] | None = None,
+    contexts: Contexts | None = None,
     timeout: float | None = None,
     retries: int = 1,
     progress: bool = True,
@@ -115,7 +126,9 @@ def run_async(
     Raises:
         RuntimeError: If the executor breaks and cannot be replaced. What was on its way stays
             pending.
-        ValueError: If there are fewer rounds left than asked for.
+        TypeError: If an argument is of the wrong kind. Nothing is asked then.
+        ValueError: If there are fewer rounds left than asked for, or contexts are missing, not
+            wanted or too few. Nothing is asked then.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -134,7 +147,16 @@ def run_async(
     retries = check_integer("retries", retries, minimum=0)
     if timeout is not None:
         check_positive("timeout", timeout)
+    check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
+    check_callable(
+        "function",
+        function,
+        "Pass a function from a point to a reward, or to a pair with constraints.",
+    )
+    if on_round is not None:
+        check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
     known = loop.history.num_queries
+    contexts = check_contexts(contexts, loop.context_dim, known, num_rounds)
     if loop.horizon is not None and known + num_rounds > loop.horizon:
         raise ValueError(
             f"num_rounds is {num_rounds}, but of horizon={loop.horizon} rounds {known} were asked "
@@ -186,7 +208,7 @@ class _Run:
         self,
         left: tuple[Query, ...],
         num_rounds: int,
-        contexts: Tensor | Callable[[int], Tensor] | None,
+        contexts: Contexts | None,
     ) -> AsyncResult:
         self.waiting.extend(map(self._new_task, left))
         try:
@@ -196,7 +218,7 @@ class _Run:
                 ):
                     if task is None:
                         num_rounds -= 1
-                        context = _context_of(contexts, self.loop.history.num_queries + 1)
+                        context = context_of(contexts, self.loop.history.num_queries + 1)
                         task = self._new_task(self.loop.ask(context))
                     self._start(task)
                 if not self.running:
@@ -340,16 +362,3 @@ def _evaluate(
         reward, constraints = result
         return check_number("reward", reward), check_vector("constraints", constraints).tolist()
     return check_number("reward", result), None
-
-
-def _context_of(
-    contexts: Tensor | Callable[[int], Tensor] | None, round_number: int
-) -> Tensor | None:
-    if contexts is None or not isinstance(contexts, Tensor):
-        return None if contexts is None else contexts(round_number)
-    if round_number > len(contexts):
-        raise ValueError(
-            f"contexts has {len(contexts)} rows, but round {round_number} is to be played; give "
-            "one row a round, counted from the loop's first."
-        )
-    return contexts[round_number - 1]

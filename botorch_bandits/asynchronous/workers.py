@@ -14,6 +14,8 @@ from concurrent.futures import (
 from contextlib import contextmanager
 from typing import Any
 
+from botorch_bandits.checks import check_callable
+
 
 class Workers:
     """An executor that is replaced when it breaks, if it can be.
@@ -23,6 +25,12 @@ class Workers:
     """
 
     def __init__(self, given: Executor | Callable[[], Executor]) -> None:
+        if not isinstance(given, Executor):
+            check_callable(
+                "executor",
+                given,
+                "Pass an executor, such as ThreadPoolExecutor(4), or a function that makes one.",
+            )
         self._make = _maker_of(given) if isinstance(given, Executor) else given
         self.current = given if isinstance(given, Executor) else given()
         self._own = [] if isinstance(given, Executor) else [self.current]

@@ -25,7 +25,13 @@ from botorch_bandits.change_points.detector import ChangePointDetector
 from botorch_bandits.change_points.residuals import fit_to_data
 from botorch_bandits.change_points.simulation import Functions, NullStreams
 from botorch_bandits.change_points.thresholds import CalibratedThreshold, rate_exponent
-from botorch_bandits.checks import DTYPE, check_integer, check_one_of, check_probability
+from botorch_bandits.checks import (
+    DTYPE,
+    check_instance,
+    check_integer,
+    check_one_of,
+    check_probability,
+)
 from botorch_bandits.domains import Domain
 from botorch_bandits.progress import ProgressBar
 
@@ -132,6 +138,9 @@ def calibrate_threshold(
         >>> threshold.num_alarms
         4
     """
+    check_instance(
+        "detector", detector, ChangePointDetector, "Pass the detector itself, without .on(domain)."
+    )
     check_integer("horizon", horizon, minimum=2)
     check_probability("false_alarm_rate", false_alarm_rate)
     check_one_of("shape", shape, ("power", "free"))
@@ -275,6 +284,8 @@ def _null_streams(
     if data is not None:
         if noise_std is not None or functions is not None:
             raise ValueError("data replaces noise_std and functions; leave these out.")
+        if not isinstance(data, tuple | list) or len(data) != 2:
+            raise TypeError(f"data is {data!r}; pass a pair (X, y) of inputs and their outcomes.")
         fit = fit_to_data(engine, *data)
         streams = NullStreams(
             engine, horizon, functions=[fit.mean], residuals=fit.residuals, seed=seed

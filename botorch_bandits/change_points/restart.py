@@ -17,15 +17,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_nonnegative
-
-if TYPE_CHECKING:
-    from botorch_bandits.change_points.detector import ChangePointDetector
+from botorch_bandits.change_points.detector import ChangePointDetector
+from botorch_bandits.checks import check_instance, check_integer, check_nonnegative
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
 """``xi`` of the paper's experiments."""
@@ -117,6 +114,12 @@ class OracleRestart(Restart):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
+        check_instance(
+            "change_points",
+            self.change_points,
+            (tuple, list, range),
+            "Pass the last rounds before each change, such as change_points=(60,).",
+        )
         checked = [check_integer("change_points", tau, minimum=1) for tau in self.change_points]
         if checked != sorted(set(checked)):
             raise ValueError(
@@ -160,6 +163,21 @@ class ChangePointRestart(Restart):
 
     detector: ChangePointDetector
     constraint_detectors: tuple[ChangePointDetector, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        remedy = "Pass ChangePointDetector(kernel, ...), without .on(domain)."
+        check_instance("detector", self.detector, ChangePointDetector, remedy)
+        check_instance(
+            "constraint_detectors",
+            self.constraint_detectors,
+            (tuple, list),
+            "Pass a tuple with one ChangePointDetector(kernel, ...) for each constraint.",
+        )
+        for i, detector in enumerate(self.constraint_detectors):
+            check_instance(f"constraint_detectors[{i}]", detector, ChangePointDetector, remedy)
+        object.__setattr__(self, "constraint_detectors", tuple(self.constraint_detectors))
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,11 @@ class NullStreams:
                     f"{domain!r}. Pass a list of functions of n x d points."
                 )
             check_matrix("functions", functions, num_columns=domain.num_arms)
+        if functions is not None and not isinstance(functions, Tensor | list | tuple):
+            raise TypeError(
+                f"functions is {functions!r}; pass a list of functions of n x d points, such as "
+                "[function], or on arms a matrix with one function's values a row."
+            )
         if functions is not None and len(functions) == 0:
             raise ValueError("functions is empty; give at least one, or None for prior draws.")
 

@@ -44,9 +44,6 @@ and the constraint values."""
 Told: TypeAlias = tuple[Any, Any]
 """A reward and its constraint values, or None in their place without constraints."""
 
-Contexts: TypeAlias = Tensor | Callable[[int], Tensor]
-"""``num_rounds x context_dim``, or a function from the round (from 1) to its context."""
-
 
 def check_constraints(loop: BanditLoop, problem: Problem) -> None:
     """Raise if a problem that says how many constraints it has does not fit the loop."""
@@ -62,18 +59,6 @@ def check_constraints(loop: BanditLoop, problem: Problem) -> None:
             f"{wanted}. Build the rule for the multipliers with "
             f"num_constraints={found}, or leave constraints= out of the loop if there are none."
         )
-
-
-def context_of(contexts: Contexts | None, round_number: int) -> Tensor | None:
-    """Return the context of a round, or None without contexts."""
-    if contexts is None or callable(contexts):
-        return None if contexts is None else contexts(round_number)
-    if round_number > len(contexts):
-        raise ValueError(
-            f"contexts has {len(contexts)} rows, but round {round_number} is to be played; give "
-            "one row a round, counted from the loop's first."
-        )
-    return contexts[round_number - 1]
 
 
 def input_of(query: Query) -> Tensor:

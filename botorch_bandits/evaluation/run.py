@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 import torch
 from botorch.test_functions.base import BaseTestProblem
 
-from botorch_bandits.checks import DTYPE, check_integer
+from botorch_bandits.checks import DTYPE, check_callable, check_instance, check_integer
 from botorch_bandits.evaluation.outcomes import (
-    Contexts,
+    ByRound,
     Problem,
     Told,
     arms_evaluator,
     check_constraints,
-    context_of,
     evaluate_query,
     input_of,
     known_optimum,
@@ -25,6 +24,7 @@ from botorch_bandits.evaluation.outcomes import (
 from botorch_bandits.evaluation.result import RunResult
 from botorch_bandits.history import Outcome, Query
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop.contexts import Contexts, check_contexts, context_of
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
 from botorch_bandits.progress import ProgressBar
 
@@ -97,6 +97,12 @@ def run(
             f"problem ({type(problem).__name__}) is to be minimised, but a bandit maximises. Build "
             "it with negate=True."
         )
+    check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
+    if not isinstance(problem, ChangingProblem | ByRound):
+        check_callable(
+            "problem", problem, "Pass a test problem or a function from a point to a number."
+        )
+    contexts = check_contexts(contexts, loop.context_dim, loop.history.num_queries, num_rounds)
     check_constraints(loop, problem)
     evaluate: Callable[[BanditLoop, Problem, Query], Told] = evaluate_query
     if isinstance(problem, ArmsProblem) or (

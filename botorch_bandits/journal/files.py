@@ -37,6 +37,16 @@ class WriterLock:
         """See the class."""
         self._process = os.getpid()
         self._lock_path = path.with_name(path.name + ".lock")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(
+                f"the folder {path.parent} of the journal {path.name} is not there. Make it first, "
+                "or choose another path."
+            )
+        if path.is_dir():
+            raise IsADirectoryError(
+                f"{path} is a folder, but a journal is a file. Name a file in it, such as "
+                f"{path / 'run.journal'}."
+            )
         with _held_guard:
             # Closing any handle of the file would give up the lock that this process may hold.
             self._check_not_held_here(path)

@@ -228,7 +228,7 @@ class Journal(JournalReader):
 
     def _check_writable(self) -> None:
         if not self._release.alive:
-            raise JournalError(f"{self.path} is closed. Open it again with Journal.open.")
+            raise JournalError(f"{self.path} is closed. Open it again to go on.")
         if self._broken is not None:
             raise JournalError(self._broken)
         status = os.fstat(self._descriptor)
@@ -240,7 +240,7 @@ class Journal(JournalReader):
             what = "changed by somebody else" if is_there else "moved, deleted or replaced"
             raise JournalWriteError(
                 f"{self.path} was {what} while it was open, so nothing is written. Put it right, "
-                "and open it again with Journal.open."
+                "and open it again."
             )
 
     def _withdraw(self, error: BaseException) -> None:

@@ -25,6 +25,7 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.acquisition.arms_rules import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.acquisition.censored_loop import censored_rule
 from botorch_bandits.change_points import ChangePointDetector, Restart
+from botorch_bandits.checks import check_instance
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import History
@@ -176,6 +177,7 @@ def check_history(history: History, dim: int, context_dim: int, num_constraints:
     Raises:
         ValueError: If it is not.
     """
+    check_instance("history", history, History, "Pass the history of a loop, or leave it out.")
     found = (history.dim, history.context_dim, history.num_constraints)
     if found != (dim, context_dim, num_constraints):
         raise ValueError(

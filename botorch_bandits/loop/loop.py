@@ -191,6 +191,13 @@ class BanditLoop(LoopReadings):
         """
         return cls(domain, model, acquisition, journal=path, **settings)
 
+    def __repr__(self) -> str:
+        """Say what is played where, and how far."""
+        played = self.settings.acquisition
+        kind = getattr(played, "acquisition_class", None) or played
+        name = getattr(kind, "__name__", type(kind).__name__)
+        return f"BanditLoop({self.domain!r}, {name}, {self.history!r})"
+
     def close(self) -> None:
         """Give the journal back, if there is one; a second call does nothing."""
         with self._lock:

@@ -263,7 +263,7 @@ def test_a_closed_journal_says_so(tmp_path: Path) -> None:
     journal = Journal.open(make(tmp_path))
     journal.close()
     journal.close()
-    with pytest.raises(JournalError, match=r"is closed.*Journal\.open"):
+    with pytest.raises(JournalError, match=r"is closed.*Open it again"):
         journal.append({})
     assert list(journal.records()) == RECORDS  # reading needs no lock
     assert "5 records" in repr(journal)
