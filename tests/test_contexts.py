@@ -17,6 +17,7 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
     ExpectedImprovement,
     GPThompsonSampling,
@@ -243,3 +244,21 @@ def test_context_without_context_dim_is_refused() -> None:
         loop.ask(context=[0.1])
     with pytest.raises(ValueError, match="context dimensions"):
         BanditLoop(Arms(CHOICES), None, RandomSearch(), context_dim=1, history=History(1))
+
+
+def test_dimensions_in_the_options_are_checked_with_the_contexts_at_once():
+    settings = {"horizon": 100, "smoothness": 2.5}
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01)
+    with pytest.raises(ValueError, match=r"has dim=1 .* the box has 2 dimensions"):
+        BanditLoop(
+            Box([[0.0], [1.0]]),
+            model,
+            ChangePointUpperConfidenceBound.with_options(dim=1, **settings),
+            context_dim=1,
+        )
+    BanditLoop(
+        Box([[0.0], [1.0]]),
+        model,
+        ChangePointUpperConfidenceBound.with_options(dim=2, **settings),
+        context_dim=1,
+    ).ask([0.5])

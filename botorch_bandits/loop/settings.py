@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
+
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Restart
-from botorch_bandits.checks import check_integer
+from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Feedback
@@ -64,7 +66,11 @@ class LoopSettings:
         """Return the settings with defaults filled in; see the class."""
         if not isinstance(domain, Domain):
             raise TypeError(f"domain must be a Box or Arms, got {type(domain).__name__}.")
+        context_dim = check_integer("context_dim", context_dim, minimum=0)
         acquisition = check_acquisition(acquisition, domain)
+        if context_dim and isinstance(acquisition, AcquisitionRecipe):
+            # what a dimension in the options is compared with in every round
+            acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
         model = check_loop_model(model, needed=not isinstance(acquisition, RandomSearch))
         feedback = check_feedback(feedback, acquisition, domain)
         minimum = getattr(feedback, "minimum", None)
@@ -89,7 +95,7 @@ class LoopSettings:
             constraints=constraints,
             forgetting=check_forgetting(forgetting, model, feedback),
             num_initial=check_integer("num_initial", num_initial, minimum=0),
-            context_dim=check_integer("context_dim", context_dim, minimum=0),
+            context_dim=context_dim,
             seed=check_integer("seed", seed, minimum=0),
         )
 
