@@ -1,16 +1,21 @@
 """Draws the pictures of the documentation: ``python docs/make_images.py`` (about a minute).
 
-Everything is seeded, so the numbers are the same on every run on one platform.
+Those of the page on figures are made by its own code. Everything is seeded, so the numbers are the
+same on every run on one platform.
 """
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot as plt
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
 from matplotlib.axes import Axes
+from PIL import Image
 
 from botorch_bandits import (
     AcquisitionRecipe,
@@ -29,6 +34,7 @@ BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 CHOICES = torch.linspace(0, 1, 201, dtype=torch.float64).unsqueeze(-1)
 NORM, NOISE, ROUNDS, SEEDS = 2.0, 0.1, 100, 20
 LATE_ROUND = 40  # of the picture of the posterior
+PAGE_PART = re.compile(r"^```python\n(.*?)^```$|^!\[[^]]*\]\((.*?)\)$", re.MULTILINE | re.DOTALL)
 
 
 def make_kernel() -> Kernel:
@@ -98,9 +104,31 @@ def draw_regret(ax: Axes) -> None:
     ax.legend(loc="upper left", fontsize=8)
 
 
+def save_grey(path: Path) -> None:
+    """Save the current figure small, in shades of grey."""
+    content = io.BytesIO()
+    plt.gcf().savefig(content, dpi=85)
+    Image.open(content).convert("L").quantize(32).save(path, optimize=True)
+    print(path.name)
+
+
+def draw_page(page: Path) -> None:
+    """Run the Python blocks of a page; a picture is what the block before it drew last."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    text = page.read_text(encoding="utf-8")
+    for block, picture in PAGE_PART.findall(text):
+        if block:
+            plt.close("all")
+            exec(compile(block, page.name, "exec"), namespace)
+        else:
+            save_grey(page.parent / picture)
+    plt.close("all")
+
+
 def main() -> None:
     matplotlib.use("Agg")
     IMAGES.mkdir(exist_ok=True)
+    draw_page(Path(__file__).parent / "plotting.md")
     figure, axes = new_figure(1, 3, width=12.0)
     draw_posterior(axes[0, 0], 8)
     draw_posterior(axes[0, 1], LATE_ROUND)

@@ -174,15 +174,12 @@ class OutputFolder:
         from botorch_bandits.plotting import plot_ledger, plot_pending, plot_run, plot_timeline
 
         history = loop.history
-        panels = plot_run(history, title, reference)
-        for ax in panels:
-            for tau in change_points:
-                ax.axvline(tau + 0.5, color="black", ls=":", lw=1.4)
-            for reset in loop.resets:
-                ax.axvline(reset.after_round + 0.5, color="black", lw=0.9)
+        panels = plot_run(history, title, reference, loop.resets, change_points)
         self._save(panels, "run.png")
         if pending:
-            self._save(plot_pending(history, title), "pending.png")
+            in_rounds = getattr(loop.feedback, "unit", "") == "rounds"
+            max_delay = getattr(loop.feedback, "max_delay", None) if in_rounds else None
+            self._save(plot_pending(history, title, max_delay), "pending.png")
         if change_points or loop.resets or loop.detector_readings:
             readings = loop.detector_readings
             panels = plot_timeline(history, loop.resets, readings, change_points, title)

@@ -8,10 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from botorch_bandits.cli.output import JOURNAL_FILE
+from botorch_bandits.cli.recorded_settings import (
+    censored_feedback,
+    rebuild_ledger,
+    reset_reason,
+    setting_rows,
+)
+from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History, Query
 from botorch_bandits.journal import Journal, JournalReader
 from botorch_bandits.loop.journal_records import decode_floats, replay
 from botorch_bandits.loop.loop_journal import check_content, read_state
+from botorch_bandits.plotting.rounds import resets_on_record
 
 NUM_ROUNDS = 20
 
@@ -26,24 +35,52 @@ def add_show_parser(commands: Any) -> None:
         "show",
         help="show what a journal says",
         description="Print a journal's settings, rounds, pending queries and their ages, failures, "
-        "resets and constraints. The journal may be in use.",
+        "resets and constraints. The journal may be in use. The delay of an outcome counts rounds: "
+        "it is 1 if the outcome was there when the next query was chosen. An outcome is late if "
+        "its delay exceeds the max_delay of censored feedback; then the model leaves it out.",
     )
     show.add_argument("file", metavar="FILE", help="a journal of a loop")
     show.add_argument(
         "--all", action="store_true", help=f"all rounds, not the last {NUM_ROUNDS} alone"
     )
-    show.add_argument("--plot", metavar="FILE.png", help="draw rewards over rounds, too")
+    show.add_argument(
+        "--epochs", action="store_true", help="a row for each epoch and constraint, too"
+    )
+    show.add_argument(
+        "--plot", metavar="FILE.png", help="draw rewards, widths and resets over rounds, too"
+    )
     show.set_defaults(start=run_show)
 
 
 def run_show(options: argparse.Namespace) -> int:
     """Print what a journal says; returns the exit code."""
-    reader = Journal.read(options.file)
+    reader = Journal.read(_check_path(options.file))
     history = read_history(reader)
-    print(describe(reader, history, time.time(), None if options.all else NUM_ROUNDS))
+    num_rounds = None if options.all else NUM_ROUNDS
+    print(describe(reader, history, time.time(), num_rounds, options.epochs))
     if options.plot:
         _plot(history, Path(options.file).name, options.plot)
     return 0
+
+
+def _check_path(path: str) -> str:
+    """Return the path of a journal.
+
+    Raises:
+        ValueError: If there is none, or it is a folder.
+    """
+    if Path(path).is_dir():
+        known = Path(path) / JOURNAL_FILE
+        where = "Name a journal"
+        if known.exists():
+            where = f"The journal of its run is {known.read_text(encoding='utf-8').strip()}"
+        raise ValueError(f"{path} is a folder, not a journal. {where}.")
+    if not Path(path).exists():
+        raise ValueError(
+            f"there is no file {path}. Check the path; tune and optimize write a journal with "
+            "--journal FILE, a program with BanditLoop.open."
+        )
+    return path
 
 
 def read_history(reader: JournalReader) -> History:
@@ -78,7 +115,11 @@ def read_history(reader: JournalReader) -> History:
 
 
 def describe(
-    reader: JournalReader, history: History, now: float, num_rounds: int | None = None
+    reader: JournalReader,
+    history: History,
+    now: float,
+    num_rounds: int | None = None,
+    with_epochs: bool = False,
 ) -> str:
     """Return what ``show`` prints.
 
@@ -87,30 +128,37 @@ def describe(
         history: What it says.
         now: The time in seconds, for ages.
         num_rounds: How many of the last rounds the table has; None for all.
+        with_epochs: Whether constraints have a row an epoch.
     """
-    parts = [_heading(reader, history), _rounds(history, num_rounds)]
-    parts += [_pending(history, now), _failures(history), _resets(history), _constraints(history)]
+    settings = reader.header["settings"]
+    censored = censored_feedback(settings)
+    parts = [_heading(reader, history, censored), _rounds(history, censored, num_rounds)]
+    parts += [_pending(history, censored, now), _failures(history), _resets(settings, history)]
+    parts.append(_constraints(history))
+    if with_epochs:
+        parts.append(_epochs(settings, history))
     return "\n\n".join(part for part in parts if part)
 
 
-def _heading(reader: JournalReader, history: History) -> str:
+def _heading(reader: JournalReader, history: History, censored: Censored | None) -> str:
     header = reader.header
     settings, environment = header["settings"], header["environment"]
     rows: list[list[Any]] = [["journal", str(reader.path)], ["records", reader.num_records]]
     command = header.get("command")
     if command is not None:
         rows.append(["command", " ".join(command["arguments"])])
-    for name in ("domain", "model", "acquisition", "feedback", "restart", "constraints"):
-        if settings.get(name) is not None:
-            rows.append([name, _name_of(settings[name])])
-    rows.append(["seed", settings["seed"]])
+    rows += setting_rows(settings)
     rows.append(["written with", ", ".join(f"{k} {v}" for k, v in environment.items())])
-    num_late = sum(_waited(history, query) > 0 for query in history.queries)
+    num_waited = sum(_delay(history, query) > 1 for query in history.queries)
+    told = f"{num_waited} after later ones were asked"
+    if censored is not None and censored.max_delay is not None:
+        num_late = sum(_is_late(history, query, censored) for query in history.queries)
+        told += f", {num_late} late: after max_delay={censored.max_delay:g} {censored.unit}"
     rows.append(
         [
             "queries",
-            f"{history.num_queries}: {history.num_arrived} told ({num_late} after later ones were "
-            f"asked), {history.num_pending} pending, {history.num_failed} failed",
+            f"{history.num_queries}: {history.num_arrived} told ({told}), "
+            f"{history.num_pending} pending, {history.num_failed} failed",
         ]
     )
     best = history.best()
@@ -120,20 +168,20 @@ def _heading(reader: JournalReader, history: History) -> str:
     return _table([], rows)
 
 
-def _rounds(history: History, num_rounds: int | None) -> str:
+def _rounds(history: History, censored: Censored | None, num_rounds: int | None) -> str:
     rows: list[list[Any]] = []
     best: float | None = None
     for query in history.queries:
-        outcome, failure = history.outcome(query.id), history.failure(query.id)
+        outcome = history.outcome(query.id)
         if outcome is not None:
             best = outcome.reward if best is None else max(best, outcome.reward)
-        state = "told" if outcome is not None else "pending" if failure is None else "failed"
-        late = _waited(history, query)
+        late = " late" if _is_late(history, query, censored) else ""
         rows.append(
             [
                 query.round_number,
                 query.origin,
-                state if late == 0 else f"told {late} late",
+                history.state(query.id) + late,
+                "" if outcome is None else _delay(history, query),
                 "" if outcome is None else f"{outcome.reward:.6g}",
                 "" if best is None else f"{best:.6g}",
                 ", ".join(f"{value:.6g}" for value in query.x.tolist()),
@@ -142,16 +190,19 @@ def _rounds(history: History, num_rounds: int | None) -> str:
     shown = rows if num_rounds is None else rows[-num_rounds:]
     left_out = len(rows) - len(shown)
     note = f"{left_out} earlier rounds are left out; --all shows them\n" if left_out else ""
-    names = ["round", "origin", "state", "reward", "best so far", "point"]
+    names = ["round", "origin", "state", "delay", "reward", "best so far", "point"]
     return note + _table(names, shown) if rows else "no rounds yet"
 
 
-def _pending(history: History, now: float) -> str:
-    rows = [
-        [q.id, q.round_number, history.num_queries - q.round_number, f"{now - q.asked_at:.1f}"]
-        for q in history.pending()
-    ]
-    return _table(["pending", "round", "age in rounds", "in seconds"], rows) if rows else ""
+def _pending(history: History, censored: Censored | None, now: float) -> str:
+    """Return the ages of what is waited for: what the delay would be if it came now."""
+    rows, next_round = [], history.num_queries + 1
+    for q in history.pending():
+        row = [q.id, q.round_number, next_round - q.round_number, f"{now - q.asked_at:.1f}"]
+        is_lost = censored is not None and censored.is_lost(q, next_round, now)
+        rows.append([*row, "given up" if is_lost else ""])
+    names = ["pending", "round", "age in rounds", "in seconds", ""]
+    return _table(names, rows) if rows else ""
 
 
 def _failures(history: History) -> str:
@@ -159,17 +210,16 @@ def _failures(history: History) -> str:
     return _table(["failed", "reason"], rows) if rows else ""
 
 
-def _resets(history: History) -> str:
+def _resets(settings: Mapping[str, Any], history: History) -> str:
     """Return where the segment that queries have on record changes."""
-    rows, before = [], None
-    for query in history.queries:
-        segment = query.diagnostics.get("segment", before)
-        if before is not None and segment != before:
-            rows.append([f"before round {query.round_number}", f"{segment:g}"])
-        before = segment
-    if before is None:
+    if all("segment" not in query.diagnostics for query in history.queries):
         return ""
-    return _table(["reset", "segment"], rows) if rows else "resets: none"
+    reason = reset_reason(settings)
+    rows = [
+        [f"before round {after_round + 1}", i + 1, reason]
+        for i, after_round in enumerate(resets_on_record(history))
+    ]
+    return _table(["reset", "segment", "reason"], rows) if rows else "resets: none"
 
 
 def _constraints(history: History) -> str:
@@ -194,26 +244,31 @@ def _constraints(history: History) -> str:
     return _table(names, rows)
 
 
-def _waited(history: History, query: Query) -> int:
-    """Return how many later queries had been asked when a query's outcome came."""
-    outcome = history.outcome(query.id)
-    return 0 if outcome is None else outcome.arrived_round - query.round_number
-
-
-def _name_of(setting: Any) -> str:
-    """Return the class of a setting, and its numbers and texts."""
-    if not isinstance(setting, Mapping):
-        return str(setting)
-    known = setting.get("acquisition_class", setting.get("class", "?"))
-    options = setting.get("options")
-    values = options if isinstance(options, Mapping) else setting
-    shown = [
-        f"{name}={value}"
-        for name, value in values.items()
-        if isinstance(value, int | float | str) and name not in ("class", "acquisition_class")
+def _epochs(settings: Mapping[str, Any], history: History) -> str:
+    """Return a row for each epoch and constraint, from the ledger that the records make."""
+    if not history.num_constraints:
+        return "epochs: none, for there are no constraints"
+    ledger = rebuild_ledger(settings, history)
+    if ledger is None:
+        return "epochs: the journal does not say enough; open the loop and look at loop.ledger()"
+    keys = ("epoch", "constraint", "num_outcomes")
+    numbers = ("signed_violation", "rectified_violation", "multiplier")
+    rows = [
+        [*(record[key] for key in keys), *(f"{record[key]:.6g}" for key in numbers)]
+        for record in ledger.to_records()
     ]
-    name = str(known).rpartition(":")[2]
-    return f"{name}({', '.join(shown)})" if shown else name
+    return _table([name.replace("num_", "").replace("_", " ") for name in keys + numbers], rows)
+
+
+def _delay(history: History, query: Query) -> int:
+    """Return the delay of an outcome in rounds, as censored feedback counts it; 0 without one."""
+    outcome = history.outcome(query.id)
+    return 0 if outcome is None else outcome.arrived_round + 1 - query.round_number
+
+
+def _is_late(history: History, query: Query, censored: Censored | None) -> bool:
+    outcome = history.outcome(query.id)
+    return censored is not None and outcome is not None and censored.is_late(query, outcome)
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

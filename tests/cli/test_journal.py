@@ -143,17 +143,27 @@ def test_show_says_what_is_pending_failed_and_violated(
         assert history.to_records() == loop.history.to_records()
         shown = describe(reader, history, now=160.0)
     assert re.search(r"4: 2 told \(2 after later ones were asked\), 1 pending, 1 failed", shown)
-    assert re.search(r"\n3 +4 +0 +60\.0\n", shown)
+    assert re.search(r"\n3 +4 +1 +60\.0\n", shown)
     assert re.search(r"\n2 +the oven broke\n", shown)
-    assert re.search(r"\n1 +random +told 3 late +0\.125 +0\.125 ", shown)
-    assert re.search(r"\n2 +random +told 2 late +0\.5 +0\.5 ", shown)
+    # a delay counts as that of censored feedback does: round 1 was told after round 4
+    assert re.search(r"\n1 +random +told +4 +0\.125 +0\.125 ", shown)
+    assert re.search(r"\n2 +random +told +3 +0\.5 +0\.5 ", shown)
+    assert "late" not in shown.replace("after later", "")  # without max_delay nothing is
     assert re.search(r"\n1 +-0\.375 +0 +0\.25( |$)", shown)
     assert main(["show", str(path), "--plot", str(tmp_path / "run.png")]) == 0
     with Image.open(tmp_path / "run.png") as picture:
         assert picture.size[0] > 500
     assert main(["resume", str(path)]) == 2
     assert "BanditLoop.open" in capsys.readouterr().err
+    capsys.readouterr()
     assert main(["show", str(tmp_path / "none.journal")]) == 2
+    assert re.search(r"there is no file \S+none\.journal\. Check", capsys.readouterr().err)
+    monkeypatch.chdir(tmp_path)
+    assert main(["show", "."]) == 2
+    assert ". is a folder, not a journal. Name a journal." in capsys.readouterr().err
+    (tmp_path / "journal.txt").write_text(f"{path}\n")  # as the folder of a run has
+    assert main(["show", "."]) == 2
+    assert f"The journal of its run is {path}." in capsys.readouterr().err
 
 
 def test_resets_are_where_the_segment_changes(tmp_path: Path) -> None:
@@ -165,7 +175,8 @@ def test_resets_are_where_the_segment_changes(tmp_path: Path) -> None:
         for reset in loop.resets:
             asked = [q for q in loop.history.queries_since(reset.after_round) if q.diagnostics]
             if asked:
-                assert f"before round {asked[0].round_number} " in shown
+                number = asked[0].round_number
+                assert re.search(rf"\nbefore round {number} +\d+ +{reset.reason}(\n|$)", shown)
 
 
 def test_what_differs_is_counted(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import matplotlib
+import math
+from types import SimpleNamespace
+
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
@@ -11,9 +13,11 @@ from botorch_bandits import (
     Arms,
     BanditGP,
     BanditLoop,
+    Censored,
     ChangePointDetector,
     ChangePointRestart,
     GPUpperConfidenceBound,
+    History,
     Ledger,
     OracleRestart,
     RandomSearch,
@@ -30,8 +34,6 @@ from botorch_bandits.plotting import (
     plot_timeline,
 )
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, SwitchingProblem
-
-matplotlib.use("Agg")
 
 CHOICES = torch.linspace(0, 1, 7, dtype=torch.float64).unsqueeze(-1)
 
@@ -101,11 +103,41 @@ def test_pending_queries_and_their_ages() -> None:
     assert step.get_ydata().tolist() == [0, 1, 2, 2, 2, 2, 2, 2]
     (share,) = next(ax for ax in count.figure.axes if ax not in (count, ages)).get_lines()
     assert share.get_ydata()[-1] == pytest.approx(2 / 7)
-    lines = [line for line in ages.get_lines() if len(line.get_xdata()) == 2]
-    assert len(lines) == 8
+    lines = ages.get_lines()[:8]
     assert lines[0].get_xdata().tolist() == [1, 4]
     assert lines[0].get_ydata().tolist() == [3, 3]
     assert lines[-1].get_xdata().tolist() == [8, 9]  # pending at the end
+    ends = {line.get_label(): line for line in ages.get_lines()[8:]}
+    assert ends["told"].get_xdata().tolist() == [4, 5, 6, 7, 8, 9]
+    assert ends["told"].get_ydata().tolist() == [3] * 6
+    assert ends["pending"].get_ydata().tolist() == [2, 1]
+
+
+def test_late_means_after_max_delay_as_for_censored_feedback() -> None:
+    history = History(dim=1)
+    point = torch.zeros(1, dtype=torch.float64)
+    for i in range(6):
+        history.add_query(point, "acquisition", 0.0)
+        if i == 2:
+            history.add_outcome(0, 1.0, 0.0)  # after round 3: a delay of 3
+        if i == 4:
+            history.add_outcome(1, 1.0, 0.0)  # of 4
+    history.add_outcome(5, 1.0, 0.0)
+    feedback = Censored(minimum=0.0, max_delay=3)
+    view = feedback.view(history, 7, 0.0)
+    assert view.late == (1,)
+    ages = plot_pending(history, max_delay=3)[1]
+    ends = {line.get_label(): line for line in ages.get_lines()}
+    assert ends["told"].get_ydata().tolist() == [3, 1]
+    assert (ends["told late"].get_xdata().tolist(), ends["told late"].get_ydata().tolist()) == (
+        [6],
+        [4],
+    )
+    assert list(ends["max_delay = 3"].get_ydata()) == [3, 3]
+    names = [text.get_text() for text in ages.get_legend().get_texts()]
+    assert names == ["told", "told late", "pending", "max_delay = 3"]
+    with pytest.raises(ValueError, match="max_delay is 0"):
+        plot_pending(history, max_delay=0)
 
 
 def changing_loop(restart: Restart) -> BanditLoop:
@@ -142,7 +174,14 @@ def test_timeline_of_a_detector() -> None:
         assert list(lines["restart"].get_xdata()) == [reset.after_round + 0.5] * 2
         assert list(lines["estimated change"].get_xdata()) == [reset.change_round]
     readings = loop.detector_readings
-    assert below["threshold"].get_ydata().tolist() == [r.threshold for r in readings]
+    thresholds = below["threshold"].get_ydata().tolist()
+    before = [r.threshold for r in readings if r.after_round <= reset.after_round]
+    after = [r.threshold for r in readings if r.after_round > reset.after_round]
+    assert thresholds[: len(before)] == before
+    assert math.isnan(thresholds[len(before)])  # not joined across the restart
+    assert thresholds[len(before) + 1 :] == after
+    assert before
+    assert after
     quiet = [r.statistic for r in readings if not r.detected]
     assert below["statistic"].get_ydata().tolist() == quiet
     assert below["detection"].get_xdata().tolist() == [reset.after_round]
@@ -183,6 +222,29 @@ def test_ledger_by_epoch() -> None:
     assert multipliers["seconds<=1"].get_ydata().tolist() == [0.0, 0.0, 0.5, 0.0]
     assert multipliers["bytes<=2"].get_ydata().tolist() == [0.0, 0.0, 0.0, 0.2]
     assert above.figure.get_suptitle() == "a run"
+    names = [text.get_text() for text in above.get_legend().get_texts()]
+    assert names[:2] == ["seconds<=1", "bytes<=2"]
+    assert names[2:] == ["signed average (thick)", "rectified average (thin)", "epoch mean"]
+    thick, thin, circle = above.get_legend().get_lines()[2:]
+    assert thick.get_linewidth() == lines["seconds<=1"].get_linewidth()
+    assert thin.get_linewidth() == rectified[0].get_linewidth()
+    assert circle.get_marker() == means[0].get_marker() == "o"
+    assert means[1].get_marker() != "o"
+
+
+def test_masked_rows_of_a_ledger_are_left_out() -> None:
+    values = torch.tensor([[1.0], [torch.nan], [-0.5]], dtype=torch.float64)
+    ledger = Ledger(
+        values,
+        torch.tensor([1, 1, 2]),
+        torch.tensor([[0.0], [0.5]], dtype=torch.float64),
+        mask=torch.tensor([True, False, True]),
+    )
+    above, below = plot_ledger(ledger)
+    line = {line.get_label(): line for line in above.get_lines()}["constraint 1"]
+    assert line.get_xdata().tolist() == [1, 2]
+    assert line.get_ydata().tolist() == [1.0, 0.25]
+    assert below.get_lines()[0].get_ydata().tolist() == [0.0, 0.5]
 
 
 def test_a_ledger_of_replicates_is_refused() -> None:
@@ -195,49 +257,85 @@ def test_a_ledger_of_replicates_is_refused() -> None:
         plot_ledger(ledger)
 
 
-def test_failed_queries_end_and_thresholds_belong_to_their_quantity():
-    from types import SimpleNamespace
-
-    from botorch_bandits import History
-    from botorch_bandits.plotting import plot_pending, plot_timeline
-
+def test_failed_queries_end() -> None:
     history = History(dim=1)
     for i in range(4):
         history.add_query(torch.tensor([0.1 * i], dtype=torch.float64), "initial", 0.0)
         if i == 1:
             history.add_failure(0, 0.0, "broke")
     history.add_outcome(1, 1.0, 0.0)
-    lines = plot_pending(history)[1].get_lines()
-    ends = {line.get_marker(): line.get_xdata()[0] for line in lines if line.get_marker() == "x"}
-    assert ends == {"x": 3}  # told after round 2
+    lines = {line.get_label(): line for line in plot_pending(history)[1].get_lines()}
+    assert lines["failed"].get_marker() == "x"
+    assert lines["failed"].get_xdata().tolist() == [3]  # told after round 2
 
-    def reading(after_round, quantity, threshold):
+
+def test_each_quantity_has_a_marker_and_thresholds_end_at_a_restart() -> None:
+    def reading(after_round: int, quantity: str, threshold: float) -> SimpleNamespace:
         return SimpleNamespace(
             after_round=after_round,
-            statistic=0.1,
+            statistic=0.1 * after_round,
             threshold=threshold,
-            detected=False,
+            detected=(after_round, quantity) == (3, "constraint 1"),
             quantity=quantity,
         )
 
+    history = History(dim=1)
+    for _ in range(6):
+        history.add_query(torch.zeros(1, dtype=torch.float64), "initial", 0.0)
     readings = [
         reading(t, name, level)
-        for t in (2, 3)
+        for t in (2, 3, 5)
         for name, level in (("reward", 1.0), ("constraint 1", 9.0))
     ]
-    axes = plot_timeline(history, readings=readings, change_points=None)
-    levels = {
-        line.get_label(): line.get_ydata().tolist()
-        for line in axes[1].get_lines()
-        if str(line.get_label()).startswith("threshold")
-    }
-    assert levels == {"threshold, reward": [1.0, 1.0], "threshold, constraint 1": [9.0, 9.0]}
+    resets = [SimpleNamespace(after_round=3, change_round=2)]
+    tests = plot_timeline(history, resets, readings, change_points=None)[1]
+    lines = {line.get_label(): line for line in tests.get_lines()}
+    for name, level in (("reward", 1.0), ("constraint 1", 9.0)):
+        x, y = (
+            lines[f"threshold, {name}"].get_xdata().tolist(),
+            lines[f"threshold, {name}"].get_ydata().tolist(),
+        )
+        assert (x[:2], x[3:]) == ([2.0, 3.0], [5.0])
+        assert (y[:2], y[3:]) == ([level] * 2, [level])
+        assert math.isnan(x[2])
+    assert lines["statistic, reward"].get_xdata().tolist() == [2, 3, 5]
+    assert lines["statistic, constraint 1"].get_xdata().tolist() == [2, 5]
+    assert lines["detection, constraint 1"].get_xdata().tolist() == [3]
+    assert "detection, reward" not in lines
+    markers = [
+        lines[name].get_marker()
+        for name in ("statistic, reward", "statistic, constraint 1", "detection, constraint 1")
+    ]
+    assert markers == ["o", "s", "s"]
+    assert lines["detection, constraint 1"].get_mfc() == "black"
+    assert lines["statistic, constraint 1"].get_mfc() == "white"
+    names = [text.get_text() for text in tests.get_legend().get_texts()]
+    assert sorted(names) == sorted(name for name in lines if not name.startswith("_"))
 
 
-def test_a_ledger_has_one_name_a_constraint():
-    from botorch_bandits import Ledger
-    from botorch_bandits.plotting import plot_ledger
+def test_a_run_marks_restarts_and_begins_anew_there() -> None:
+    history = History(dim=1)
+    for t in range(1, 7):
+        known = {"segment": float(t > 4), "width": 1.0 + t, "information_gain": 0.5 * t}
+        history.add_query(torch.zeros(1, dtype=torch.float64), "acquisition", 0.0, None, known)
+    for panels in (
+        plot_run(history, change_points=[3]),  # read off the segments
+        plot_run(history, resets=[SimpleNamespace(after_round=4)], change_points=[3]),
+    ):
+        for ax in panels:
+            lines = {line.get_label(): line for line in ax.get_lines()}
+            assert list(lines["restart"].get_xdata()) == [4.5, 4.5]
+            assert list(lines["true change"].get_xdata()) == [3.5, 3.5]
+            assert lines["restart"].get_linestyle() != lines["true change"].get_linestyle()
+        widths = panels[1].get_lines()[-1].get_ydata().tolist()
+        assert widths[:4] + widths[5:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+        assert math.isnan(widths[4])
+        names = [text.get_text() for text in panels[0].get_legend().get_texts()]
+        assert names == ["true change", "restart"]
+    assert "restart" not in {line.get_label() for line in plot_run(history, resets=[])[0].lines}
 
+
+def test_a_ledger_has_one_name_a_constraint() -> None:
     values = torch.zeros(2, 2, dtype=torch.float64)
     ledger = Ledger(values, torch.tensor([1, 2]), torch.ones(2, 2, dtype=torch.float64))
     for names in (["a"], ["a", "b", "c"], "ab"):

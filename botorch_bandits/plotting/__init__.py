@@ -1,0 +1,51 @@
+"""Figures: one style, legible in black and white. Every function returns its axes.
+
+========================================  ======================================================
+:func:`plot_regret`                       how fast regret grows, method against method
+:func:`plot_run`                          what one run did: rewards, width, information gain
+:func:`plot_rewards`                      its first panel
+:func:`plot_diagnostic`                   one of its other panels
+:func:`plot_width_against_error`          whether the confidence band covers the reward function
+:func:`plot_information_gain`             what was learned, beside what can be learned at most
+:func:`plot_posterior`                    the posterior over a domain of one or two dimensions
+:func:`plot_pending`                      how many outcomes were on their way, and for how long
+:func:`plot_timeline`                     what the tests for a change said, and when a run restarted
+:func:`plot_ledger`                       constraint violations and multipliers
+========================================  ======================================================
+
+Nothing here changes matplotlib's global settings, and no screen is needed.
+"""
+
+from botorch_bandits.plotting.coverage import plot_width_against_error
+from botorch_bandits.plotting.gain import plot_information_gain
+from botorch_bandits.plotting.ledger import plot_ledger
+from botorch_bandits.plotting.pending import plot_pending
+from botorch_bandits.plotting.posterior import plot_posterior
+from botorch_bandits.plotting.regret import plot_regret
+from botorch_bandits.plotting.rounds import plot_diagnostic, plot_rewards, plot_run
+from botorch_bandits.plotting.style import (
+    LINE_STYLES,
+    MARKERS,
+    STYLE,
+    need_matplotlib,
+    new_figure,
+)
+from botorch_bandits.plotting.timeline import plot_timeline
+
+__all__ = [
+    "LINE_STYLES",
+    "MARKERS",
+    "STYLE",
+    "need_matplotlib",
+    "new_figure",
+    "plot_diagnostic",
+    "plot_information_gain",
+    "plot_ledger",
+    "plot_pending",
+    "plot_posterior",
+    "plot_regret",
+    "plot_rewards",
+    "plot_run",
+    "plot_timeline",
+    "plot_width_against_error",
+]

@@ -1,0 +1,167 @@
+"""The style of all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+STYLE = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "font.size": 10,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 130,
+}
+"""Settings of matplotlib for the figures of this package; they hold while one is made."""
+
+LINE_STYLES = tuple(
+    {"color": color, "ls": style}
+    for color, style in (
+        ("black", "-"),
+        ("0.5", "-"),
+        ("black", "--"),
+        ("0.5", "--"),
+        ("black", ":"),
+        ("0.4", "-."),
+        ("black", "-."),
+        ("0.5", ":"),
+    )
+)
+"""Lines that can be told apart in black and white."""
+
+MARKERS = ("o", "s", "^", "D", "v")
+"""Markers that can be told apart at small sizes."""
+
+SMALL = 8
+"""Font size of legends."""
+
+
+def need_matplotlib() -> Any:
+    """Return ``matplotlib.pyplot`` with a backend that needs no screen where there is none.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'botorch_bandits[plot]'.") from error
+    return plt
+
+
+def new_figure(
+    num_rows: int = 1, num_columns: int = 1, width: float = 7.0, height: float | None = None
+) -> tuple[Figure, Any]:
+    """Return a figure in the package's style and an array of its axes.
+
+    Args:
+        num_rows: Rows of axes.
+        num_columns: Columns of axes.
+        width: Inches.
+        height: Inches; 2.6 a row and a little if omitted.
+
+    Returns:
+        The figure and a ``num_rows x num_columns`` array of axes.
+    """
+    plt = need_matplotlib()
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            num_rows,
+            num_columns,
+            figsize=(width, 2.6 * num_rows + 0.4 if height is None else height),
+            squeeze=False,
+            layout="constrained",
+        )
+    return figure, axes
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    """Return the axes, or those of a new figure with one panel."""
+    if ax is None:
+        panel: Axes = new_figure()[1][0, 0]
+        return panel
+    if not hasattr(ax, "get_lines"):
+        raise TypeError(f"ax is {ax!r}; pass one matplotlib Axes, or leave it out.")
+    return ax
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Return the style of the line with this number, from 0; markers tell later ones apart."""
+    style: dict[str, Any] = dict(LINE_STYLES[number % len(LINE_STYLES)])
+    repeat = number // len(LINE_STYLES)
+    if repeat > len(MARKERS):
+        most = len(LINE_STYLES) * (len(MARKERS) + 1)
+        raise ValueError(
+            f"there are more than {most} lines in one panel, which nobody can tell apart; draw "
+            "them in several panels with ax=."
+        )
+    if repeat:
+        style |= {"marker": MARKERS[repeat - 1], "markevery": 0.1, "ms": 4}
+    return style
+
+
+def write_in_the_middle(ax: Axes, text: str) -> None:
+    """Say in an empty panel why it is empty."""
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center")
+
+
+def mark_rounds(
+    ax: Axes, resets: Sequence[Any] = (), change_points: Sequence[int] | None = ()
+) -> None:
+    """Draw restarts (solid) and true changes (dotted) as vertical lines; one legend entry each.
+
+    They stand between the last round before and the first one after.
+    """
+    for i, tau in enumerate(change_points or ()):
+        label = "_" if i else "true change"
+        ax.axvline(tau + 0.5, color="black", ls=":", lw=1.4, label=label)
+    for i, reset in enumerate(resets):
+        label = "_" if i else "restart"
+        ax.axvline(after_round(reset) + 0.5, color="0.5", lw=0.9, label=label)
+
+
+def after_round(reset: Any) -> int:
+    """Return after which round a loop began anew.
+
+    Args:
+        reset: A :class:`~botorch_bandits.Reset`, or the number of the round itself.
+    """
+    return int(getattr(reset, "after_round", reset))
+
+
+def break_at(
+    rounds: Sequence[int], values: Sequence[float], resets: Sequence[Any]
+) -> tuple[list[float], list[float]]:
+    """Return a line that is not joined across restarts: a NaN stands in each gap.
+
+    Args:
+        rounds: After which (or of which) each value is, in order.
+        values: One a round.
+        resets: See :func:`after_round`.
+    """
+    ends = sorted(after_round(reset) for reset in resets)
+    xs: list[float] = []
+    ys: list[float] = []
+    for t, value in zip(rounds, values, strict=True):
+        crossed = 0
+        while ends and ends[0] < t:
+            ends.pop(0)
+            crossed += 1
+        if crossed and xs:
+            xs.append(float("nan"))
+            ys.append(float("nan"))
+        xs.append(t)
+        ys.append(value)
+    return xs, ys
+
+
+def columns(points: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
+    """Return first and second entries of pairs, as two lists."""
+    return [p[0] for p in points], [p[1] for p in points]
