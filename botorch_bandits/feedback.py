@@ -61,7 +61,11 @@ class Ignored(Feedback):
 
 @dataclass(frozen=True)
 class Censored(Feedback):
-    """Pending queries enter at the known minimum; see the module.
+    r"""Pending queries enter at the known minimum; see the module.
+
+    With :math:`d_s` the delay of query ``s``, the model of round ``t`` has the outcome
+
+    .. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min\{m, t - s\}, \text{ else } y_{\min}.
 
     Attributes:
         minimum: No outcome is smaller. None: it is unknown, and ``minimum_proxy`` stands in.
@@ -176,6 +180,9 @@ class Censored(Feedback):
         """Return the minimum: as stated, or the smallest reward told if that is lower.
 
         None if the minimum is unknown.
+
+        Args:
+            history: What was asked and told.
         """
         if self.minimum is None:
             return None

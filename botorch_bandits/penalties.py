@@ -70,7 +70,9 @@ class Penalty(ABC):
 
 @dataclass(frozen=True)
 class Polynomial(Penalty):
-    """``psi(x) = (c x + 1)^n`` for ``x > 0``; Shi and Eryilmaz 2022, equation (9).
+    r"""A power; Shi and Eryilmaz 2022, equation (9).
+
+    .. math:: \psi(x) = (c \max\{x, 0\} + 1)^n
 
     Its multipliers grow slowly. The violation is sublinear for ``n > 1`` only.
 
@@ -104,7 +106,9 @@ class Polynomial(Penalty):
 
 @dataclass(frozen=True)
 class Exponential(Penalty):
-    """``psi(x) = exp(c x)`` for ``x > 0``; Shi and Eryilmaz 2022, equation (10).
+    r"""Exponential growth; Shi and Eryilmaz 2022, equation (10).
+
+    .. math:: \psi(x) = e^{c \max\{x, 0\}}
 
     It has the best order of violation in theory. Its multipliers can grow beyond any number; the
     paper recommends :class:`Polynomial` then.
@@ -131,10 +135,12 @@ class Exponential(Penalty):
 
 @dataclass(frozen=True)
 class Linear(Penalty):
-    """``psi(x) - 1 = x`` everywhere: the Lagrangian ``f - kappa g`` of noisy constraints.
+    r"""The Lagrangian ``f - kappa g`` of noisy constraints.
+
+    .. math:: \psi(x) - 1 = x \quad \text{everywhere, also for } x < 0
 
     Noise in the constraint enters once and is not amplified. ``psi`` is not 1 for ``x < 0``, so
-    that :class:`~botorch_bandits.constraints.MultiplicativeEpochs` refuses it.
+    that :class:`~botorch_bandits.MultiplicativeEpochs` refuses it.
 
     Example:
         >>> import torch

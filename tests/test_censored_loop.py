@@ -431,3 +431,17 @@ def test_batches_are_the_loop_with_fixed_delays(domain: str) -> None:
         X, Y = torch.cat([X, found]), torch.cat([Y, outcomes])
         view = loop.feedback_view()
         assert (view.lost, view.late, view.pending) == ((), (), ())
+
+
+def test_a_draw_is_under_the_theorem_on_draws() -> None:
+    loop = BanditLoop(
+        Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)),
+        BanditGP.with_kernel(RBFKernel(), noise=1.1, lengthscale=0.3),
+        GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1, delta=0.1),
+        feedback=Censored(0.0, 1.0, 5, **Censored.as_theorem),
+    )
+    loop.ask()
+    guarantee = loop.guarantee()
+    assert guarantee.theorem is not None
+    assert "Verma, Dai and Low 2022, Theorem 3" in guarantee.theorem
+    assert guarantee.constants["delta"] == 0.1

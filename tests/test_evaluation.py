@@ -307,6 +307,21 @@ class TestConstraints:
         assert loop.history.num_queries == 0
 
 
+def test_a_problem_without_a_feasible_arm_has_no_regret_but_a_result() -> None:
+    constraint = torch.full((len(VALUES), 1), 0.5, dtype=torch.float64)
+    problem = ConstrainedArmsProblem(CHOICES, VALUES, constraint)
+    loop = BanditLoop(
+        Arms(CHOICES),
+        BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.2),
+        GPUpperConfidenceBound.with_options(width=2.0),
+        constraints=AdditiveEpochs(1, 2),
+    )
+    result = run(loop, problem, 3, progress=False)
+    assert result.rewards.shape == (3,)
+    with pytest.raises(ValueError, match="regret needs"):
+        _ = result.regret
+
+
 def test_a_function_may_know_the_round_also_when_its_outcome_comes_late() -> None:
     problem = ByRound(lambda x, round_number: float(x) + 10.0 * round_number)
     loop = arms_loop(random=True)

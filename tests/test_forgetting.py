@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel
 from numpy.typing import NDArray
@@ -195,13 +194,6 @@ def test_loop_goes_on_from_its_history_to_the_last_bit(
     assert len({tuple(point) for point in points}) > 2
 
 
-def test_thompson_sampling_on_a_box_has_no_features_of_a_time_varying_kernel() -> None:
-    loop = BanditLoop(BOX, MODEL, RECIPES["TS"], forgetting=KINDS["time"])
-    loop.tell(loop.history.add_query(torch.tensor([0.5]).double(), "initial", 0.0).id, 1.0)
-    with pytest.raises(UnsupportedError, match="choices"):
-        loop.ask()
-
-
 @every_kind
 def test_forgetting_goes_with_restarts(name: str) -> None:
     """Behind a reset the model is that of the rounds since then, faded as ever."""
@@ -325,8 +317,18 @@ def test_guarantee_and_model_say_what_was_forgotten(name: str) -> None:
             ValueError,
             "refit_every=5",
         ),
+        (
+            lambda: BanditLoop(
+                BOX,
+                MODEL,
+                GPThompsonSampling.with_options(width=1.0),
+                forgetting=TimeVaryingKernel(0.1),
+            ),
+            ValueError,
+            "no random features",
+        ),
     ],
-    ids=["kind", "censored", "random", "function", "refit"],
+    ids=["kind", "censored", "random", "function", "refit", "paths"],
 )
 def test_what_does_not_go_together_is_refused(
     build: Callable[[], BanditLoop], error: type[Exception], message: str

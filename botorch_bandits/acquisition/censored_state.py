@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -141,15 +141,7 @@ class CensorsPending(BanditAcquisition):
 
     def _of_draws(self, guarantee: Guarantee) -> Guarantee:
         """Word a guarantee of the width for draws, which have the other half of delta."""
-        if guarantee.theorem is None:
-            return replace(guarantee, method=f"Thompson sampling, {guarantee.method}")
-        return replace(
-            guarantee,
-            method="Thompson sampling, censored feedback",
-            theorem=guarantee.theorem.replace("Theorem 1", "Theorem 3"),
-            statement=f"{guarantee.statement}; the other half of delta is for the draws",
-            constants={**guarantee.constants, "delta": 2.0 * self.rule.delta},
-        )
+        return guarantee.for_draws("Thompson sampling, censored feedback", 2.0 * self.rule.delta)
 
     def _censoring_gaps(self) -> Iterator[str]:
         """Why the theorem does not cover this use, beside what the width rule knows."""

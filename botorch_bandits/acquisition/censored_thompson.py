@@ -145,7 +145,12 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
     @classmethod
     def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the ingredients, and draw on the arms of a finite domain."""
+        """Check the ingredients, and draw on the arms of a finite domain.
+
+        Args:
+            options: Constructor arguments.
+            domain: Where the acquisition will be maximised; None if that is not known yet.
+        """
         check_censored_options(options)
         plain = {"choices": options["choices"]} if "choices" in options else {}
         completed = super().complete_options({"width": 1.0, **plain}, domain)

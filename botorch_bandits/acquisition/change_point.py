@@ -2,8 +2,8 @@ r"""GP-UCB-CPD: the upper confidence bound of a policy that restarts.
 
 .. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
 
-Source: Avanesov, *Nonstationary X-armed bandits: change-point detection by Gaussian process
-regression*, Theorem 3.1. The restarts are those of
+Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no
+regrets*, arXiv 1908.07636, Theorem 3.1. The restarts are those of
 :class:`~botorch_bandits.change_points.ChangePointRestart`, which goes with any other acquisition
 function as well.
 """

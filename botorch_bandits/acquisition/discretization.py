@@ -66,7 +66,12 @@ class GrowingDiscretization:
         return lower + sides * unit
 
     def is_cut(self, round_number: int, rkhs_bound: float) -> bool:
-        """Return whether the theorem's grid would have had more than ``max_points``."""
+        """Return whether the theorem's grid would have had more than ``max_points``.
+
+        Args:
+            round_number: The round ``t``, from 1.
+            rkhs_bound: The norm's bound, in prior standard deviations.
+        """
         return self._wanted(round_number, rkhs_bound) > self._affordable
 
     @property

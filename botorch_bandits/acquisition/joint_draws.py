@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal
 from torch import Tensor
 
 from botorch_bandits.acquisition.lagrangian_options import select_output
+from botorch_bandits.acquisition.seeded_draw import check_gaussian, draw_deviation
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -61,22 +60,14 @@ def _independent(
 
 
 def _draw(posterior: Posterior, seed: int) -> tuple[Tensor, Tensor]:
-    if not isinstance(posterior, GPyTorchPosterior):
-        raise UnsupportedError(
-            f"an exact draw needs a Gaussian posterior, got {type(posterior).__name__}."
-        )
+    posterior = check_gaussian(posterior)
     mean = posterior.mean
     if isinstance(posterior, MultitaskGPPosterior):
         # of a Kronecker model: its distribution holds variances only, its samples are joint
         with seeded_globally(seed):
             return mean, posterior.rsample(torch.Size([1])).squeeze(0) - mean
     distribution = posterior.distribution
-    # Covariances of smooth kernels are singular to rounding: Cholesky would fail.
-    eigenvalues, eigenvectors = torch.linalg.eigh(distribution.covariance_matrix)
-    generator = torch.Generator().manual_seed(seed)
-    normal = torch.randn(eigenvalues.shape[-1], dtype=mean.dtype, generator=generator)
-    root = eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
-    deviation = root @ normal.to(mean.device)
+    deviation = draw_deviation(distribution.covariance_matrix, seed)
     if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
         return mean, deviation.reshape(mean.shape[-1], mean.shape[-2]).T
     return mean, deviation.reshape(mean.shape)

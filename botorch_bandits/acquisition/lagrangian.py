@@ -22,14 +22,10 @@ from botorch.posteriors.posterior import Posterior
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 
-from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
+from botorch_bandits.acquisition.lagrangian_base import LagrangianAcquisition, check_no_overflow
 from botorch_bandits.acquisition.lagrangian_options import (
-    OutputWidths,
     check_lagrangian_options,
-    check_multipliers,
     check_num_outputs,
-    check_outputs,
-    check_penalty,
 )
 from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import check_model, check_single_point
@@ -37,10 +33,10 @@ from botorch_bandits.acquisition.width_upper_confidence_bound import MINIMUM_VAR
 from botorch_bandits.checks import check_one_of, check_positive
 from botorch_bandits.confidence import GainBound, Guarantee
 from botorch_bandits.domains import Domain
-from botorch_bandits.penalties import Linear, Penalty
+from botorch_bandits.penalties import Penalty
 
 
-class LagrangianUpperConfidenceBound(HallucinatesPending):
+class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending):
     r"""Upper confidence bound of ``f - sum_j kappa_j (psi(g_j) - 1)``.
 
     The model's first output is the reward ``f``, the others are the constraints ``g_j``; as in
@@ -101,9 +97,6 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
         torch.Size([3])
     """
 
-    multipliers: Tensor
-    widths: Tensor
-
     def __init__(
         self,
         model: Model,
@@ -126,22 +119,15 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
     ) -> None:
         """See the class."""
         super().__init__(check_model(model))
-        name = type(self).__name__
         self.base_model = model
-        self.penalty = Linear() if penalty is None else check_penalty(penalty)
         self.delta = delta
         self.separate_bounds = check_one_of("separate_bounds", separate_bounds, (True, False))
         self.reward_bound = _check_clip("reward_bound", reward_bound)
         self.constraint_bound = _check_clip("constraint_bound", constraint_bound)
-        self.posterior_transform = posterior_transform
-        here = next(model.parameters(), torch.empty(0)).device
-        self.register_buffer("multipliers", check_multipliers(multipliers).to(here))
-        num_outputs = 1 + len(self.multipliers)
-        check_outputs(name, model, num_outputs, posterior_transform)
-        self._output_widths = OutputWidths(
-            name,
+        self._prepare_outputs(
             model,
-            num_outputs,
+            multipliers,
+            penalty,
             posterior_transform,
             scale,
             rkhs_bound=rkhs_bound,
@@ -152,7 +138,6 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
             units=units,
             width=width,
         )
-        self.register_buffer("widths", self._output_widths.compute().to(here))
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -162,11 +147,6 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
         for name in ("reward_bound", "constraint_bound"):
             _check_clip(name, options.get(name))
         return options
-
-    @property
-    def num_constraints(self) -> int:
-        """How many constraints there are."""
-        return len(self.multipliers)
 
     @property
     def is_scalarised(self) -> bool:
@@ -194,7 +174,7 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
             UnsupportedError: If the model cannot be conditioned.
         """
         super().set_X_pending(X_pending)
-        self.widths = self._output_widths.compute().to(self.widths.device)
+        self._compute_widths()
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the bound.
@@ -212,13 +192,7 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
             OverflowError: If a penalty is too large for float64.
         """
         check_single_point(self, X)
-        values: Tensor = self._evaluate(X)
-        if bool(torch.isinf(values).any()):
-            raise OverflowError(
-                "a penalty is too large for float64. Use penalty=Polynomial(c, n), which grows "
-                "more slowly, a smaller c, or smaller multipliers."
-            )
-        return values
+        return check_no_overflow(self._evaluate(X))
 
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
         """Return the lower confidence bounds of the constraints, clipped if that was asked for.
@@ -238,11 +212,7 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers the bounds with this model, or why none does."""
         form = "of a weighted sum of outputs" if self.is_scalarised else "from bounds of each"
-        guarantee = self._output_widths.guarantee(
-            f"upper confidence bound of a penalised reward, {form}", self.delta
-        )
-        if not isinstance(self.posterior_transform, AffineOutcomes | None):
-            guarantee = guarantee.with_gaps("posterior_transform changes what is modelled")
+        guarantee = self._base_guarantee(f"upper confidence bound of a penalised reward, {form}")
         if self.reward_bound is not None or self.constraint_bound is not None:
             clipped = "reward and constraints lie within the bounds at which theirs are clipped"
             guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, clipped))
@@ -280,8 +250,7 @@ class LagrangianUpperConfidenceBound(HallucinatesPending):
         if self.is_scalarised:
             return self._scalarised(posterior)
         mean, sigma = self._moments(posterior)
-        upper, lower = self._bounds(mean, sigma)
-        return upper - (self.multipliers * self.penalty.excess(lower)).sum(dim=-1)
+        return self._penalised(*self._bounds(mean, sigma))
 
     def _posterior(self, X: Tensor) -> Posterior:
         return self.model.posterior(X, posterior_transform=self.posterior_transform)

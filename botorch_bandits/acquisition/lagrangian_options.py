@@ -14,22 +14,12 @@ from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
-from botorch_bandits.acquisition.kernelized import kernelized_rule
+from botorch_bandits.acquisition.kernelized import KERNELIZED_OPTIONS, kernelized_rule
 from botorch_bandits.checks import DTYPE, check_one_of, check_probability, check_vector
 from botorch_bandits.confidence import ConstantWidth, Guarantee, PriorReading, WidthRule
 from botorch_bandits.confidence.rules import WIDTH, fit_to_batch, pick_bound
 from botorch_bandits.confidence.widths import check_scale
 from botorch_bandits.penalties import Penalty
-
-WIDTH_OPTIONS = (
-    "rkhs_bound",
-    "noise_bound",
-    "delta",
-    "any_lambda",
-    "information_gain",
-    "units",
-    "width",
-)
 
 
 def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
@@ -105,10 +95,10 @@ def output_rules(name: str, num_outputs: int, **options: Any) -> tuple[WidthRule
     Args:
         name: The acquisition class, for errors.
         num_outputs: The reward's and the constraints'.
-        options: Those of :data:`WIDTH_OPTIONS` that were given; bounds and ``width`` may be tuples
-            with one entry an output.
+        options: Those of :data:`KERNELIZED_OPTIONS` that were given; bounds and ``width`` may be
+            tuples with one entry an output.
     """
-    given = {key: value for key, value in options.items() if key in WIDTH_OPTIONS}
+    given = {key: value for key, value in options.items() if key in KERNELIZED_OPTIONS}
     delta = check_probability("delta", given.pop("delta", 0.1)) / num_outputs
     each = ("rkhs_bound", "noise_bound", "width")
 

@@ -8,44 +8,38 @@ Algorithm 3 is not covered then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import Model
-from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
 from botorch_bandits.acquisition.joint_draws import draw_outputs
+from botorch_bandits.acquisition.lagrangian_base import LagrangianAcquisition, check_no_overflow
 from botorch_bandits.acquisition.lagrangian_options import (
-    OutputWidths,
     check_lagrangian_options,
-    check_multipliers,
     check_num_outputs,
-    check_outputs,
-    check_penalty,
 )
 from botorch_bandits.acquisition.recipe import (
-    BanditAcquisition,
     check_model,
     check_pending,
     check_single_point,
 )
-from botorch_bandits.checks import check_integer, check_probability
+from botorch_bandits.acquisition.seeded_draw import SeededDraw
+from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence import GainBound, Guarantee
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.penalties import Linear, Penalty
-from botorch_bandits.random_streams import derive_seed, seeded_globally
+from botorch_bandits.penalties import Penalty
 
 
-class LagrangianThompsonSampling(BanditAcquisition):
+class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
     r"""One joint draw of reward and constraints, scored ``f - sum_j kappa_j (psi(g_j) - 1)``.
 
     Each output's draw is scaled about its mean by its own width. The same draw answers every
@@ -87,10 +81,7 @@ class LagrangianThompsonSampling(BanditAcquisition):
         True
     """
 
-    multipliers: Tensor
-    widths: Tensor
-    _path: GenericDeterministicModel | None
-    _values: Tensor | None
+    stream = "lagrangian thompson"
 
     def __init__(
         self,
@@ -113,27 +104,21 @@ class LagrangianThompsonSampling(BanditAcquisition):
     ) -> None:
         """See the class."""
         super().__init__(check_model(model))
-        name = type(self).__name__
         if is_ensemble(model) or len(model.batch_shape) > 0:
             raise UnsupportedError(
-                f"{name} draws from one model, got {type(model).__name__} with batch shape "
-                f"{tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound for these."
+                f"{type(self).__name__} draws from one model, got {type(model).__name__} with "
+                f"batch shape {tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound for "
+                "these."
             )
         if not isinstance(posterior_transform, AffineOutcomes | None) and choices is None:
             raise UnsupportedError(
                 "a pathwise draw cannot go through posterior_transform; pass choices= to draw on."
             )
-        self.penalty = Linear() if penalty is None else check_penalty(penalty)
         self.delta = check_probability("delta", delta)
-        self.posterior_transform = posterior_transform
-        here = next(model.parameters(), torch.empty(0)).device
-        self.register_buffer("multipliers", check_multipliers(multipliers).to(here))
-        num_outputs = 1 + len(self.multipliers)
-        check_outputs(name, model, num_outputs, posterior_transform)
-        self._output_widths = OutputWidths(
-            name,
+        self._prepare_outputs(
             model,
-            num_outputs,
+            multipliers,
+            penalty,
             posterior_transform,
             scale,
             rkhs_bound=rkhs_bound,
@@ -144,14 +129,7 @@ class LagrangianThompsonSampling(BanditAcquisition):
             units=units,
             width=width,
         )
-        self.register_buffer("widths", self._output_widths.compute().to(here))
-        self.arms = None if choices is None else Arms(choices)
-        self.seed = (
-            int(torch.randint(2**62, ()))
-            if seed is None
-            else check_integer("seed", seed, minimum=0)
-        )
-        self._num_draws = -1
+        self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -164,16 +142,6 @@ class LagrangianThompsonSampling(BanditAcquisition):
             options["choices"] = domain.choices
         return options
 
-    @property
-    def num_constraints(self) -> int:
-        """How many constraints there are."""
-        return len(self.multipliers)
-
-    @property
-    def choices(self) -> Tensor | None:
-        """The finite set of points that can be evaluated, if there is one."""
-        return None if self.arms is None else self.arms.choices
-
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending and draw again.
 
@@ -185,9 +153,8 @@ class LagrangianThompsonSampling(BanditAcquisition):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
         """
         AcquisitionFunction.set_X_pending(self, check_pending(X_pending))
-        self.widths = self._output_widths.compute().to(self.widths.device)
-        self._num_draws += 1
-        self._forget_draw()
+        self._compute_widths()
+        self._begin_draw()
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the score of the draw.
@@ -204,14 +171,7 @@ class LagrangianThompsonSampling(BanditAcquisition):
             OverflowError: If a penalty is too large for float64.
         """
         drawn = self.draw(X)
-        charge = (self.multipliers * self.penalty.excess(drawn[..., 1:])).sum(dim=-1)
-        scores = drawn[..., 0] - charge
-        if bool(torch.isinf(scores).any()):
-            raise OverflowError(
-                "a penalty is too large for float64. Use penalty=Polynomial(c, n), which grows "
-                "more slowly, a smaller c, or smaller multipliers."
-            )
-        return scores
+        return check_no_overflow(self._penalised(drawn[..., 0], drawn[..., 1:]))
 
     def draw(self, X: Tensor) -> Tensor:
         """Evaluate the draw of every output.
@@ -233,10 +193,7 @@ class LagrangianThompsonSampling(BanditAcquisition):
                 self._values = self._draw_on_arms(self.arms.choices)
             index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
             return self._values[index]
-        path = self._draw_path() if self._path is None else self._path
-        # not registered as a module: a draw is no part of the state
-        object.__setattr__(self, "_path", path)
-        values: Tensor = path(X).squeeze(-2)  # ``batch_shape x m``
+        values: Tensor = self._current_path()(X).squeeze(-2)  # ``batch_shape x m``
         if isinstance(self.posterior_transform, AffineOutcomes):
             values = self.posterior_transform.evaluate(values)
         if self._output_widths.are_one:
@@ -247,9 +204,7 @@ class LagrangianThompsonSampling(BanditAcquisition):
 
     def guarantee(self) -> Guarantee:
         """Return what theorem covers this draw, or why none does."""
-        guarantee = self._output_widths.guarantee(
-            "Thompson sampling of a penalised reward", self.delta
-        )
+        guarantee = self._base_guarantee("Thompson sampling of a penalised reward")
         if guarantee.theorem is not None:
             guarantee = replace(
                 guarantee, statement=f"{guarantee.statement}; half of delta is for the draws"
@@ -259,8 +214,6 @@ class LagrangianThompsonSampling(BanditAcquisition):
                 "the confidence bounds hold, but no theorem bounds the regret of joint draws of "
                 "reward and constraints"
             )
-        if not isinstance(self.posterior_transform, AffineOutcomes | None):
-            guarantee = guarantee.with_gaps("posterior_transform changes what is modelled")
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(f"{len(self.X_pending)} outcomes are pending")
         return guarantee
@@ -293,32 +246,9 @@ class LagrangianThompsonSampling(BanditAcquisition):
             )
         return known
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the draw out: it is a function of model, seed and count, and is drawn again."""
-        return {**self.__dict__, "_path": None, "_values": None}
-
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._forget_draw()
         super()._load_from_state_dict(*args, **kwargs)
         self._output_widths.forget()
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._forget_draw()  # it lives where the model lived
-        return super()._apply(fn, recurse)
-
-    def _forget_draw(self) -> None:
-        self._path = None
-        self._values = None
-
-    def _draw_path(self) -> GenericDeterministicModel:
-        try:
-            with torch.no_grad(), seeded_globally(self._seed_of("path")):
-                return get_matheron_path_model(self.model)
-        except NotImplementedError as error:
-            raise UnsupportedError(
-                f"BoTorch has no pathwise draws for this model ({error}). Pass choices=, a finite "
-                "set of points, to draw on exactly."
-            ) from error
 
     def _draw_on_arms(self, choices: Tensor) -> Tensor:
         """Return the scaled draw of every output, ``num_points x (1 + num_constraints)``."""
@@ -327,6 +257,3 @@ class LagrangianThompsonSampling(BanditAcquisition):
         )
         check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
         return mean + self.widths * deviation
-
-    def _seed_of(self, purpose: str) -> int:
-        return derive_seed(self.seed, self._num_draws, f"lagrangian thompson {purpose}")

@@ -30,10 +30,20 @@ class HallucinatesPending(BanditAcquisition):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
             UnsupportedError: If the model cannot be conditioned.
         """
-        pending = check_pending(X_pending)
-        if pending is not None:
-            here = next(self.base_model.parameters(), pending).device
-            pending = pending.detach().to(here, copy=True)
+        pending = copy_pending(X_pending, self.base_model)
         # first what may be refused: a refusal leaves the old points and their model in place
         self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
         AcquisitionFunction.set_X_pending(self, pending)
+
+
+def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
+    """Return a copy of pending points where a model lives, or None if there are none.
+
+    Raises:
+        TypeError: If they are not float64.
+        ValueError: If they are not an ``n x d`` matrix of finite numbers.
+    """
+    points = check_pending(X_pending)
+    if points is None:
+        return None
+    return points.detach().to(next(model.parameters(), points).device, copy=True)

@@ -114,6 +114,9 @@ class BanditAcquisition(AcquisitionFunction):
     def with_options(cls, **options: Any) -> AcquisitionRecipe:
         """Return a recipe: this class with these constructor arguments, but no model.
 
+        Args:
+            **options: Constructor arguments, but for those that change from round to round.
+
         Raises:
             TypeError: If an option is unknown, or changes from round to round.
             ValueError: If a value is infeasible on any domain.

@@ -11,9 +11,8 @@ exactly; on a box a pathwise draw is scaled, ``mu + v_t (path - mu)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -21,8 +20,6 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
-from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
@@ -34,25 +31,21 @@ from botorch_bandits.acquisition.kernelized import (
     kernelized_rule,
     kernelized_rule_of,
 )
-from botorch_bandits.acquisition.recipe import (
-    BanditAcquisition,
-    check_model,
-    check_pending,
-    check_single_point,
-)
+from botorch_bandits.acquisition.pending import copy_pending
+from botorch_bandits.acquisition.recipe import check_model, check_single_point
+from botorch_bandits.acquisition.seeded_draw import SeededDraw, check_gaussian, draw_deviation
 from botorch_bandits.checks import check_integer, check_one_of, check_probability
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading
 from botorch_bandits.confidence.rules import WIDTH, fit_to_batch
 from botorch_bandits.confidence.widths import check_scale
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.condition import hallucinate
-from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 PENDING = ("redraw", "hallucinate")
 """What a draw can make of pending points."""
 
 
-class GPThompsonSampling(BanditAcquisition):
+class GPThompsonSampling(SeededDraw):
     r"""GP-TS (Chowdhury and Gopalan 2017): one draw of the posterior, scaled by ``v_t``.
 
     .. math:: v_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(2/\delta))}
@@ -102,9 +95,8 @@ class GPThompsonSampling(BanditAcquisition):
         True
     """
 
+    stream = "thompson"
     width: Tensor
-    _path: GenericDeterministicModel | None
-    _values: Tensor | None
 
     def __init__(
         self,
@@ -160,13 +152,7 @@ class GPThompsonSampling(BanditAcquisition):
             if choices is not None:
                 raise ValueError("pass either choices= or discretization=, not both.")
             choices = self._discretize(discretization, round_number, rkhs_bound, units)
-        self.arms = None if choices is None else Arms(choices)
-        self.seed = (
-            int(torch.randint(2**62, ()))
-            if seed is None
-            else check_integer("seed", seed, minimum=0)
-        )
-        self._num_draws = -1
+        self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -200,11 +186,6 @@ class GPThompsonSampling(BanditAcquisition):
         rule_class = HallucinatedThompsonArmsRule if hallucinates else ThompsonArmsRule
         return rule_class(rule, options.get("scale", 1.0))
 
-    @property
-    def choices(self) -> Tensor | None:
-        """The finite set of points that can be evaluated, if there is one."""
-        return None if self.arms is None else self.arms.choices
-
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending and draw again.
 
@@ -216,16 +197,12 @@ class GPThompsonSampling(BanditAcquisition):
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
             UnsupportedError: If they are to be hallucinated and the model cannot be conditioned.
         """
-        points = check_pending(X_pending)
+        points = copy_pending(X_pending, self.base_model)
         if self.pending == "hallucinate":
-            if points is not None:
-                here = next(self.base_model.parameters(), points).device
-                points = points.detach().to(here, copy=True)
             base = self.base_model
             self.model = base if points is None else hallucinate(base, points)
         AcquisitionFunction.set_X_pending(self, points)
-        self._num_draws += 1
-        self._forget_draw()
+        self._begin_draw()
 
     @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:
@@ -249,10 +226,7 @@ class GPThompsonSampling(BanditAcquisition):
             index = index.expand(torch.broadcast_shapes(index.shape, self._values.shape[:-1]))
             values = self._values.expand(*index.shape, self._values.shape[-1])
             return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-        if self._path is None:
-            # not registered as a module: a draw is no part of the state
-            object.__setattr__(self, "_path", self._draw_path())
-        values = self._evaluate_path(self._path, X)  # ``batch_shape x 1 x m``
+        values = self._evaluate_path(self._current_path(), X)  # ``batch_shape x 1 x m``
         if self.posterior_transform is None:
             values = values.squeeze(-1)  # ``batch_shape x 1``
         else:
@@ -266,18 +240,11 @@ class GPThompsonSampling(BanditAcquisition):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""
-        guarantee = self.rule.guarantee(self._reading, 1)
+        of_width = self.rule.guarantee(self._reading, 1)
+        guarantee = of_width.for_draws("GP-TS", self.delta)
         if guarantee.theorem is not None:
-            guarantee = replace(
-                guarantee,
-                method="GP-TS",
-                theorem=guarantee.theorem.replace("Theorem 2", "Theorem 4"),
-                constants={**guarantee.constants, "delta": self.delta},
-                statement=f"{guarantee.statement}; the other half of delta is for the draws",
-                assumptions=(*guarantee.assumptions, *self._assumptions),
-            )
-        else:
-            guarantee = replace(guarantee, method=f"Thompson sampling, {guarantee.method}")
+            assumptions = (*guarantee.assumptions, *self._assumptions)
+            guarantee = replace(guarantee, assumptions=assumptions)
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
         if self._is_cut:
@@ -321,22 +288,13 @@ class GPThompsonSampling(BanditAcquisition):
         return known
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the draw out: it is a function of model, seed and count, and is drawn again."""
+        """Leave out the draw and what was read of the prior, which cannot be pickled."""
         reading = PriorReading(self.base_model, self.posterior_transform)
-        return {**self.__dict__, "_path": None, "_values": None, "_reading": reading}
+        return {**super().__getstate__(), "_reading": reading}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._forget_draw()
         super()._load_from_state_dict(*args, **kwargs)
         self._reading = PriorReading(self.base_model, self.posterior_transform)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._forget_draw()  # it lives where the model lived
-        return super()._apply(fn, recurse)
-
-    def _forget_draw(self) -> None:
-        self._path = None
-        self._values = None
 
     def _discretize(
         self,
@@ -357,16 +315,6 @@ class GPThompsonSampling(BanditAcquisition):
         self._is_cut = discretization.is_cut(t, bound)
         return discretization.points(t, bound)
 
-    def _draw_path(self) -> GenericDeterministicModel:
-        try:
-            with torch.no_grad(), seeded_globally(self._seed_of("path")):
-                return get_matheron_path_model(self.model)
-        except NotImplementedError as error:
-            raise UnsupportedError(
-                f"BoTorch has no pathwise draws for this model ({error}). Pass choices=, a finite "
-                "set of points, to draw on exactly."
-            ) from error
-
     def _evaluate_path(self, path: GenericDeterministicModel, X: Tensor) -> Tensor:
         member = self._member
         if member is None:
@@ -381,23 +329,12 @@ class GPThompsonSampling(BanditAcquisition):
     def _draw_on_arms(self, choices: Tensor) -> Tensor:
         with torch.no_grad():
             posterior = self.model.posterior(choices, posterior_transform=self.posterior_transform)
-            if not isinstance(posterior, GPyTorchPosterior):
-                raise UnsupportedError(
-                    f"an exact draw needs a Gaussian posterior, got {type(posterior).__name__}."
-                )
+            posterior = check_gaussian(posterior)
             mean = self._select_member(posterior.mean, event_dims=2).squeeze(-1)
             covariance = self._select_member(posterior.distribution.covariance_matrix, event_dims=2)
-            # Covariances of smooth kernels are singular to rounding: Cholesky would fail.
-            eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
-            generator = torch.Generator().manual_seed(self._seed_of("arms"))
-            normal = torch.randn(mean.shape, dtype=mean.dtype, generator=generator).to(mean.device)
-            root = eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
-            deviation = (root @ normal.unsqueeze(-1)).squeeze(-1)
+            deviation = draw_deviation(covariance, self._seed_of("arms"))
             width = self._width_of_member()
             return mean + (width.unsqueeze(-1) if width.dim() else width) * deviation
-
-    def _seed_of(self, purpose: str) -> int:
-        return derive_seed(self.seed, self._num_draws, f"thompson {purpose}")
 
     @property
     def _assumptions(self) -> tuple[str, ...]:

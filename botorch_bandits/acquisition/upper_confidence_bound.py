@@ -126,7 +126,12 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @classmethod
     def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Take the number of arms, or the shape of the box, from the domain."""
+        """Take the number of arms, or the shape of the box, from the domain.
+
+        Args:
+            options: Constructor arguments.
+            domain: Where the acquisition will be maximised; None if that is not known yet.
+        """
         check_scale(options.get("scale", 1.0))
         given = {name for name in INGREDIENTS if options.get(name) is not None}
         if not given and isinstance(domain, Arms):

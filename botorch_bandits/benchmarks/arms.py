@@ -32,7 +32,7 @@ from botorch_bandits.confidence import gp_ucb_finite_width
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
 from botorch_bandits.models.arms_posterior import ArmsPosterior
-from botorch_bandits.models.recipe import double_kernel
+from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.random_streams import derive_seed
 from botorch_bandits.simulation import Policy, play_arms, simulate

@@ -21,7 +21,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
-from botorch_bandits.models.recipe import double_kernel
+from botorch_bandits.models.kernels import double_kernel
 
 Result = TypeVar("Result")
 
@@ -41,7 +41,12 @@ class Scale:
     seed: int = 0
 
     def of(self, full: int, smallest: int) -> int:
-        """Return a number of rounds or rows at this scale."""
+        """Return a number of rounds or rows at this scale.
+
+        Args:
+            full: The number at full scale.
+            smallest: What is never gone below.
+        """
         return max(smallest, round(full * self.size))
 
 

@@ -21,7 +21,7 @@ from botorch_bandits.checks import (
     check_positive,
 )
 from botorch_bandits.domains import Domain
-from botorch_bandits.models.recipe import double_kernel, fingerprint_kernel
+from botorch_bandits.models.kernels import double_kernel, fingerprint_kernel
 
 if TYPE_CHECKING:
     from botorch_bandits.change_points.engine import DetectorEngine
@@ -33,8 +33,12 @@ class ChangePointDetector:
 
     For each ``n`` up to half of the samples, the last ``2 n`` samples are halved, a Gaussian
     process is fitted to each half, and the squared difference of both posterior means, averaged
-    over the domain, is compared with a threshold :math:`\theta_n`. Only means are used. The ridge
-    of a fit to ``n`` samples is
+    over the domain :math:`D`, is compared with a threshold :math:`\theta_n`:
+
+    .. math:: \frac{1}{|D|} \int_D \bigl(\mu^{(1)}_n(x) - \mu^{(2)}_n(x)\bigr)^2 dx > \theta_n
+
+    (``statistic="integral"`` is without :math:`1 / |D|`). Only means are used. The ridge of a fit
+    to ``n`` samples is
 
     .. math:: n \rho_n = c \, n^{1 - r}, \qquad r = \frac{2 a + d}{2 a + d + 1},
 

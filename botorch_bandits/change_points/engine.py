@@ -126,7 +126,12 @@ class DetectorEngine:
         return DetectorStream(self)
 
     def ridges(self, num_tails: int, context_dim: int = 0) -> Tensor:
-        """Return ``n rho_n`` for ``n = 1 .. num_tails``."""
+        """Return ``n rho_n`` for ``n = 1 .. num_tails``.
+
+        Args:
+            num_tails: How many.
+            context_dim: The dimension of the contexts.
+        """
         dim = self.domain.dim + context_dim
         if len(self._ridges.get(dim, ())) < num_tails:
             self._ridges[dim] = self.detector.ridges(self._half_sizes(num_tails), dim)
@@ -135,7 +140,13 @@ class DetectorEngine:
     def thresholds(
         self, num_tails: int, context_dim: int = 0, prior_variance: float | None = None
     ) -> Tensor:
-        """Return the thresholds of ``n = 1 .. num_tails`` in squared outcome units."""
+        """Return the thresholds of ``n = 1 .. num_tails`` in squared outcome units.
+
+        Args:
+            num_tails: How many.
+            context_dim: The dimension of the contexts.
+            prior_variance: The kernel's largest variance; the detector's own if omitted.
+        """
         dim = self.domain.dim + context_dim
         if prior_variance is not None:
             return self.detector.thresholds(self._half_sizes(num_tails), dim, prior_variance)
@@ -183,7 +194,11 @@ class DetectorEngine:
         )
 
     def check_outcomes(self, Y: Tensor | Sequence[float] | None) -> Tensor:
-        """Return ``N`` finite outcomes less the prior mean."""
+        """Return ``N`` finite outcomes less the prior mean.
+
+        Args:
+            Y: ``N`` outcomes.
+        """
         if Y is None:
             raise TypeError("Y is missing: pass one outcome for each sample.")
         if isinstance(Y, Tensor) and Y.dim() == 2 and Y.shape[-1] == 1:
@@ -191,7 +206,13 @@ class DetectorEngine:
         return check_vector("Y", Y).detach().to(self._device) - self.detector.prior_mean
 
     def check_inputs(self, X: Tensor | None, arms: Tensor | None, num_samples: int) -> Tensor:
-        """Return ``N x d`` inputs of a box, or ``N`` arm numbers."""
+        """Return ``N x d`` inputs of a box, or ``N`` arm numbers.
+
+        Args:
+            X: Inputs, where the domain is a box.
+            arms: Arm numbers, where it is a set of arms.
+            num_samples: ``N``.
+        """
         if (X is None) == (arms is None):
             raise TypeError("pass either X (inputs) or arms (arm numbers), not both or neither.")
         if arms is None:

@@ -9,8 +9,8 @@ and otherwise belongs to the policy. When the outcome of a uniform query arrives
 at the uniform queries. On a detection both lists are cleared: the policy begins anew, with the
 round number 1 and without any of the old data.
 
-Source: Avanesov, *Nonstationary X-armed bandits: change-point detection by Gaussian process
-regression*, Algorithm 2.
+Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no
+regrets*, arXiv 1908.07636, Algorithm 2.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ def explores(
 
 @dataclass(frozen=True, kw_only=True)
 class Restart:
-    """A rule by which a policy begins anew; see :class:`ChangePointRestart`.
+    r"""A rule by which a policy begins anew; see :class:`ChangePointRestart`.
+
+    A round explores if :math:`|\mathrm{uniform}| \le \xi \sqrt{|\mathrm{history}|}`, both counted
+    from the last reset. With ``split_delta`` segment ``k`` has
+
+    .. math:: \delta_k = \frac{6 \delta}{\pi^2 k^2}, \qquad \sum_{k \ge 1} \delta_k = \delta.
 
     Attributes:
         exploration: ``xi``, how much is explored uniformly; None never explores.
@@ -79,7 +84,11 @@ class Restart:
         return explores(self.exploration, num_uniform, num_history)
 
     def is_told_of_change(self, round_number: int) -> bool:
-        """Return whether a reset is due before this round, whatever the data say."""
+        """Return whether a reset is due before this round, whatever the data say.
+
+        Args:
+            round_number: The round that is about to be played, from 1.
+        """
         return False
 
     def share_of_delta(self, delta: float, segment: int) -> float:

@@ -43,7 +43,12 @@ class ChangePointTest:
 
     @classmethod
     def of_no_tail(cls, num_samples: int, device: torch.device | None = None) -> ChangePointTest:
-        """Return the result for fewer than two samples: nothing is detected."""
+        """Return the result for fewer than two samples: nothing is detected.
+
+        Args:
+            num_samples: How many there are.
+            device: Where the tensors of the result are.
+        """
         nothing = torch.empty(0, dtype=DTYPE, device=device)
         return cls(num_samples, 0.0, math.inf, 0, num_samples, False, nothing, nothing)
 

@@ -89,6 +89,10 @@ class DetectorStream:
     def observe_arm(self, arm: int, y: float) -> ChangePointTest:
         """Take the outcome of an arm, given by its number, and test all tails.
 
+        Args:
+            arm: The number of the arm.
+            y: Its outcome.
+
         Raises:
             TypeError: If the domain is not a set of arms.
             ValueError: If there is no such arm or the outcome is not finite.

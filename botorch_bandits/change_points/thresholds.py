@@ -61,7 +61,9 @@ class Threshold(ABC):
 
 @dataclass(frozen=True)
 class PowerThreshold(Threshold):
-    """``scale * n ** exponent``; by default that of the experiments of Avanesov 2020.
+    r"""A power of the half size; by default that of the experiments of Avanesov 2020.
+
+    .. math:: \theta_n = \mathrm{scale} \cdot n^{\mathrm{exponent}}, \qquad 2.6 \, n^{-6/7}
 
     The published values are for one dimension, a Matern 5/2 kernel, ``statistic="mean"`` and a
     kernel of unit variance.
@@ -95,7 +97,9 @@ class PowerThreshold(Threshold):
 
 @dataclass(frozen=True)
 class TheoreticalThreshold(Threshold):
-    r"""The schedule of theorem 3.1, :math:`C (F^2 + g^2 \ln^2 T) n^{-(2a+d)/(2a+d+1)}`.
+    r"""The schedule of theorem 3.1.
+
+    .. math:: \theta_n = C (F^2 + g^2 \ln^2 T) \, n^{-(2a+d)/(2a+d+1)}
 
     Bounds are in the units of outcomes, for a kernel scaled to unit variance, so the prior
     variance does not enter. The theorem says that some ``C`` keeps false alarms rare, which

@@ -7,10 +7,9 @@ arrived within ``m`` rounds, else 0. The posterior mean of these values estimate
 Conventions as in :mod:`botorch_bandits.confidence.rkhs_widths`: widths multiply the posterior
 STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound`` bounds the
 norm of ``f - minimum``, ``outcome_bound`` is ``B_y`` with ``|y - minimum| <= B_y``. Who has a prior
-standard deviation ``s`` divides all bounds and the sum of deviations by ``s`` first
-(:mod:`botorch_bandits.confidence.censored_rules` does). The information gain is that of all rows,
-pending and lost ones too; the realised gain may stand for the maximal one, because the proof uses
-it through ``ln det(I + K / lam)`` alone.
+standard deviation ``s`` divides all bounds and the sum of deviations by ``s`` first (the width
+rules do). The information gain is that of all rows, pending and lost ones too; the realised gain
+may stand for the maximal one, because the proof uses it through ``ln det(I + K / lam)`` alone.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
 Theorem 1 (there the width is ``nu_t``) and its proof, appendix A.1.

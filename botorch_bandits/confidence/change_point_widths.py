@@ -5,8 +5,8 @@ r"""The width of GP-UCB-CPD, for environments that change.
 with ``t`` the queries since the last reset, ``T`` the horizon and ``a`` the smoothness of a Matern
 kernel (its ``nu``). Conventions as in :mod:`botorch_bandits.confidence.widths`.
 
-Source: Avanesov, *Nonstationary X-armed bandits: change-point detection by Gaussian process
-regression*, Theorem 3.1. There it is ``beta_t = w_t ** 2``; the fourth power is of the logarithm.
+Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no regrets*, arXiv
+1908.07636, Theorem 3.1. There it is ``beta_t = w_t ** 2``; the fourth power is of the logarithm.
 """
 
 from __future__ import annotations

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+_THEOREMS_OF_DRAWS = {
+    "Chowdhury and Gopalan 2017, Theorem 2": "Chowdhury and Gopalan 2017, Theorem 4",
+    "Verma, Dai and Low 2022, Theorem 1": "Verma, Dai and Low 2022, Theorem 3",
+}
+"""Thompson sampling by the theorem on the width that scales its draws."""
+
 
 @dataclass(frozen=True)
 class Guarantee:
@@ -35,8 +41,32 @@ class Guarantee:
         return self.theorem is not None and not self.gaps
 
     def with_gaps(self, *gaps: str) -> Guarantee:
-        """Return a copy with further reasons why the theorem does not apply."""
+        """Return a copy with further reasons why the theorem does not apply.
+
+        Args:
+            *gaps: One reason each.
+        """
         return replace(self, gaps=self.gaps + gaps)
+
+    def for_draws(self, method: str, delta: float) -> Guarantee:
+        """Return what the guarantee of a width at ``delta / 2`` says of draws that it scales.
+
+        Args:
+            method: The method that draws, in words.
+            delta: Of width and draws together.
+        """
+        if self.theorem is None:
+            return replace(self, method=f"Thompson sampling, {self.method}")
+        theorem = self.theorem
+        for of_width, of_draws in _THEOREMS_OF_DRAWS.items():
+            theorem = theorem.replace(of_width, of_draws)
+        return replace(
+            self,
+            method=method,
+            theorem=theorem,
+            statement=f"{self.statement}; the other half of delta is for the draws",
+            constants={**self.constants, "delta": delta},
+        )
 
     def __str__(self) -> str:
         """Say it in a few lines."""

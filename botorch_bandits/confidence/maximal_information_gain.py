@@ -75,7 +75,11 @@ class GreedyGain(GainBound):
         self._gains = [0.0]
 
     def greedy_gain(self, num_observations: int) -> float:
-        """Return the gain of the greedy set, a lower bound on the maximal gain."""
+        """Return the gain of the greedy set, a lower bound on the maximal gain.
+
+        Args:
+            num_observations: How many points it has, repeats counted.
+        """
         while len(self._gains) <= num_observations:
             variance = self._covariance.diagonal()
             arm = int(variance.argmax())

@@ -4,7 +4,7 @@ Conventions as in :mod:`botorch_bandits.confidence.widths`: a width multiplies t
 STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound`` bounds the
 NORM (never its square) of the reward in that kernel, in the units of the reward, and
 ``noise_bound`` is ``R`` of R-sub-Gaussian noise in the same units. Who has a prior standard
-deviation ``s`` divides both by ``s`` first (:mod:`botorch_bandits.confidence.rkhs_rules` does).
+deviation ``s`` divides both by ``s`` first (the width rules do).
 
 Sources: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit
 setting*, ICML 2010; Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017; Flynn

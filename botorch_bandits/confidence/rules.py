@@ -54,10 +54,19 @@ class WidthRule(ABC):
 
     @abstractmethod
     def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
-        """Return what the width promises for this model and round."""
+        """Return what the width promises for this model and round.
+
+        Args:
+            reading: Of the model.
+            round_number: The round of the next point, from 1.
+        """
 
     def information_gain(self, reading: PriorReading) -> Tensor | None:
-        """Return the information gain that enters the width, summed over outputs, if any does."""
+        """Return the information gain that enters the width, summed over outputs, if any does.
+
+        Args:
+            reading: Of the model.
+        """
         return None
 
 

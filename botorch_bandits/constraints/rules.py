@@ -92,6 +92,9 @@ class MultiplierRule(ABC):
     def multipliers(self, state: MultiplierState) -> Tensor:
         """Return the multipliers in force, ``batch_shape x num_constraints``.
 
+        Args:
+            state: As :meth:`init` and :meth:`step` return it.
+
         Raises:
             MultiplierOverflowError: If one of them is too large for float64.
         """
@@ -216,7 +219,14 @@ class MultiplierRule(ABC):
         )
 
     def total(self, state: MultiplierState, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the sum of what arrived, ``batch_shape x num_constraints``, after checks."""
+        """Return the sum of what arrived, ``batch_shape x num_constraints``, after checks.
+
+        Args:
+            state: As :meth:`init` and :meth:`step` return it.
+            values: ``batch_shape x num_constraints`` of one outcome, or ``batch_shape x k x
+                num_constraints`` of ``k``.
+            mask: Which outcomes arrived; all if omitted.
+        """
         check_double("constraint values", values)
         shape, m = state.batch_shape, self.num_constraints
         one = values.shape == (*shape, m)

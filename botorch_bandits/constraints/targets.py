@@ -8,6 +8,9 @@ from torch import Tensor
 from botorch_bandits.checks import check_double
 from botorch_bandits.penalties import Penalty
 
+LARGEST_TARGET = 1e150
+"""Sums of squares of what is smaller are finite in float64."""
+
 
 class MultiplierOverflowError(OverflowError):
     """A multiplier or a penalised outcome is too large for float64."""
@@ -28,7 +31,8 @@ def penalise(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
     Raises:
         TypeError: If a tensor is not float64.
         ValueError: If shapes do not fit.
-        MultiplierOverflowError: If the result of finite outcomes is not finite.
+        MultiplierOverflowError: If the result of finite outcomes is not finite, or so large that
+            sums of its squares are not.
     """
     check_double("rewards", rewards)
     check_double("constraints", constraints)
@@ -42,7 +46,7 @@ def penalise(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
         )
     targets = rewards - (multipliers.unsqueeze(-2) * penalty.excess(constraints)).sum(dim=-1)
     known = torch.isfinite(rewards) & torch.isfinite(constraints).all(dim=-1)
-    if bool((known & ~torch.isfinite(targets)).any()):
+    if bool((known & ~(targets.abs() < LARGEST_TARGET)).any()):
         raise MultiplierOverflowError(
             "a penalised outcome is too large for float64 (largest multiplier "
             f"{float(multipliers.max()):.3g}). Use penalty=Polynomial(c, n), which grows more "

@@ -93,6 +93,10 @@ class Domain(ABC):
     def check_point(self, name: str, x: Any) -> Tensor:
         """Return ``x`` as a ``d``-dimensional float64 tensor if it lies in the domain.
 
+        Args:
+            name: Of the argument, for errors.
+            x: A point: a float64 tensor or a list of numbers.
+
         Raises:
             TypeError: If it is a tensor of another dtype.
             ValueError: If it has another shape, is not finite, or lies outside.

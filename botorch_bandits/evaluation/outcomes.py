@@ -162,3 +162,7 @@ def known_optimum(problem: Problem) -> float | None:
         return float(problem.optimal_value)
     except NotImplementedError:  # BoTorch's way to say that it is not known
         return None
+    except ValueError:  # no arm is feasible
+        if isinstance(problem, ConstrainedBaseTestProblem):
+            return None
+        raise

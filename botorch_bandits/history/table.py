@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,12 +11,10 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vector
 from botorch_bandits.history import records as plain
 from botorch_bandits.history.entries import ORIGINS, Event, Failure, Outcome, Query
-
-if TYPE_CHECKING:
-    import pandas as pd
+from botorch_bandits.history.readings import HistoryReadings, input_of
 
 
-class History:
+class History(HistoryReadings):
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
     The history is the only truth. Models, acquisition functions and suggestions are derived from
@@ -43,135 +41,16 @@ class History:
         self.dim = check_integer("dim", dim, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.num_constraints = check_integer("num_constraints", num_constraints, minimum=0)
-        self._queries: list[Query] = []
-        self._outcomes: dict[int, Outcome] = {}  # by query id, in order of arrival
-        self._failures: dict[int, Failure] = {}  # likewise
-        self._pending: dict[int, Query] = {}  # by id, in asking order
-        self._arrivals: list[Outcome] = []
-        self._events: list[Event] = []  # outcomes and failures, in order of arrival
-        self._requests: dict[str, int] = {}  # ids of queries
-        self._best: Outcome | None = None
-        # inputs, reward and constraints in order of arrival, in memory that grows by doubling
+        self._queries = []
+        self._outcomes = {}
+        self._failures = {}
+        self._pending = {}
+        self._arrivals = []
+        self._events = []
+        self._requests = {}
+        self._best = None
         self._num_inputs = self.context_dim + self.dim
         self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
-
-    def __repr__(self) -> str:
-        """Show the counts."""
-        return f"History({self.num_queries} queries, {self.num_arrived} arrived)"
-
-    @property
-    def version(self) -> int:
-        """Changes when old outcomes are read otherwise than before; here they never are."""
-        return self.first_version
-
-    @property
-    def first_version(self) -> int:
-        """The :attr:`version` of an empty history."""
-        return 0
-
-    @property
-    def changed_after(self) -> int:
-        """How many queries had been asked when :attr:`version` last changed."""
-        return 0
-
-    @property
-    def num_queries(self) -> int:
-        """How many queries were asked."""
-        return len(self._queries)
-
-    @property
-    def num_arrived(self) -> int:
-        """How many outcomes arrived."""
-        return len(self._outcomes)
-
-    @property
-    def num_failed(self) -> int:
-        """How many queries failed."""
-        return len(self._failures)
-
-    @property
-    def num_pending(self) -> int:
-        """How many queries have no outcome yet, and have not failed."""
-        return len(self._pending)
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """All queries in the order in which they were asked."""
-        return tuple(self._queries)
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """All outcomes in the order in which they arrived."""
-        return tuple(self._arrivals)
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """All failures in the order in which they arrived."""
-        return tuple(self._failures.values())
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Outcomes and failures in the order in which they arrived."""
-        return tuple(self._events)
-
-    def queries_since(self, num_known: int) -> list[Query]:
-        """Return the queries but the first ``num_known``, in the order in which they were asked."""
-        return self._queries[num_known:]
-
-    def outcomes_since(self, num_known: int) -> list[Outcome]:
-        """Return the outcomes but the first ``num_known``, in the order in which they arrived."""
-        return self._arrivals[num_known:]
-
-    def events_since(self, num_known: int) -> list[Event]:
-        """Return outcomes and failures but the first ``num_known``, in order of arrival."""
-        return self._events[num_known:]
-
-    def query(self, query_id: int) -> Query:
-        """Return the query with this id.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        query_id = check_integer("query_id", query_id, minimum=0)
-        if query_id >= len(self._queries):
-            asked = f"0 to {len(self._queries) - 1}" if self._queries else "none yet"
-            raise KeyError(
-                f"query_id {query_id} was never asked (asked so far: {asked}). Tell the id of a "
-                "Query that ask() returned."
-            )
-        return self._queries[query_id]
-
-    def query_of_request(self, request_id: str) -> Query | None:
-        """Return the query that a request was answered with, or None if it is new."""
-        query_id = self._requests.get(request_id)
-        return None if query_id is None else self._queries[query_id]
-
-    def outcome(self, query_id: int) -> Outcome | None:
-        """Return the outcome of a query, or None if it has none.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        return self._outcomes.get(self.query(query_id).id)
-
-    def failure(self, query_id: int) -> Failure | None:
-        """Return the failure of a query, or None if it did not fail.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        return self._failures.get(self.query(query_id).id)
-
-    def state(self, query_id: int) -> str:
-        """Return ``"pending"``, ``"told"`` or ``"failed"``.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        query_id = self.query(query_id).id
-        if query_id in self._failures:
-            return "failed"
-        return "told" if query_id in self._outcomes else "pending"
 
     def add_query(
         self,
@@ -249,7 +128,7 @@ class History:
         diagnostics: Mapping[str, float] | None = None,
         request_id: str | None = None,
     ) -> Query:
-        """Return what :meth:`add_query` would record, checked, without recording it."""
+        """Return what :meth:`add_query` would record, checked; see there."""
         if origin not in ORIGINS:
             raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
         if (context is None) != (self.context_dim == 0):
@@ -272,7 +151,7 @@ class History:
     def new_outcome(
         self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None
     ) -> Outcome:
-        """Return what :meth:`add_outcome` would record, checked, without recording it."""
+        """Return what :meth:`add_outcome` would record, checked; see there."""
         query = self.query(query_id)
         known = self._outcomes.get(query.id)
         if known is not None:
@@ -288,7 +167,7 @@ class History:
         return self.outcome_of(query.id, reward, arrived_at, len(self._queries), constraints)
 
     def new_failure(self, query_id: int, arrived_at: float, reason: str | None = None) -> Failure:
-        """Return what :meth:`add_failure` would record, checked, without recording it."""
+        """Return what :meth:`add_failure` would record, checked; see there."""
         query = self.query(query_id)
         if query.id not in self._pending:
             raise ValueError(
@@ -310,7 +189,15 @@ class History:
         arrived_round: int,
         constraints: Any = None,
     ) -> Outcome:
-        """Return an outcome with checked values, whatever is known of its query."""
+        """Return an outcome with checked values, whatever is known of its query.
+
+        Args:
+            query_id: The id of its query.
+            reward: One finite number.
+            arrived_at: Clock reading in seconds.
+            arrived_round: How many queries had been asked.
+            constraints: ``num_constraints`` finite numbers; None if there are none.
+        """
         return Outcome(
             query_id=query_id,
             reward=check_number("reward", reward),
@@ -320,7 +207,11 @@ class History:
         )
 
     def record(self, entry: Query | Event) -> None:
-        """Record a query, outcome or failure that was made for this history as it is now."""
+        """Record a query, outcome or failure that was made for this history as it is now.
+
+        Args:
+            entry: From :meth:`new_query`, :meth:`new_outcome` or :meth:`new_failure`.
+        """
         if isinstance(entry, Query):
             self._queries.append(entry)
             self._pending[entry.id] = entry
@@ -333,73 +224,6 @@ class History:
             self._failures[entry.query_id] = entry
         self._events.append(entry)
         del self._pending[entry.query_id]
-
-    def arrived(self) -> tuple[Tensor, Tensor]:
-        """Return the inputs and rewards that arrived, in order of arrival.
-
-        Returns:
-            ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
-        """
-        rows = self._rows[: self.num_arrived]
-        reward = self._num_inputs
-        return rows[:, :reward].clone(), rows[:, reward : reward + 1].clone()
-
-    def constraints(self) -> Tensor:
-        """Return the constraint values that arrived, in order of arrival.
-
-        Returns:
-            ``n x num_constraints`` observed values.
-        """
-        return self._rows[: self.num_arrived, self._num_inputs + 1 :].clone()
-
-    def pending(self) -> tuple[Query, ...]:
-        """Return the queries that are waited for, in the order in which they were asked."""
-        return tuple(self._pending.values())
-
-    def pending_in(self, round_number: int) -> tuple[Query, ...]:
-        """Return the queries that were pending when the query of a round was chosen.
-
-        Args:
-            round_number: From 1; one more than the rounds so far stands for now.
-        """
-        ended = (self._outcomes, self._failures)
-        rounds = {e.query_id: e.arrived_round for known in ended for e in known.values()}
-        return tuple(
-            query
-            for query in self._queries[: round_number - 1]
-            if rounds.get(query.id, round_number) >= round_number
-        )
-
-    def inputs(self) -> Tensor:
-        """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
-        rows = [_input_of(query) for query in self._queries]
-        if not rows:
-            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
-        return torch.stack(rows)
-
-    def pending_inputs(self) -> Tensor:
-        """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
-        rows = [_input_of(query) for query in self._pending.values()]
-        if not rows:
-            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
-        return torch.stack(rows)
-
-    def best(self) -> tuple[Query, Outcome] | None:
-        """Return the query with the largest observed reward (the first of equals), if any."""
-        if not self._outcomes:
-            return None
-        assert self._best is not None
-        return self._queries[self._best.query_id], self._best
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """Return one dictionary a query, in asking order, of plain Python values.
-
-        ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again. ``state`` is
-        ``"pending"``, ``"told"`` or ``"failed"``. While a query is pending ``arrival_order`` is
-        None, and so are ``constraints``, if there are. A failure has its place in the order too,
-        and a ``reason``.
-        """
-        return plain.to_records(tuple(self._queries), tuple(self._events), self.num_constraints)
 
     @classmethod
     def from_records(
@@ -426,17 +250,6 @@ class History:
         plain.fill(history, records)
         return history
 
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return the table as a pandas DataFrame, one row a query in asking order.
-
-        The columns are those of :meth:`to_records`, with ``x``, ``context`` and ``constraints`` as
-        one column an entry (``x0``, ``x1``, ...) and each diagnostic as a column of its own.
-
-        Raises:
-            ImportError: If pandas is not installed.
-        """
-        return plain.to_dataframe(self.to_records())
-
     def _check_constraints(self, constraints: Any) -> tuple[float, ...]:
         if self.num_constraints == 0:
             if constraints is not None:
@@ -459,7 +272,7 @@ class History:
             self._rows = self._rows.to(self._queries[outcome.query_id]._x.device)
         if n == len(self._rows):
             self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
-        self._rows[n, : self._num_inputs] = _input_of(self._queries[outcome.query_id])
+        self._rows[n, : self._num_inputs] = input_of(self._queries[outcome.query_id])
         self._rows[n, self._num_inputs] = outcome.reward
         if outcome.constraints:
             self._rows[n, self._num_inputs + 1 :] = torch.tensor(outcome.constraints, dtype=DTYPE)
@@ -482,9 +295,3 @@ def check_text(name: str, value: Any) -> str:
     if not value:
         raise ValueError(f"{name} is empty; leave it out or give it some letters.")
     return value
-
-
-def _input_of(query: Query) -> Tensor:
-    return (
-        query._x if query._context is None else torch.cat([query._context.to(query._x), query._x])
-    )

@@ -14,7 +14,7 @@ from botorch_bandits.acquisition.arms_player import build_arms_player
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.feedback import Censored
+from botorch_bandits.feedback import Censored, Ignored
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.acquisition_source import AcquisitionFactory, AcquisitionSource
 from botorch_bandits.loop.arguments import with_feedback
@@ -170,7 +170,8 @@ class Chooser:
         next_round = self.current.num_queries + 1
         domain = self._domain_in(latest, next_round)
         acquisition = self._source.build(next_round, domain, now)
-        guarantee = guarantee_of(acquisition, self._history, domain, num_given)
+        leaves_out = isinstance(settings.feedback, Ignored)
+        guarantee = guarantee_of(acquisition, self._history, domain, num_given, leaves_out)
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:

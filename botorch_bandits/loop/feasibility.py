@@ -20,11 +20,7 @@ from botorch_bandits.acquisition.arms_rules import (
     ThompsonArmsRule,
     WidthArmsRule,
 )
-from botorch_bandits.acquisition.lagrangian_options import (
-    WIDTH_OPTIONS,
-    output_rules,
-    select_output,
-)
+from botorch_bandits.acquisition.lagrangian_options import output_rules, select_output
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import PriorReading
 from botorch_bandits.constraints import MultiplierRule, recognise_infeasibility
@@ -207,8 +203,7 @@ def _width_of(
     if isinstance(recipe, AcquisitionRecipe):
         name, options = recipe.acquisition_class.__name__, dict(recipe.options)
         if recipe.acquisition_class in LAGRANGIAN:
-            given = {key: value for key, value in options.items() if key in WIDTH_OPTIONS}
-            of_output = output_rules(name, num_outputs, **given)[constraint + 1]
+            of_output = output_rules(name, num_outputs, **options)[constraint + 1]
             reading = PriorReading(model, select_output(constraint + 1, num_outputs))
             return float(options.get("scale", 1.0) * of_output.width(reading, 1))
         shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)

@@ -139,12 +139,21 @@ class ForgettingSource(AcquisitionSource):
         return X if self._models is None else self._models.inputs(X, rounds)
 
 
-def check_forgetting(forgetting: Any, model: Any, feedback: Feedback) -> Forgetting | None:
-    """Return the forgetting of a loop if model and feedback go with it.
+def check_forgetting(
+    forgetting: Any, model: Any, feedback: Feedback, draws_on_paths: bool
+) -> Forgetting | None:
+    """Return the forgetting of a loop if model, feedback and acquisition go with it.
+
+    Args:
+        forgetting: Whatever the user gave.
+        model: The loop's.
+        feedback: The loop's.
+        draws_on_paths: Whether the acquisition draws functions on a whole box.
 
     Raises:
         TypeError: If it is no forgetting.
-        ValueError: If the model cannot forget in this way, or feedback is censored.
+        ValueError: If the model cannot forget in this way, feedback is censored, or functions
+            cannot be drawn.
     """
     if forgetting is None:
         return None
@@ -157,6 +166,11 @@ def check_forgetting(forgetting: Any, model: Any, feedback: Feedback) -> Forgett
         raise ValueError(
             f"forgetting is {forgetting!r}, which does not go with feedback=Censored(...): lost "
             "queries keep their pseudo-value for good. Use Hallucinated() or Ignored()."
+        )
+    if draws_on_paths and isinstance(forgetting, TimeVaryingKernel):
+        raise ValueError(
+            f"forgetting is {forgetting!r}, whose kernel has no random features for Thompson "
+            "sampling on a box. Use an upper confidence bound, SlidingWindow(...) or Arms."
         )
     if model is None:
         raise ValueError(f"forgetting is {forgetting!r}, but random search has no model to forget.")

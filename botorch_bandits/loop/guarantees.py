@@ -14,7 +14,11 @@ from botorch_bandits.history import History
 
 
 def guarantee_of(
-    acquisition: AcquisitionFunction, history: History, domain: Domain, num_given: int
+    acquisition: AcquisitionFunction,
+    history: History,
+    domain: Domain,
+    num_given: int,
+    leaves_out_pending: bool,
 ) -> Guarantee:
     """Return what an acquisition function promises to a loop.
 
@@ -23,6 +27,7 @@ def guarantee_of(
         history: Of all rounds.
         domain: Where it is maximised.
         num_given: How many rounds of the history the loop was given.
+        leaves_out_pending: Whether pending queries are left out of the model.
     """
     if not isinstance(acquisition, BanditAcquisition):
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
@@ -32,6 +37,13 @@ def guarantee_of(
         guarantee = guarantee.with_gaps(
             f"the data refuted the assumptions at this level in round {refuted[0]}"
         )
+    num_pending = len(history.pending())
+    if leaves_out_pending and num_pending:
+        if acquisition.is_optimistic:  # the bounds are those of the data that arrived
+            arrivals = "which outcomes have arrived does not depend on their noise"
+            guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, arrivals))
+        else:
+            guarantee = guarantee.with_gaps(f"{num_pending} outcomes are pending")
     if guarantee.holds and acquisition.is_optimistic:
         guarantee = replace(
             guarantee,

@@ -17,9 +17,9 @@ from botorch_bandits.feedback import Censored, CensoredView, Feedback
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.acquisition_source import AcquisitionFactory, ModelFactory
 from botorch_bandits.loop.chooser import Chooser
+from botorch_bandits.loop.detector_reading import DetectorReading
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.recorder import Recorder
-from botorch_bandits.loop.segments import DetectorReading
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import BanditGPRecipe
 

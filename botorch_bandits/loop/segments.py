@@ -11,7 +11,7 @@ too, though not of the multipliers.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -27,38 +27,13 @@ from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
+from botorch_bandits.loop.detector_reading import ChangeNotTestedWarning, DetectorReading
 from botorch_bandits.loop.multipliers import Multipliers
 from botorch_bandits.loop.target_history import PenalisedHistory, StackedHistory
 from botorch_bandits.random_streams import generator
 
-
-class ChangeNotTestedWarning(RuntimeWarning):
-    """A test for a change could not be computed."""
-
-
 UNIFORM_ORIGINS = ("exploration", "initial")
 """Origins of queries that were drawn uniformly at random, whatever the data said."""
-
-
-@dataclass(frozen=True)
-class DetectorReading:
-    """What a test of the uniform queries said.
-
-    Attributes:
-        after_round: How many rounds had been asked.
-        statistic: Of the tail that came nearest to a detection.
-        threshold: Of that tail.
-        half_size: Half the number of uniform queries in it.
-        detected: Whether the segment ended.
-        quantity: What was tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...
-    """
-
-    after_round: int
-    statistic: float
-    threshold: float
-    half_size: int
-    detected: bool
-    quantity: str = "reward"
 
 
 class Segments:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
-from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
+from botorch_bandits.acquisition import AcquisitionRecipe, GPThompsonSampling, RandomSearch
 from botorch_bandits.change_points import Restart
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.constraints import MultiplierRule
-from botorch_bandits.domains import Domain
+from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Feedback
 from botorch_bandits.forgetting import ExponentialWeights, Forgetting
 from botorch_bandits.loop.acquisition_source import AcquisitionFactory, ModelFactory
@@ -93,7 +94,9 @@ class LoopSettings:
             feedback=feedback,
             restart=restart,
             constraints=constraints,
-            forgetting=check_forgetting(forgetting, model, feedback),
+            forgetting=check_forgetting(
+                forgetting, model, feedback, _draws_on_paths(acquisition, domain)
+            ),
             num_initial=check_integer("num_initial", num_initial, minimum=0),
             context_dim=context_dim,
             seed=check_integer("seed", seed, minimum=0),
@@ -103,3 +106,11 @@ class LoopSettings:
     def num_constraints(self) -> int:
         """How many constraint values come with each reward."""
         return 0 if self.constraints is None else self.constraints.num_constraints
+
+
+def _draws_on_paths(acquisition: Any, domain: Domain) -> bool:
+    """Return whether functions are drawn on a whole box."""
+    if not isinstance(acquisition, AcquisitionRecipe) or not isinstance(domain, Box):
+        return False
+    is_finite = {"choices", "discretization"} & acquisition.options.keys()
+    return issubclass(acquisition.acquisition_class, GPThompsonSampling) and not is_finite

@@ -204,16 +204,7 @@ class BatchedClosedForm:
         self, queries: Tensor, part: slice, with_slope: bool
     ) -> tuple[Tensor, Tensor | None]:
         points = self._points[part, : self.num_rows]
-        if self.kernel.smoothness == 0.5:
-            # differences before squares: near points keep their distance, which the kink shows
-            squared = torch.cdist(
-                queries[..., : self.dim] * -0.5,
-                points[..., : self.dim],
-                compute_mode="donot_use_mm_for_euclid_dist",
-            ).square_()
-        else:
-            squared = (queries @ points.mT).clamp_min_(0.0)
-        return self.kernel.of_squared_distance(squared, with_slope)
+        return self.kernel.of_augmented(queries, points, with_slope)
 
     def _queries(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Scaled points ``u``, and ``(-2u, |u|^2, 1)``: times a row of ``points`` it is ``r^2``."""

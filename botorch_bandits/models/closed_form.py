@@ -120,9 +120,9 @@ class ClosedForm:
             queries = torch.cat([-2.0 * new[:, :dim], new[:, dim + 1 :], new[:, dim : dim + 1]], 1)
             diagonal = self.outputscale + self.noise
             if end == start + 1:
-                cross, _ = self._kernel_values(queries, points[:start], with_slope=False)
+                cross, _ = self.kernel.of_augmented(queries, points[:start], with_slope=False)
                 return cross, cross.new_full((1, 1), diagonal)
-            values, _ = self._kernel_values(queries, points[:end], with_slope=False)
+            values, _ = self.kernel.of_augmented(queries, points[:end], with_slope=False)
             block = values[:, start:].contiguous()
             block.diagonal().fill_(diagonal)
             return values[:, :start].contiguous(), block
@@ -181,7 +181,7 @@ class ClosedForm:
         X = X.detach()
         flat = X.reshape(-1, self.dim)
         scaled, queries = self._queries(flat)
-        cross, _ = self._kernel_values(queries, self.points, with_slope=False)
+        cross, _ = self.kernel.of_augmented(queries, self.points, with_slope=False)
         solved = self.factor.solve(cross).reshape(*X.shape[:-1], self.num_rows)
         scaled = scaled.reshape(X.shape)
         covariance = self.kernel.matrix(scaled, scaled)
@@ -192,7 +192,7 @@ class ClosedForm:
 
     def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         _, queries = self._queries(X)
-        values, _ = self._kernel_values(queries, self.points, with_slope=False)
+        values, _ = self.kernel.of_augmented(queries, self.points, with_slope=False)
         solved = self.factor.solve(values)
         variance = torch.rsub(solved.square_().sum(-1), self.outputscale).clamp_min_(0.0)
         return self._add_prior_mean(values @ self.weights), variance
@@ -200,7 +200,7 @@ class ClosedForm:
     def _value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         dim = self.dim
         scaled, queries = self._queries(X)
-        values, slope = self._kernel_values(queries, self.points, with_slope=True)
+        values, slope = self.kernel.of_augmented(queries, self.points, with_slope=True)
         assert slope is not None
         mean = self._add_prior_mean(values @ self.weights)
         solved = self.factor.solve(values)
@@ -220,20 +220,6 @@ class ClosedForm:
 
     def _add_prior_mean(self, mean: Tensor) -> Tensor:
         return mean.add_(self.prior_mean) if self.prior_mean else mean
-
-    def _kernel_values(
-        self, queries: Tensor, points: Tensor, with_slope: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        if self.kernel.smoothness == 0.5:
-            # differences before squares: near points keep their distance, which the kink shows
-            squared = torch.cdist(
-                queries[:, : self.dim] * -0.5,
-                points[:, : self.dim],
-                compute_mode="donot_use_mm_for_euclid_dist",
-            ).square_()
-        else:
-            squared = (queries @ points.mT).clamp_min_(0.0)
-        return self.kernel.of_squared_distance(squared, with_slope)
 
     def _queries(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Scaled points ``u``, and ``(-2u, |u|^2, 1)``: times a row of ``points`` it is ``r^2``."""

@@ -76,32 +76,31 @@ class StationaryKernel:
 
     def matrix(self, X: Tensor, Z: Tensor) -> Tensor:
         """Return the ``... x n x p`` kernel values of ``... x n x d`` and ``... x p x d``."""
-        return self._evaluate(X, Z, with_slope=False)[0]
-
-    def matrix_and_slope(self, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the kernel values and ``h``, each ``... x n x p``; see the module."""
-        value, slope = self._evaluate(X, Z, with_slope=True)
-        assert slope is not None
-        return value, slope
-
-    def input_gradient(self, weights: Tensor, X: Tensor, Z: Tensor) -> Tensor:
-        """Return ``sum_j weights_ij (x_i - z_j) / lengthscale^2``, ``... x n x d``.
-
-        With ``weights = c * h`` this is the gradient of ``sum_j c_ij k(x_i, z_j)`` in ``x_i``.
-
-        Args:
-            weights: ``... x n x p``.
-            X: ``... x n x d``.
-            Z: ``... x p x d``.
-        """
-        total = weights.sum(-1, keepdim=True) * X - weights @ Z
-        return total / self.lengthscale**2
-
-    def _evaluate(self, X: Tensor, Z: Tensor, with_slope: bool) -> tuple[Tensor, Tensor | None]:
         if self.smoothness == 0.5:
             squared = self._distance(X, Z).square_()
         else:
             squared = self._squared_distance(X, Z)
+        return self.of_squared_distance(squared, with_slope=False)[0]
+
+    def of_augmented(
+        self, queries: Tensor, points: Tensor, with_slope: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the kernel values, and ``h`` if asked, from rows whose product is ``r^2``.
+
+        Args:
+            queries: ``... x n x (d + 2)`` rows ``(-2u, |u|^2, 1)`` of scaled points ``u``.
+            points: ``... x p x (d + 2)`` rows ``(v, 1, |v|^2)``.
+            with_slope: Whether ``h`` is wanted.
+        """
+        if self.smoothness == 0.5:
+            # differences before squares: near points keep their distance, which the kink shows
+            squared = torch.cdist(
+                queries[..., :-2] * -0.5,
+                points[..., :-2],
+                compute_mode="donot_use_mm_for_euclid_dist",
+            ).square_()
+        else:
+            squared = (queries @ points.mT).clamp_min_(0.0)
         return self.of_squared_distance(squared, with_slope)
 
     def of_squared_distance(

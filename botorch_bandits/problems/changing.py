@@ -90,6 +90,9 @@ class ChangingProblem(ABC):
 
         The tensor is shared; do not change it.
 
+        Args:
+            round_number: From 1.
+
         Raises:
             ValueError: On a box.
         """
@@ -99,7 +102,11 @@ class ChangingProblem(ABC):
         return problem.values
 
     def optimal_value(self, round_number: int) -> float:
-        """Return the largest noiseless reward of a round; numerical on a box."""
+        """Return the largest noiseless reward of a round; numerical on a box.
+
+        Args:
+            round_number: From 1.
+        """
         if self.choices is not None:
             return float(self.arm_values(round_number).max())
         return float(self.at(round_number).optimal_value)
@@ -175,7 +182,11 @@ class SwitchingProblem(ChangingProblem):
         ]
 
     def period(self, round_number: int) -> int:
-        """Return which period a round is in, from 0."""
+        """Return which period a round is in, from 0.
+
+        Args:
+            round_number: From 1.
+        """
         round_number = check_integer("round_number", round_number, minimum=1)
         return bisect_left(self.change_points, round_number)
 

@@ -8,9 +8,8 @@ are trained by stochastic gradients.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,14 +17,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_positive
-from botorch_bandits.domains import Box
-from botorch_bandits.problems.tuning import Hyperparameter
+from botorch_bandits.problems.hyperparameters import (
+    AccuracyProblem,
+    Hyperparameter,
+    check_labelled_data,
+    need_scikit_learn,
+)
 from botorch_bandits.random_streams import generator
 
 FloatArray = NDArray[np.float64]
 
 
-class HoldOutTuning(ABC):
+class HoldOutTuning(AccuracyProblem):
     """The accuracy on held-out rows as a function of hyperparameters.
 
     Args:
@@ -44,22 +47,10 @@ class HoldOutTuning(ABC):
             training rows lack a class.
     """
 
-    hyperparameters: ClassVar[tuple[Hyperparameter, ...]]
-
     def __init__(self, inputs: FloatArray, labels: NDArray[Any], seed: int = 0) -> None:
         """See the class."""
         self.seed = check_integer("seed", seed, minimum=0)
-        inputs, labels = np.asarray(inputs, dtype=np.float64), np.asarray(labels)
-        if inputs.ndim != 2 or labels.shape != (len(inputs),):
-            raise ValueError(
-                f"inputs have shape {inputs.shape} and labels {labels.shape}; they must be n x p "
-                "and n."
-            )
-        if not np.isfinite(inputs).all():
-            row, column = np.argwhere(~np.isfinite(inputs))[0]
-            raise ValueError(
-                f"inputs[{row}, {column}] is {inputs[row, column]}; fill or drop missing values."
-            )
+        inputs, labels = check_labelled_data(inputs, labels)
         classes, numbers = np.unique(labels, return_inverse=True)
         order = torch.randperm(len(inputs), generator=generator(seed, 0, "split")).numpy()
         train, test = np.split(order, [round(0.7 * len(inputs))])
@@ -71,29 +62,6 @@ class HoldOutTuning(ABC):
             )
         self.train_inputs, self.test_inputs = self._scale(inputs[train], inputs[test])
         self.train_labels, self.test_labels = numbers[train], numbers[test]
-
-    @property
-    def box(self) -> Box:
-        """Where points are chosen."""
-        bounds = np.array([h.bounds for h in self.hyperparameters]).T
-        integer = [i for i, h in enumerate(self.hyperparameters) if h.scale == "integer"]
-        return Box(bounds.tolist(), integer_dims=integer)
-
-    def decode(self, x: Tensor | Sequence[float]) -> dict[str, float | int]:
-        """Turn a point of the box into hyperparameters."""
-        coordinates = x.tolist() if isinstance(x, Tensor) else list(x)
-        return {
-            h.name: h.decode(value)
-            for h, value in zip(self.hyperparameters, coordinates, strict=True)
-        }
-
-    def __call__(self, x: Tensor) -> float:
-        """Return the accuracy on the held-out rows at a point of the box."""
-        return self.accuracy(**self.decode(self.box.check_point("x", x)))
-
-    @abstractmethod
-    def accuracy(self, **hyperparameters: Any) -> float:
-        """Return the accuracy of explicit hyperparameters; the box's ranges do not bind."""
 
     def _scale(self, train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Standardise both parts by what the training rows say."""
@@ -152,12 +120,9 @@ class SupportVectorTuning(HoldOutTuning):
         Raises:
             ImportError: If scikit-learn is not installed.
         """
-        try:
-            from sklearn.svm import SVC
-        except ImportError as error:
-            raise ImportError(
-                "tuning needs scikit-learn: pip install 'botorch_bandits[tune]'."
-            ) from error
+        need_scikit_learn()
+        from sklearn.svm import SVC
+
         machine = SVC(C=check_positive("C", C), gamma=check_positive("gamma", gamma))
         machine.fit(self.train_inputs, self.train_labels)
         return float((machine.predict(self.test_inputs) == self.test_labels).mean())

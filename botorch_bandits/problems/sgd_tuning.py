@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from botorch_bandits.checks import check_integer, check_nonnegative, check_positive
 from botorch_bandits.problems.holdout_tuning import FloatArray, HoldOutTuning
-from botorch_bandits.problems.tuning import Hyperparameter
+from botorch_bandits.problems.hyperparameters import Hyperparameter
 
 
 def _sgd_hyperparameters(smallest: int, largest: int) -> tuple[Hyperparameter, ...]:

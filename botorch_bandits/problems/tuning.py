@@ -7,51 +7,23 @@ coordinates are the hyperparameters, logarithms to base 10 where that is the nat
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from botorch_bandits.checks import check_integer
-from botorch_bandits.domains import Box
+from botorch_bandits.problems.hyperparameters import (
+    AccuracyProblem,
+    Hyperparameter,
+    check_labelled_data,
+    need_scikit_learn,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-SCALES = ("linear", "log10", "integer")
-
-
-@dataclass(frozen=True)
-class Hyperparameter:
-    """One hyperparameter and its range.
-
-    Attributes:
-        name: The estimator's argument.
-        low: Smallest value.
-        high: Largest value.
-        scale: ``"linear"``, ``"log10"`` (searched over the logarithm) or ``"integer"``.
-    """
-
-    name: str
-    low: float
-    high: float
-    scale: str = "linear"
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The range as the box has it."""
-        if self.scale == "log10":
-            return float(np.log10(self.low)), float(np.log10(self.high))
-        return float(self.low), float(self.high)
-
-    def decode(self, coordinate: float) -> float | int:
-        """Turn a coordinate of the box into the estimator's argument."""
-        if self.scale == "log10":
-            return float(10.0**coordinate)
-        return round(coordinate) if self.scale == "integer" else float(coordinate)
 
 
 @dataclass(frozen=True)
@@ -69,7 +41,7 @@ class Task:
     build: Callable[..., Any]
 
 
-class TuningProblem:
+class TuningProblem(AccuracyProblem):
     """The cross-validated accuracy of a classifier as a function of its hyperparameters.
 
     Args:
@@ -103,7 +75,7 @@ class TuningProblem:
         fold_seed: int = 0,
     ) -> None:
         """See the class."""
-        _need_scikit_learn()
+        need_scikit_learn()
         from sklearn.model_selection import StratifiedKFold
 
         tasks = make_tasks()
@@ -112,17 +84,7 @@ class TuningProblem:
         self.task = tasks[task]
         self.task_name, self._fold_seed = task, fold_seed
         num_folds = check_integer("num_folds", num_folds, minimum=2)
-        inputs, labels = np.asarray(inputs, dtype=np.float64), np.asarray(labels)
-        if inputs.ndim != 2 or labels.shape != (len(inputs),):
-            raise ValueError(
-                f"inputs have shape {inputs.shape} and labels {labels.shape}; they must be n x p "
-                "and n."
-            )
-        if not np.isfinite(inputs).all():
-            row, column = np.argwhere(~np.isfinite(inputs))[0]
-            raise ValueError(
-                f"inputs[{row}, {column}] is {inputs[row, column]}; fill or drop missing values."
-            )
+        inputs, labels = check_labelled_data(inputs, labels)
         classes, counts = np.unique(labels, return_counts=True)
         if len(classes) < 2 or counts.min() < num_folds:
             raise ValueError(
@@ -152,25 +114,6 @@ class TuningProblem:
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """What is tuned, in the order of the coordinates."""
         return self.task.hyperparameters
-
-    @property
-    def box(self) -> Box:
-        """Where points are chosen."""
-        bounds = np.array([h.bounds for h in self.hyperparameters]).T
-        integer = [i for i, h in enumerate(self.hyperparameters) if h.scale == "integer"]
-        return Box(bounds.tolist(), integer_dims=integer)
-
-    def decode(self, x: Tensor | Sequence[float]) -> dict[str, float | int]:
-        """Turn a point of the box into the estimator's arguments."""
-        coordinates = x.tolist() if isinstance(x, Tensor) else list(x)
-        return {
-            h.name: h.decode(value)
-            for h, value in zip(self.hyperparameters, coordinates, strict=True)
-        }
-
-    def __call__(self, x: Tensor) -> float:
-        """Return the cross-validated accuracy at a point of the box."""
-        return self.accuracy(**self.decode(self.box.check_point("x", x)))
 
     def default_accuracy(self) -> float:
         """Return the accuracy of scikit-learn's default hyperparameters on the same folds."""
@@ -248,7 +191,7 @@ def load_dataset(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
         ImportError: If scikit-learn is not installed.
         ValueError: If the name is unknown.
     """
-    _need_scikit_learn()
+    need_scikit_learn()
     from sklearn import datasets
 
     if name not in DATASETS:
@@ -293,12 +236,3 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         raise ValueError(f"{path} has no column beside the target {target!r}.")
     features = pd.get_dummies(table.drop(columns=[target]), dtype=float)
     return features.to_numpy(dtype=np.float64), table[target].to_numpy()
-
-
-def _need_scikit_learn() -> None:
-    try:
-        import sklearn  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "tuning needs scikit-learn: pip install 'botorch_bandits[tune]'."
-        ) from error

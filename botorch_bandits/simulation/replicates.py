@@ -6,27 +6,19 @@ The rules are those of the loop, on tensors with one more dimension.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import torch
-from botorch.test_functions.base import (
-    BaseTestProblem,
-    ConstrainedBaseTestProblem,
-    MultiObjectiveTestProblem,
-)
-from torch import Tensor
 
 from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.acquisition.arms_player import build_arms_player
 from botorch_bandits.acquisition.box_player import build_box_player
-from botorch_bandits.checks import DTYPE, check_integer, check_nonnegative
+from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.loop.arguments import check_restart
 from botorch_bandits.problems import (
     ArmsProblem,
     ChangingProblem,
     ConstrainedArmsProblem,
-    SwitchingProblem,
 )
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import derive_seed
@@ -34,11 +26,18 @@ from botorch_bandits.simulation.arms import play_arms
 from botorch_bandits.simulation.boxes import play_box
 from botorch_bandits.simulation.constrained import check_constrained, play_constrained_arms
 from botorch_bandits.simulation.policy import Policy
+from botorch_bandits.simulation.problems import (
+    Problem,
+    bounds_of,
+    check_problems,
+    evaluate,
+    is_on_arms,
+    noise_std_of,
+    optimal_value_of,
+)
 from botorch_bandits.simulation.restarts import ReplicateSegments
 from botorch_bandits.simulation.result import SimulationResult
 from botorch_bandits.simulation.rewards import rewards_of
-
-Problem: TypeAlias = BaseTestProblem | ChangingProblem
 
 
 def simulate(
@@ -118,7 +117,7 @@ def simulate(
     problems = [problem] if isinstance(problem, Problem) else list(problem)
     if policy.constraints is not None:
         check_constrained(policy, problems)
-    _check_problems(problems)
+    check_problems(problems)
     if policy.forgetting is not None:
         raise ValueError(
             f"policy has forgetting={policy.forgetting!r}, which cannot be simulated in a batch. "
@@ -133,7 +132,7 @@ def simulate(
         )
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))
-    on_arms = [p for p in problems if _is_on_arms(p)]
+    on_arms = [p for p in problems if is_on_arms(p)]
     with ProgressBar(num_rounds, "rounds", progress) as bar:
         if on_arms:
             return _simulate_arms(
@@ -199,7 +198,7 @@ def _simulate_box(
             f"policy has restart={policy.restart!r}, which replicates on a box do not have. Run "
             "policy.loop(...) for each seed, in several processes if there are many."
         )
-    box = Box(_bounds(problems[0]).cpu())
+    box = Box(bounds_of(problems[0]).cpu())
     player = None
     if not isinstance(policy.acquisition, RandomSearch):
         there = Box(box.bounds.to(device))
@@ -214,106 +213,15 @@ def _simulate_box(
             )
     is_changing = any(isinstance(p, ChangingProblem) for p in problems)
     rounds = range(1, (num_rounds if is_changing else 1) + 1)
-    optima = [[_optimal_value(p, t) for t in rounds] for p in problems]
+    optima = [[optimal_value_of(p, t) for t in rounds] for p in problems]
     return play_box(
         player,
         box,
-        lambda points, t: _evaluate(problems, points, t),
+        lambda points, t: evaluate(problems, points, t),
         torch.tensor(optima, dtype=DTYPE).expand(len(seeds), -1),
-        _noise_std(problems[0]),
+        noise_std_of(problems[0]),
         num_rounds,
         seeds,
         policy.num_initial,
         on_round,
     )
-
-
-def _evaluate(problems: list[Problem], points: Tensor, round_number: int) -> Tensor:
-    """Return the noiseless rewards of one point a replicate in a round, on the CPU."""
-    shares = [points] if len(problems) == 1 else points.split(1)
-    with torch.no_grad():
-        values = [
-            _in_round(p, round_number)(share.to(_bounds(p).device), noise=False)
-            for p, share in zip(problems, shares, strict=True)
-        ]
-    return torch.cat(values).cpu()
-
-
-def _in_round(problem: Problem, round_number: int) -> BaseTestProblem:
-    return problem.at(round_number) if isinstance(problem, ChangingProblem) else problem
-
-
-def _bounds(problem: Problem) -> Tensor:
-    if isinstance(problem, ChangingProblem):
-        return problem.bounds
-    return problem.get_buffer("bounds")
-
-
-def _is_on_arms(problem: Problem) -> bool:
-    if isinstance(problem, ChangingProblem):
-        return problem.choices is not None
-    return isinstance(problem, ArmsProblem)
-
-
-def _check_problems(problems: list[Problem]) -> None:
-    for problem in problems:
-        if not isinstance(problem, Problem):
-            raise TypeError(
-                f"problem must be an ArmsProblem or a BoTorch test problem, got {problem!r}. A "
-                "table of rewards becomes one with ArmsProblem(choices, values)."
-            )
-    if not problems:
-        raise ValueError("problem is an empty list; give at least one problem.")
-    first = problems[0]
-    for i, other in enumerate(problems):
-        if not _is_on_arms(other):
-            periods = other.problems if isinstance(other, SwitchingProblem) else ()
-            for part in periods or (_in_round(other, 1),):
-                _check_reward_on_box(part)
-        if _is_on_arms(other) != _is_on_arms(first):
-            raise ValueError(
-                "problem is a list of problems on arms and on boxes; simulate these one after the "
-                "other."
-            )
-        where = "choices" if _is_on_arms(first) else "bounds"
-        is_same = torch.equal(getattr(other, where), getattr(first, where))
-        if not is_same or other.noise_std != first.noise_std:
-            what = "arms" if _is_on_arms(first) else "bounds"
-            raise ValueError(f"problem {i} has other {what} or another noise_std than problem 0.")
-
-
-def _check_reward_on_box(problem: BaseTestProblem) -> None:
-    name = type(problem).__name__
-    if isinstance(problem, MultiObjectiveTestProblem | ConstrainedBaseTestProblem):
-        raise ValueError(
-            f"problem ({name}) has several objectives or constraints; a bandit has one reward."
-        )
-    if problem.is_minimization_problem:
-        raise ValueError(
-            f"problem ({name}) is to be minimised, but a bandit maximises. Build it with "
-            "negate=True."
-        )
-    if problem.discrete_inds or problem.categorical_inds:
-        raise ValueError(
-            f"problem ({name}) has dimensions that are not continuous. Run policy.loop(...) on a "
-            "Box with integer_dims= for each seed instead."
-        )
-    if type(problem).forward is not BaseTestProblem.forward:
-        raise ValueError(
-            f"problem ({name}) evaluates in its own way, so its noise is not known. Run "
-            "policy.loop(...) for each seed instead."
-        )
-
-
-def _noise_std(problem: Problem) -> float:
-    return check_nonnegative("noise_std", 0.0 if problem.noise_std is None else problem.noise_std)
-
-
-def _optimal_value(problem: Problem, round_number: int) -> float:
-    try:
-        return float(_in_round(problem, round_number).optimal_value)
-    except (AttributeError, NotImplementedError) as error:
-        raise ValueError(
-            f"problem ({type(problem).__name__}) does not know its optimal value, which regret "
-            "needs. Run policy.loop(...) for each seed instead."
-        ) from error

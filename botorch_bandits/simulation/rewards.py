@@ -20,6 +20,9 @@ class ArmRewards(ABC):
         """Return ``num_replicates x num_arms`` rewards of a round (from 1).
 
         The same tensor as in the round before says that nothing has changed.
+
+        Args:
+            round_number: From 1.
         """
 
 

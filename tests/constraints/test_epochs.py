@@ -217,6 +217,8 @@ def test_overflow_is_a_clear_error():
     one = torch.ones(1, dtype=torch.float64)
     with pytest.raises(MultiplierOverflowError, match=r"too large.*Polynomial\(c, n\)"):
         rule.penalised(one, 300.0 * one.unsqueeze(-1), one)
+    with pytest.raises(MultiplierOverflowError, match="too large"):  # its square is infinite
+        rule.penalised(one, 100.0 * one.unsqueeze(-1), 1e30 * one)
 
 
 def test_held_multipliers_and_the_polynomial_do_not_overflow():

@@ -217,7 +217,7 @@ def test_jitter_is_added_as_gpytorch_adds_it() -> None:
     assert [str(w.message) for w in found] == [str(w.message) for w in expected]
     # the matrix is so ill conditioned that two roundings of it differ by more
     assert value == pytest.approx(theirs, rel=0.1)
-    assert gradient[0] == pytest.approx(their_gradient[0], rel=0.2)
+    assert np.linalg.norm(gradient - their_gradient) < 0.1 * np.linalg.norm(their_gradient)
 
 
 def test_jitter_enters_the_gradient() -> None:

@@ -1,0 +1,167 @@
+"""The documentation says what the program does: its commands, tables, messages and anchors."""
+
+import ast
+import csv
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from botorch_bandits.cli import main as command_line
+from botorch_bandits.cli.main import _build_parser, _join_bounds
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.rst")),
+]
+SHELL = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(botorch-bandits [^`]*)`")
+ANCHOR = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
+PATTERN = re.compile(r"\[|\.\.\.|\b[A-Z]{4,}\b")
+BARE = {f"botorch-bandits {name}" for name in ("experiment", "optimize", "resume", "show")}
+RESULTS = ROOT / "docs" / "results"
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def commands_of(page: Path) -> list[str]:
+    """Return the commands of ``botorch-bandits`` in shell blocks and in running text.
+
+    Patterns such as ``bench [NAME ...]`` are none, nor is a subcommand's bare name in the text.
+    """
+    text = page.read_text(encoding="utf-8")
+    lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
+    calls = [part for line in lines for part in line.split(" && ")]
+    calls += [call for call in INLINE.findall(FENCE.sub("", text)) if call not in BARE]
+    calls = [call.split("#")[0].strip().removeprefix(".venv/bin/") for call in calls]
+    return [c for c in calls if c.startswith("botorch-bandits ") and not PATTERN.search(c)]
+
+
+COMMANDS = sorted({(name_of(page), call) for page in PAGES for call in commands_of(page)})
+
+
+def test_there_are_commands():
+    assert len({call for _, call in COMMANDS}) > 20
+
+
+@pytest.mark.parametrize(("page", "call"), COMMANDS, ids=[f"{p}: {c}" for p, c in COMMANDS])
+def test_commands_are_understood(page, call):
+    """The parser of the program takes every command that a page shows."""
+    arguments = shlex.split(call)[1:]
+    _build_parser().parse_args(_join_bounds(arguments))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--delay poisson:10",
+        "--delay poisson:10 --feedback censored --max-delay 15",
+        "--budget 'support_vectors<=100'",
+        "--journal tune.journal",
+    ],
+)
+def test_commands_of_the_tuning_page_run(options, tmp_path, monkeypatch, capsys):
+    """What docs/tuning.md shows runs, on the smallest data and for few rounds."""
+    pytest.importorskip("sklearn")
+    assert f"botorch-bandits tune {options}".strip() in (ROOT / "docs/tuning.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    short = "--dataset iris --folds 2 --rounds 3 --initial 2 --quiet --out runs/short"
+    assert command_line(["tune", *shlex.split(options), *short.split()]) == 0
+    assert "guarantee" in capsys.readouterr().out
+    assert (tmp_path / "runs/short/result.json").exists()
+    if "journal" in options:
+        assert command_line(["show", "tune.journal"]) == 0
+        assert command_line(["resume", "tune.journal"]) == 0
+
+
+def table_after(page: str, header: str) -> list[list[str]]:
+    """Return the cells of the Markdown tables whose header row begins like this."""
+    rows, inside = [], False
+    for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines():
+        if line.startswith(header):
+            inside = True
+        elif not line.startswith("|"):
+            inside = False
+        elif inside and not line.startswith("| ---"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def read_csv(name: str) -> list[dict[str, str]]:
+    with (RESULTS / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_benchmark_table_is_that_of_the_results():
+    shown = table_after("performance.md", "| Benchmark | Ratio |")
+    measured = read_csv("benchmarks.csv")
+    assert [row[0] for row in shown] == [row["name"] for row in measured]
+    for cells, row in zip(shown, measured, strict=True):
+        assert float(cells[1]) == pytest.approx(float(row["ratio"]), rel=0.01)
+        assert float(cells[2]) == float(row["at_least"])
+        assert cells[3] == "" or float(cells[3]) == float(row["aim"])
+
+
+def test_coverage_tables_are_those_of_the_results():
+    shown = table_after("experiments.md", "| Width | Regret | Standard error | Covered |")
+    measured = read_csv("coverage.csv")
+    assert [row[0] for row in shown] == [row["method"] for row in measured]
+    for cells, row in zip(shown, measured, strict=True):
+        assert float(cells[1]) == pytest.approx(float(row["mean"]), abs=0.051)
+        assert float(cells[2]) == pytest.approx(float(row["standard_error"]), abs=0.0051)
+        assert cells[3] == ("" if row["covered"] == "" else f"{float(row['covered']):.3f}")
+
+
+def messages() -> list[str]:
+    """Return all texts of the package, with a hole for each value that is put in."""
+    texts = []
+    for path in (ROOT / "botorch_bandits").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+            if isinstance(node, ast.JoinedStr):
+                parts = [v.value if isinstance(v, ast.Constant) else "\0" for v in node.values]
+                texts.append("".join(parts))
+    return texts
+
+
+def test_troubleshooting_quotes_messages_of_the_program():
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    ours = page.split("## Wrong results")[1].split("## Messages of BoTorch")[0]
+    quoted = [
+        quote
+        for row in re.findall(r"^\| (`.*?) \|", ours, re.MULTILINE)
+        for quote in re.findall(r"`([^`]+)`", row)
+    ]
+    texts = messages()
+    assert len(quoted) > 30
+    assert [q for q in quoted if not any(q in text for text in texts)] == []
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page: explicit targets, and headings as GitHub names them."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+    return slugs | set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=name_of)
+def test_anchors_exist(page):
+    for target, anchor in ANCHOR.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        aim = page.parent / target if target else page
+        assert anchor in anchors_of(aim), f"{name_of(page)} links to {target}#{anchor}"
+
+
+def test_tutorials_are_on_their_page():
+    page = (ROOT / "docs/tutorials.md").read_text(encoding="utf-8")
+    for notebook in (ROOT / "tutorials").glob("*.ipynb"):
+        assert f"../tutorials/{notebook.name}" in page
