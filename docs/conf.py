@@ -16,9 +16,19 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
+# A reference that has the full name of something in this package must lead somewhere. Names of
+# other packages have no link, because nothing is downloaded while building; nor have bases in
+# inner modules.
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!botorch_bandits\.).*"),
+    ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
+]
+
 html_theme = "furo"
 html_title = f"botorch_bandits {version}"
 html_show_copyright = False
+html_extra_path = ["figure-by-figure.html"]  # `botorch-bandits reproduce --full` writes it
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
