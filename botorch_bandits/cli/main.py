@@ -34,6 +34,7 @@ from botorch_bandits.cli.journals import (
 from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.opening import open_loop, settings_to_continue
 from botorch_bandits.cli.output import OutputFolder
+from botorch_bandits.cli.reproduce import add_reproduce_parser
 from botorch_bandits.cli.session import INTERRUPTED, Session
 from botorch_bandits.cli.show import add_show_parser
 from botorch_bandits.cli.waiting import read_waiting
@@ -176,6 +177,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     experiment.add_argument("--quiet", action="store_true", help="no progress bar")
     experiment.set_defaults(start=run_experiment)
+    add_reproduce_parser(commands)
     add_bench_parser(commands)
     add_faults_parser(commands)
     add_resume_parser(commands).set_defaults(start=lambda options: resume(options, main))

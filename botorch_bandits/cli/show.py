@@ -206,7 +206,7 @@ def _pending(history: History, censored: Censored | None, now: float) -> str:
 
 
 def _failures(history: History) -> str:
-    rows = [[failure.query_id, failure.reason or ""] for failure in history.failures]
+    rows = [[f.query_id, " ".join((f.reason or "").split())] for f in history.failures]
     return _table(["failed", "reason"], rows) if rows else ""
 
 
@@ -246,8 +246,10 @@ def _constraints(history: History) -> str:
 
 def _epochs(settings: Mapping[str, Any], history: History) -> str:
     """Return a row for each epoch and constraint, from the ledger that the records make."""
-    if not history.num_constraints:
+    if settings.get("constraints") is None:
         return "epochs: none, for there are no constraints"
+    if not history.num_constraints:
+        return "epochs: none yet, for no outcome was told"
     ledger = rebuild_ledger(settings, history)
     if ledger is None:
         return "epochs: the journal does not say enough; open the loop and look at loop.ledger()"

@@ -46,6 +46,7 @@ class ArmsExperiment:
         settings: What else determines the result, by name.
         player: Plays a study with a method and returns ``regret``, and ``simple_regret`` if that
             is what is tabulated and drawn; without delays if omitted.
+        tabulated: Which of the player's further arrays have means and standard errors in the table.
     """
 
     name: str
@@ -60,6 +61,7 @@ class ArmsExperiment:
     chunk: int = 10
     settings: Mapping[str, Any] | None = None
     player: Player | None = None
+    tabulated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from botorch_bandits.change_points import Restart
 from botorch_bandits.domains import Arms
 from botorch_bandits.experiments.arms_study import ArmsStudy, Method
 from botorch_bandits.models.arms_prior import ArmsPrior
-from botorch_bandits.models.recipe import double_kernel
+from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.problems import evenly_spaced_change_points
 from botorch_bandits.problems.changing_builders import gp_draws_of_periods
 from botorch_bandits.random_streams import derive_seed

@@ -23,7 +23,7 @@ from botorch_bandits.confidence.maximal_information_gain import GainBound, RateG
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment
 from botorch_bandits.experiments.arms_study import ArmsStudy, Method
 from botorch_bandits.models.arms_prior import ArmsPrior
-from botorch_bandits.models.recipe import double_kernel
+from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.problems.sensors import SensorData, load_readings
 from botorch_bandits.problems.synthetic import Hartmann3Reward, RosenbrockReward
 from botorch_bandits.random_streams import generator

@@ -20,7 +20,7 @@ from botorch_bandits.history import Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models.arms_posterior import ArmsPosterior
 from botorch_bandits.models.arms_prior import ArmsPrior
-from botorch_bandits.models.recipe import double_kernel
+from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.problems import ConstrainedProblem
 from botorch_bandits.random_streams import RandomBlocks
 

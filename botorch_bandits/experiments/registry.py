@@ -10,6 +10,10 @@ from typing import Any
 from botorch_bandits.experiments import (
     avanesov,
     avanesov_report,
+    beyond_combined,
+    beyond_combined_report,
+    beyond_forgetting,
+    beyond_multipliers,
     chowdhury,
     coverage,
     ringing,
@@ -44,7 +48,11 @@ class Entry:
 
 
 EXPERIMENTS = {
-    "coverage": Entry(coverage.coverage, "what a guarantee costs: coverage and regret of widths"),
+    "coverage": Entry(
+        coverage.coverage,
+        "what a guarantee costs: coverage and regret of widths",
+        report=coverage.report,
+    ),
     "srinivas-synthetic": Entry(srinivas.synthetic, "Srinivas et al. 2010, Figure 5a"),
     "srinivas-sensors": Entry(
         srinivas.sensors,
@@ -105,6 +113,21 @@ EXPERIMENTS = {
         shi.rates,
         "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants",
         report=shi_report.report,
+    ),
+    "beyond-multipliers": Entry(
+        beyond_multipliers.multipliers,
+        "multipliers: once an epoch against every round",
+        report=beyond_multipliers.report,
+    ),
+    "beyond-forgetting": Entry(
+        beyond_forgetting.forgetting,
+        "restarting against models that forget",
+        report=beyond_forgetting.report,
+    ),
+    "beyond-combined": Entry(
+        beyond_combined.combined,
+        "delay, change, constraint and context at once, each switched off in turn",
+        report=beyond_combined_report.report,
     ),
 }
 

@@ -67,6 +67,10 @@ def tabulate(experiment: ArmsExperiment, curves: Mapping[str, Curves]) -> list[d
                 "mean_width": "" if curve.mean_width is None else curve.mean_width,
             }
         )
+        for quantity in experiment.tabulated:
+            values = curve.others[quantity].to(total.dtype)
+            rows[-1][f"{quantity}_mean"] = float(values.mean())
+            rows[-1][f"{quantity}_standard_error"] = _standard_error(values)
     return rows
 
 
@@ -105,20 +109,23 @@ def format_table(rows: list[dict[str, Any]]) -> str:
 
 
 def plot_curves(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
+    experiments: Sequence[ArmsExperiment],
+    curves: Sequence[Mapping[str, Curves]],
+    num_columns: int = 5,
 ) -> Any:
     """Draw one panel an experiment, as the papers do: regret over rounds, one line a method.
 
-    At most five panels stand side by side. Bands are one standard error wide on either side.
+    Bands are one standard error wide on either side.
 
     Args:
         experiments: One panel each.
         curves: Their results.
+        num_columns: At most so many panels stand side by side.
 
     Returns:
         An array of axes.
     """
-    num_columns = min(len(experiments), 5)
+    num_columns = min(len(experiments), num_columns)
     num_rows = -(-len(experiments) // num_columns)
     _, axes = new_figure(num_rows, num_columns, width=5.2 * num_columns, height=3.6 * num_rows)
     panels = axes.reshape(-1)
@@ -157,6 +164,25 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     writer.writeheader()
     for row in rows:
         writer.writerow({k: f"{v:.10g}" if isinstance(v, float) else v for k, v in row.items()})
+    write_text(path, text.getvalue())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, replaced as a whole."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text.getvalue(), encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Save a figure as a PNG of few colours, replaced as a whole, and close it."""
+    import matplotlib.pyplot as plt
+    from PIL import Image  # which matplotlib brings
+
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=110, format="png")
+    plt.close(figure)
+    temporary = path.with_name(f".{path.name}.tmp.png")
+    # lines in grey need no more, and pages hold many pictures
+    Image.open(picture).convert("RGB").quantize(32).save(temporary, optimize=True)
     os.replace(temporary, path)

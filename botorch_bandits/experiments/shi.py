@@ -67,7 +67,7 @@ def gardner(
     compared = _comparisons(exact, noisy, num_trials, seed, ("Figures 2 and 3", "Figures 4 and 5"))
     return [
         *compared[:2],
-        _panel(
+        panel(
             exact,
             "epochs",
             "Algorithm 2 with epochs of several lengths",
@@ -76,7 +76,7 @@ def gardner(
             min(num_trials, EPOCH_TRIALS),
             seed,
         ),
-        _panel(
+        panel(
             exact,
             "unsaid",
             "Algorithm 2 with other constants",
@@ -138,14 +138,14 @@ def _comparisons(
             setting.every_round(),
         ]
         published = f"{figure}: {name}'s {falls}"
-        panels.append(_panel(setting, kind, words, published, compared, num_trials, seed))
+        panels.append(panel(setting, kind, words, published, compared, num_trials, seed))
         count = min(num_trials, SLOW_TRIALS)
         if with_slow:
             title = f"{words}, slow methods"
-            later.append(_panel(setting, f"{kind}-slow", title, "", slow, count, seed))
+            later.append(panel(setting, f"{kind}-slow", title, "", slow, count, seed))
         count = min(num_trials, FURTHER_TRIALS)
         title = f"{words}, other surrogates"
-        later.append(_panel(setting, f"{kind}-surrogates", title, "", surrogates, count, seed))
+        later.append(panel(setting, f"{kind}-surrogates", title, "", surrogates, count, seed))
     return [*panels, *later]
 
 
@@ -165,11 +165,10 @@ def _long(exact: Setting, noisy: Setting, num_trials: int, seed: int) -> list[Ar
         exact.others()[0],
     ]
     count = min(num_trials, FURTHER_TRIALS)
-    panel = _panel(exact, "powers", "long horizon", "", methods, count, seed, num_rounds)
-    return [panel]
+    return [panel(exact, "powers", "long horizon", "", methods, count, seed, num_rounds)]
 
 
-def _panel(
+def panel(
     setting: Setting,
     kind: str,
     title: str,
@@ -179,6 +178,18 @@ def _panel(
     seed: int,
     num_rounds: int | None = None,
 ) -> ArmsExperiment:
+    """Return a panel of methods that are played in turns.
+
+    Args:
+        setting: The problem; it says how panels begin their names.
+        kind: How the name ends.
+        title: What is shown, in words.
+        published: What the paper states.
+        methods: What is played, on the box of the setting or its grid.
+        num_trials: Runs of each method.
+        seed: Seeds everything.
+        num_rounds: Those of the setting if omitted.
+    """
     rounds = num_rounds or setting.num_rounds
     box, grid = setting.box, setting.grid
     price = float(box.optimal_multiplier)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment, Curves
-from botorch_bandits.experiments.results import write_csv
+from botorch_bandits.experiments.results import save_figure, write_csv
 from botorch_bandits.plotting import LINE_STYLES, new_figure
 from botorch_bandits.random_streams import generator
 
@@ -238,7 +238,7 @@ def report(
             if row["power"] != "":
                 words = f"{row['power']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
             print(f"{row['method']:<24}{row['quantity']:<16}{words}")
-    _draw_boxes(_compared(experiments, curves, ("",))).savefig(folder / "boxes.png", dpi=130)
+    save_figure(_draw_boxes(_compared(experiments, curves, ("",))), folder / "boxes.png")
     return _draw_means(_compared(experiments, curves, ("", "slow")))
 
 

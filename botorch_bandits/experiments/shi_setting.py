@@ -27,7 +27,7 @@ from botorch_bandits.experiments.constrained_study import (
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
 from botorch_bandits.models.arms_prior import ArmsPrior
-from botorch_bandits.models.recipe import double_kernel
+from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.problems import GardnerProblem, RatesProblem
 
 NOISE_STD = 0.1

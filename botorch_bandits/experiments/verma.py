@@ -29,7 +29,7 @@ from botorch_bandits.experiments.arms_experiment import ArmsExperiment
 from botorch_bandits.experiments.arms_study import ArmsStudy
 from botorch_bandits.experiments.delayed_study import DelayedMethod, DelayedPlayer
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
-from botorch_bandits.models.recipe import double_kernel
+from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay
 from botorch_bandits.problems.kernel_matrices import clamped_eigh
 from botorch_bandits.random_streams import generator

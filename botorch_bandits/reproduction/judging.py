@@ -1,0 +1,226 @@
+"""Rules by which a published statement is held against numbers.
+
+A figure has several claims. Each is checked by one rule against the tables of this run; the verdict
+follows from the checks. :data:`RULES` says the rules in words, for the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from botorch_bandits.reproduction.evidence import Estimate, Evidence
+
+ERRORS = 2.0
+"""A difference counts from so many of its standard errors."""
+
+ALIKE_WITHIN = 0.1
+"""Means count as alike, too, if they differ by less than this share of the larger one."""
+
+FALLS_BY = 0.25
+"""A time average that tends to 0 must fall by this share between half way and the end."""
+
+NUM_QUOTED = 3
+"""A reason quotes at most so many claims; the list of claims has all."""
+
+RULES = (
+    "Differences are over the same trials: the second method named in a claim less the first.",
+    f"Less, ahead, worse: the mean difference over the same trials is larger than {ERRORS:g} of "
+    "its standard errors, in the published direction. Far ahead, in addition: the means differ by "
+    "a factor of two or more. Best: ahead of all others.",
+    "A curve below another (simple regret over rounds): less in the middle (round 80, or three "
+    "fifths of shorter runs) or at the end, and at neither of them more.",
+    f"Alike: the difference is at most {ERRORS:g} of its standard errors, or at most "
+    f"{ALIKE_WITHIN:.0%} of the larger mean. With few trials the first is a weak test, so the "
+    "numbers are shown.",
+    f"Tends to 0: between half way and the end the time average falls by {FALLS_BY:.0%} or more, "
+    f"and by more than {ERRORS:g} standard errors, or is within {ERRORS:g} of 0.",
+    "A fitted power agrees: the published one lies in our 95% interval, or ours in the published.",
+    "Verdict: reproduced if all claims hold. Not, if none of the main claims does. Partly "
+    "otherwise.",
+)
+
+
+class Verdict(StrEnum):
+    """What became of a figure."""
+
+    REPRODUCED = "reproduced"
+    PARTLY = "partly reproduced"
+    NOT = "not reproduced"
+    NOT_RUN = "not run"
+    NONE = "no verdict: quick settings"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim and what became of it.
+
+    Attributes:
+        claim: What the paper says, in few words.
+        holds: Whether it holds here.
+        ours: The numbers that were compared.
+        standard_error: Of the number that decides, where there is one.
+        is_main: Without any main claim a figure is not reproduced.
+    """
+
+    claim: str
+    holds: bool
+    ours: str
+    standard_error: float | None = None
+    is_main: bool = True
+
+
+def decide(checks: Sequence[Check]) -> Verdict:
+    """Return the verdict that follows from checks.
+
+    Args:
+        checks: Of one figure; at least one of a main claim.
+    """
+    if all(check.holds for check in checks):
+        return Verdict.REPRODUCED
+    return Verdict.PARTLY if any(c.holds for c in checks if c.is_main) else Verdict.NOT
+
+
+def reason(checks: Sequence[Check]) -> str:
+    """Return why, in one sentence a part: what holds, and what does not with its numbers.
+
+    Args:
+        checks: Of one figure.
+    """
+    broken = [check for check in checks if not check.holds]
+    quoted = (broken or checks)[:NUM_QUOTED]
+    words = "; ".join(f"{check.claim} ({check.ours})" for check in quoted)
+    if not broken:
+        start = f"All {len(checks)} claims hold" if len(checks) > 1 else "The claim holds"
+        return f"{start}{', among them' if len(checks) > len(quoted) else ''}: {words}."
+    more = len(broken) - len(quoted)
+    end = f"; and {more} more in the list of claims" if more else ""
+    return f"{len(checks) - len(broken)} of {len(checks)} claims hold. Does not hold: {words}{end}."
+
+
+def is_larger(difference: Estimate) -> bool:
+    """Whether a difference is positive beyond its errors.
+
+    Args:
+        difference: Its mean with its standard error.
+    """
+    return difference.mean > 0.0 and difference.mean > ERRORS * difference.standard_error
+
+
+def ahead(
+    evidence: Evidence,
+    panel: str,
+    better: str,
+    worse: str,
+    quantity: str = "regret",
+    far: bool = False,
+    is_main: bool = True,
+    where: str = "",
+) -> Check:
+    """Check that one method has less of a quantity than another.
+
+    Args:
+        evidence: The tables.
+        panel: The panel.
+        better: The method that should have less.
+        worse: The method that should have more.
+        quantity: What is compared.
+        far: It should have half or less.
+        is_main: See :class:`Check`.
+        where: Words for the panel, for a claim that is made of several.
+    """
+    difference = evidence.difference(panel, worse, better, quantity)
+    low, high = (evidence.mean(panel, name, quantity) for name in (better, worse))
+    holds = is_larger(difference) and (not far or high.mean >= 2.0 * low.mean)
+    claim = f"{better} {'far ' if far else ''}ahead of {worse}{_in(where)}"
+    ours = f"{quantity} {low.mean:.4g} and {high.mean:.4g}, difference {difference.signed}"
+    return Check(claim, holds, ours, _finite(difference), is_main)
+
+
+def best(evidence: Evidence, panel: str, method: str, others: Sequence[str]) -> Check:
+    """Check that one method has less regret than all others.
+
+    Args:
+        evidence: The tables.
+        panel: The panel.
+        method: The method that should be best.
+        others: The others.
+    """
+    mean = evidence.mean(panel, method).mean
+    more = {other: evidence.difference(panel, other, method) for other in others}
+    words = ", ".join(f"{other} {difference.signed}" for other, difference in more.items())
+    holds = all(map(is_larger, more.values()))
+    return Check(f"{method} best", holds, f"regret {mean:.4g}; differences: {words}")
+
+
+def below(
+    evidence: Evidence,
+    panel: str,
+    better: str,
+    worse: str,
+    is_main: bool = True,
+    where: str = "",
+) -> Check:
+    """Check that one curve of simple regret is below another; arguments as for :func:`ahead`."""
+    middle = evidence.difference(panel, worse, better, "simple regret, middle")
+    end = evidence.difference(panel, worse, better, "simple regret")
+    both = (middle, end)
+    holds = any(map(is_larger, both)) and not any(is_larger(_minus(each)) for each in both)
+    ours = f"difference of simple regret {middle.signed} in the middle, {end.signed} at the end"
+    return Check(f"{better} below {worse}{_in(where)}", holds, ours, _finite(middle), is_main)
+
+
+def alike(
+    evidence: Evidence,
+    panel: str,
+    first: str,
+    second: str,
+    quantity: str = "regret",
+    is_main: bool = True,
+    where: str = "",
+) -> Check:
+    """Check that two methods are alike; arguments as for :func:`ahead`."""
+    difference = evidence.difference(panel, second, first, quantity)
+    means = [evidence.mean(panel, name, quantity).mean for name in (first, second)]
+    holds = are_alike(difference, max(map(abs, means)))
+    ours = f"{quantity} {means[0]:.4g} and {means[1]:.4g}, difference {difference.signed}"
+    return Check(
+        f"{first} and {second} alike{_in(where)}", holds, ours, _finite(difference), is_main
+    )
+
+
+def are_alike(difference: Estimate, larger: float) -> bool:
+    """Whether a difference is within its errors, or small beside the larger mean.
+
+    Args:
+        difference: Of two means; from one trial it must be small.
+        larger: The larger of them.
+    """
+    size = abs(difference.mean)
+    errors = difference.standard_error
+    return size <= ALIKE_WITHIN * larger or (math.isfinite(errors) and size <= ERRORS * errors)
+
+
+def tends_to_zero(half: Estimate, end: Estimate) -> bool:
+    """Whether a time average falls enough between half way and the end.
+
+    Args:
+        half: Half way.
+        end: At the end.
+    """
+    is_there = abs(end.mean) <= ERRORS * end.standard_error < math.inf
+    return is_there or (is_larger(half - end) and end.mean <= (1.0 - FALLS_BY) * half.mean)
+
+
+def _minus(estimate: Estimate) -> Estimate:
+    return Estimate(-estimate.mean, estimate.standard_error)
+
+
+def _finite(estimate: Estimate) -> float | None:
+    return estimate.standard_error if math.isfinite(estimate.standard_error) else None
+
+
+def _in(where: str) -> str:
+    return f", {where}" if where else ""

@@ -1,0 +1,366 @@
+"""What is not in the papers: environments, players and switches of the three experiments."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+
+from botorch_bandits import Arms, BanditGP, run
+from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
+from botorch_bandits.experiments import beyond_forgetting, beyond_multipliers, build_experiments
+from botorch_bandits.experiments.arms_experiment import ArmsExperiment, run_arms_experiment
+from botorch_bandits.experiments.avanesov_study import kernel as matern
+from botorch_bandits.experiments.beyond_combined import build_loop, play_scenarios, variants
+from botorch_bandits.experiments.beyond_combined_report import detection_power
+from botorch_bandits.experiments.beyond_forgetting_study import EnvironmentStudy, play_environments
+from botorch_bandits.experiments.beyond_multipliers import (
+    EPOCH_LENGTHS,
+    MAX_MULTIPLIER,
+    STEP_SIZES,
+)
+from botorch_bandits.experiments.beyond_scenario import (
+    CORRELATION,
+    CUT_OFF,
+    DELAYS,
+    NOISE_STD,
+    draw_scenario,
+    play_scenario,
+)
+from botorch_bandits.experiments.results import tabulate
+from botorch_bandits.experiments.shi_report import averages
+from botorch_bandits.experiments.workers import run_pieces
+from botorch_bandits.forgetting import SlidingWindow
+from botorch_bandits.problems import GardnerProblem
+from botorch_bandits.simulation import Policy
+
+matplotlib.use("Agg")
+
+SMALL = {
+    "beyond-multipliers": {"num_points": (9, 3), "num_trials": 3, "num_rounds": 6},
+    "beyond-forgetting": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
+    "beyond-combined": {"num_trials": 3, "num_rounds": 8, "chunk": 3},
+}
+
+
+def panels(name: str, **options: object) -> list[ArmsExperiment]:
+    return build_experiments(name, **{**SMALL[name], **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_chunks_and_interruptions_do_not_change_results(name: str, tmp_path: Path) -> None:
+    for experiment in panels(name)[:1]:
+        whole = run_arms_experiment(experiment, tmp_path / "whole", progress=False)
+        pieces = replace(experiment, chunk=2)
+        run_arms_experiment(pieces, tmp_path / "parts", progress=False, only=2)
+        parts = run_arms_experiment(pieces, tmp_path / "parts", progress=False)
+        for method, curve in whole.items():
+            assert torch.equal(curve.regret, parts[method].regret)
+            for key, values in curve.others.items():
+                assert torch.equal(values.nan_to_num(-1), parts[method].others[key].nan_to_num(-1))
+        for row in tabulate(experiment, whole):
+            assert list(row)[:4] == ["experiment", "method", "trials", "rounds"]
+            for key in experiment.tabulated:
+                known = whole[row["method"]].others[key].double()
+                assert row[f"{key}_mean"] == pytest.approx(float(known.mean()))
+                error = float(known.std()) / math.sqrt(3)
+                assert row[f"{key}_standard_error"] == pytest.approx(error)
+
+
+def test_processes_do_not_change_results(tmp_path: Path) -> None:
+    build = partial(
+        build_experiments, "beyond-combined", num_trials=2, num_rounds=5, seed=0, chunk=1
+    )
+    run_pieces(build, tmp_path / "two", 2, progress=False)
+    (experiment,) = build()
+    alone = run_arms_experiment(experiment, tmp_path / "one", progress=False)
+    together = run_arms_experiment(experiment, tmp_path / "two", progress=False)
+    names = [sorted(p.name for p in (tmp_path / n / "trials").iterdir()) for n in ("one", "two")]
+    assert names[0] == names[1]
+    for method, curve in alone.items():
+        assert torch.equal(curve.regret, together[method].regret)
+        assert torch.equal(curve.others["constraint"], together[method].others["constraint"])
+
+
+# multipliers
+
+
+def test_families_of_multipliers_have_as_many_settings(tmp_path: Path) -> None:
+    experiments = panels("beyond-multipliers")
+    assert [e.name.removeprefix("beyond-multipliers-") for e in experiments] == [
+        "gardner-exact",
+        "gardner-noisy",
+        "rates-exact",
+        "rates-noisy",
+    ]
+    for experiment in experiments:
+        every_round, separate, relabelled = np.reshape(
+            experiment.make_methods(experiment.make_study(0, 1)), (3, 5)
+        )
+        rules = [method.build(0).rule for method in every_round]
+        assert all(isinstance(rule, PrimalDual) for rule in rules)
+        assert [1.0 / rule.divisor for rule in rules[1:]] == pytest.approx(STEP_SIZES)
+        assert {rule.max_multiplier for rule in rules[1:]} == {MAX_MULTIPLIER}
+        bound, _, gap = experiment.settings["bounds"]
+        assert rules[0].max_multiplier == pytest.approx(4.0 * bound / gap)
+        rules = [m.build(0).rule for m in separate]
+        rules += [m.build(0).loop.settings.constraints for m in relabelled]
+        assert [rule.epoch_length for rule in rules] == [*EPOCH_LENGTHS, *EPOCH_LENGTHS]
+        assert [rule.surrogate for rule in rules] == 5 * ["separate"] + 5 * ["relabelled"]
+        kind = MultiplicativeEpochs if experiment.name.endswith("exact") else AdditiveEpochs
+        assert all(isinstance(rule, kind) for rule in rules)
+    results = run_arms_experiment(experiments[0], tmp_path, progress=False)
+    for curve in results.values():
+        known = averages(curve)
+        for name in experiments[0].tabulated:
+            assert torch.allclose(known.at(name, 6), curve.others[name], atol=1e-15)
+
+
+def test_priced_regret_is_that_of_the_lagrangian(tmp_path: Path) -> None:
+    experiments = panels("beyond-multipliers")
+    curves = [run_arms_experiment(e, tmp_path, progress=False) for e in experiments[:1]]
+    beyond_multipliers.report(experiments[:1], curves, tmp_path)
+    with (tmp_path / "violation.csv").open() as file:
+        rows = {(row["method"], int(row["round"])): row for row in csv.DictReader(file)}
+    box = GardnerProblem()
+    grid, price = box.on_grid(9), box.optimal_multiplier
+    largest = float((grid.values - price * grid.constraint_table[:, 0]).max())
+    for method, curve in curves[0].items():
+        values = grid.optimal_value - curve.regret
+        losses = largest - (values - price * curve.others["constraint"])
+        assert float(losses.min()) >= -1e-12
+        for t in (3, 6):
+            row = rows[method, t]
+            own = losses[:, :t].mean(-1)
+            assert float(row["priced_mean"]) == pytest.approx(float(own.mean()))
+            error = float(own.std()) / math.sqrt(3)
+            assert float(row["priced_standard_error"]) == pytest.approx(error)
+
+
+# forgetting
+
+
+@pytest.mark.parametrize("kind", ["abrupt", "drift"])
+def test_methods_play_what_the_loop_plays(kind: str) -> None:
+    rounds = 36 if kind == "abrupt" else 20
+    options = {"num_arms": 12, "num_rounds": rounds}
+    experiment = panels("beyond-forgetting", **options)[kind == "drift"]
+    study = experiment.make_study(2, 1 if kind == "abrupt" else 2)
+    assert isinstance(study, EnvironmentStudy)
+    assert study.change_points == ((9, 18, 27) if kind == "abrupt" else ())
+    methods = experiment.make_methods(study)
+    assert len(methods) == 10 + (kind == "abrupt")
+    arms = Arms(torch.linspace(0.0, 5.0, 12, dtype=torch.float64).unsqueeze(-1))
+    distinct = set()
+    for method in methods:
+        if kind == "drift" and "restart" in method.name:
+            continue
+        if isinstance(method.forgetting, SlidingWindow):  # shorter than the run
+            length = method.forgetting.length // 10
+            method = replace(method, forgetting=SlidingWindow(length))
+        policy = Policy(
+            BanditGP.with_kernel(matern(), noise=method.lam),
+            method.acquisition,
+            forgetting=method.forgetting,
+            restart=method.restart(study) if method.restart else None,
+        )
+        played = play_environments(study, method, lambda t: None)
+        distinct.add(played["regret"].tobytes())
+        for i, seed in enumerate(study.seeds):
+            loop = policy.loop(arms, seed)
+            result = run(loop, study.environments[i], rounds, progress=False)
+            assert played["regret"][i] == pytest.approx(result.regret.numpy(), abs=1e-9)
+            assert played["resets"][i] == len(loop.resets)
+            origins = [query.origin for query in loop.history.queries]
+            assert played["explored"][i] == origins.count("exploration")
+    assert len(distinct) >= 5
+
+
+def test_the_same_environments_for_every_method_and_chunk() -> None:
+    for experiment in panels("beyond-forgetting"):
+        whole, part = experiment.make_study(0, 3), experiment.make_study(2, 1)
+        assert isinstance(whole, EnvironmentStudy)
+        assert isinstance(part, EnvironmentStudy)
+        assert whole.seeds[2:] == part.seeds
+        for t in (8, 1, 7):
+            ours, theirs = whole.environments[2].arm_values(t), part.environments[0].arm_values(t)
+            assert torch.equal(ours, theirs)
+    calibrated = beyond_forgetting._calibrated_restart(15, 8)
+    assert calibrated.detector.threshold.false_alarm_rate == 0.1
+
+
+# the combined scenario
+
+
+def test_scenarios_are_what_they_say() -> None:
+    scenarios = [draw_scenario(20, seed) for seed in range(60)]
+    for scenario in scenarios:
+        for period in range(2):
+            for z in range(5):
+                pairs = zip(
+                    scenario.costs[z].tolist(), scenario.rewards[period, z].tolist(), strict=True
+                )
+                best = max(reward for cost, reward in pairs if cost <= 0.0)
+                assert float(scenario.best[period, z]) == best
+        assert scenario.change_point == 10
+        assert [scenario.period(t) for t in (1, 10, 11, 20)] == [0, 0, 1, 1]
+        assert len(scenario.contexts) == 20
+        assert set(scenario.contexts) <= set(range(5))
+    again = draw_scenario(20, 7)
+    assert torch.equal(again.rewards, scenarios[7].rewards)
+    assert again.contexts == scenarios[7].contexts
+    rewards = torch.stack([s.rewards for s in scenarios]).reshape(60, 2, -1)
+    costs = torch.stack([s.costs for s in scenarios]).reshape(60, -1)
+    # costs are tilted a little by the demand that each context has a feasible arm
+    assert float((rewards[:, 0] * costs).mean()) == pytest.approx(CORRELATION, abs=0.25)
+    assert float((rewards[:, 0] * rewards[:, 1]).mean()) == pytest.approx(0.5, abs=0.25)
+    assert float(rewards.square().mean()) == pytest.approx(1.0, abs=0.3)
+
+
+@pytest.mark.parametrize("sees_context", [True, False], ids=["context", "withheld"])
+def test_outcomes_arrive_late_or_never(monkeypatch: pytest.MonkeyPatch, sees_context: bool) -> None:
+    seed, rounds = 11, 120
+    scenario = draw_scenario(rounds, seed)
+    loop = build_loop(variants(60)[7], rounds, seed)
+    told: dict[int, tuple[int, float | None]] = {}
+
+    def tell(query_id: int, reward: float, constraints: object = None) -> None:
+        assert constraints is None
+        told[query_id] = (loop.history.num_queries + 1, reward)
+
+    def tell_failed(query_id: int) -> None:
+        told[query_id] = (loop.history.num_queries + 1, None)
+
+    monkeypatch.setattr(loop, "tell", tell)
+    monkeypatch.setattr(loop, "tell_failed", tell_failed)
+    arms = play_scenario(scenario, loop, rounds, seed, sees_context)
+    lost, errors = 0, []
+    for query in loop.history.queries:
+        s = query.round_number
+        z = scenario.contexts[s - 1]
+        assert float(query.context) == (z / 4 if sees_context else 0.5)
+        assert float(query.x) == pytest.approx(arms[s - 1] / 39)
+        delay = DELAYS.of_query(query.x, seed, s)
+        due = s + (CUT_OFF if delay > CUT_OFF else max(delay, 1.0))
+        if due > rounds:
+            assert query.id not in told
+            continue
+        arrived, reward = told[query.id]
+        assert arrived == due
+        assert (reward is None) == (delay > CUT_OFF)
+        if reward is None:
+            lost += 1
+        else:
+            errors.append(reward - float(scenario.rewards[int(s > 60), z, arms[s - 1]]))
+    assert lost >= 2
+    assert float(np.std(errors)) == pytest.approx(NOISE_STD, rel=0.3)
+
+
+def test_a_switch_changes_one_setting() -> None:
+    full, *others = [build_loop(variant, 40, 3) for variant in variants(20)]
+    changed = []
+    for loop in others:
+        different = {
+            field.name
+            for field in fields(full.settings)
+            if field.name not in ("domain", "model", "acquisition", "seed")
+            and getattr(loop.settings, field.name) != getattr(full.settings, field.name)
+        }
+        changed.append(different)
+    restart, constraints = {"restart"}, {"constraints"}
+    assert changed[:6] == [{"feedback"}, restart, restart, constraints, set(), restart]
+    assert [variant.sees_context for variant in variants(20)].count(False) == 1
+    for loop in others[:6]:
+        assert type(loop.settings.model) is type(full.settings.model)
+        assert repr(loop.settings.acquisition) == repr(full.settings.acquisition)
+    # the switch of restarts alone keeps its exploration
+    assert others[1].settings.restart.exploration == full.settings.restart.exploration
+
+
+def test_regret_and_violation_of_a_scenario() -> None:
+    (experiment,) = panels("beyond-combined", num_rounds=30)
+    study = experiment.make_study(1, 2)
+    full = experiment.make_methods(study)[0]
+    played = play_scenarios(study, full, lambda t: None)
+    for i, seed in enumerate(study.seeds):
+        scenario = draw_scenario(30, seed)
+        arms = play_scenario(scenario, build_loop(full, 30, seed), 30, seed, True)
+        total = violation = 0.0
+        for t, (z, arm) in enumerate(zip(scenario.contexts, arms, strict=True)):
+            period = int(t >= 15)
+            allowed = scenario.rewards[period, z][scenario.costs[z] <= 0.0]
+            total += float(allowed.max() - scenario.rewards[period, z, arm])
+            violation += float(scenario.costs[z, arm])
+        assert played["regret"][i].sum() == pytest.approx(total)
+        assert 15 * (played["before"][i] + played["after"][i]) == pytest.approx(total)
+        assert played["violation"][i] == pytest.approx(max(violation, 0.0) / 30)
+        assert played["rectified"][i] >= played["violation"][i] - 1e-12
+
+
+def test_power_of_the_detector_with_the_samples_of_a_policy() -> None:
+    rows = detection_power(60, num_streams=12)
+    shares = [row["detected"] for row in rows]
+    assert [row["samples_after"] for row in rows] == [8, 16, 32]
+    assert shares == sorted(shares)
+    assert 0.0 <= shares[0] < shares[-1] <= 1.0
+    loop = build_loop(variants(30)[2], 60, 5)
+    play_scenario(draw_scenario(60, 5), loop, 30, 5, True)
+    origins = [query.origin for query in loop.history.queries]
+    assert rows[0]["samples_before"] == origins.count("exploration")
+
+
+# the page
+
+
+def page_and_rows(name: str) -> tuple[str, list[dict[str, str]]]:
+    docs = Path(__file__).parents[2] / "docs"
+    with (docs / "results" / f"{name}.csv").open() as file:
+        return (docs / "experiments.md").read_text(encoding="utf-8"), list(csv.DictReader(file))
+
+
+def test_the_page_shows_the_table_of_multipliers() -> None:
+    page, rows = page_and_rows("beyond-multipliers")
+    final = {(r["experiment"], r["method"]): r for r in rows if r["round"] == "350"}
+    assert len(final) == 60
+    for (panel, method), exact in final.items():
+        if panel.endswith("exact"):
+            cells = [
+                f"{float(row[f'{q}_mean']):.3f} ({float(row[f'{q}_standard_error']):.3f})"
+                for row in (exact, final[panel.replace("exact", "noisy"), method])
+                for q in ("regret", "violation", "priced")
+            ]
+            assert f"| {method} | {' | '.join(cells)} |" in page
+
+
+def test_the_page_shows_the_table_of_forgetting() -> None:
+    page, rows = page_and_rows("beyond-forgetting")
+    kinds = ("abrupt", "drift", "stationary")
+    known = {(r["experiment"].rsplit("-", 1)[1], r["method"]): r for r in rows}
+    for method in {method for _, method in known}:
+        found = [known.get((kind, method)) for kind in kinds]
+        cells = [
+            "" if row is None else f"{float(row[key]):.1f}"
+            for row in found
+            for key in ("mean", "standard_error")
+        ]
+        shown = " / ".join(f"{float(row['resets_mean']):.1f}" for row in found if row)
+        restarts = shown if "restart," in method else ""
+        assert f"| {method} | {' | '.join(cells)} | {restarts} |" in page
+
+
+def test_the_page_shows_the_table_of_the_combined_scenario() -> None:
+    page, rows = page_and_rows("beyond-combined")
+    assert [row["method"] for row in rows] == [variant.name for variant in variants(150)]
+    for row in rows:
+        keys = ("mean", "standard_error", "before_mean", "after_mean", "violation_mean")
+        keys += ("violation_standard_error", "rectified_mean")
+        cells = [f"{float(row[key]):.3f}" for key in keys]
+        cells += [f"{float(row[f'resets_{side}_mean']):.2f}" for side in ("before", "after")]
+        assert f"| {row['method']} | {' | '.join(cells)} |" in page
