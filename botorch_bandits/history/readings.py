@@ -110,6 +110,8 @@ class HistoryReadings:
         Raises:
             KeyError: If no such query was asked.
         """
+        if isinstance(query_id, Query):
+            raise TypeError(f"query_id is {query_id!r}; pass its id, query.id.")
         query_id = check_integer("query_id", query_id, minimum=0)
         if query_id >= len(self._queries):
             asked = f"0 to {len(self._queries) - 1}" if self._queries else "none yet"
