@@ -27,6 +27,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
+    check_callable,
     check_integer,
     check_number,
     check_positive,
@@ -38,7 +39,11 @@ class PenaltyPropertyError(ValueError):
 
 
 class Penalty(ABC):
-    """A function ``psi`` and what is taken off the reward, ``psi - 1``, element by element."""
+    """A function ``psi`` and what is taken off the reward, ``psi - 1``, element by element.
+
+    A subclass of your own defines :meth:`log_value`. Nobody checks its four properties unless its
+    constructor calls :func:`check_penalty_properties`; :class:`CustomPenalty` does.
+    """
 
     is_linear: ClassVar[bool] = False
     """Whether ``psi(x) - 1 = x`` everywhere, so that met constraints earn a bonus."""
@@ -203,6 +208,7 @@ class CustomPenalty(Penalty):
         """Check the properties."""
         largest = check_positive("largest", self.largest)
         num_points = check_integer("num_points", self.num_points, minimum=2)
+        check_callable("function", self.function, "Pass a function of a float64 tensor.")
         check_penalty_properties(self, largest, num_points)
 
     def value(self, x: Tensor) -> Tensor:
@@ -274,7 +280,8 @@ def check_penalty_properties(penalty: Penalty, largest: float, num_points: int =
         fails.any(dim=0),
         x,
         "psi(x) psi(y) >= psi(x + y) fails",
-        "Multipliers of later epochs would be too small for the violations so far.",
+        "Multipliers of later epochs would be too small for the violations so far. (1 + c x)^n "
+        "with n >= 1 and e^(c x) have this property, 1 + x^2 has not.",
     )
 
 

@@ -14,10 +14,20 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
+from gpytorch.kernels import RBFKernel
 from scipy.stats import chi2
 from torch import Tensor
 
-from botorch_bandits import Arms, Box, Domain
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    ChangePointDetector,
+    DifferentSettingsError,
+    Domain,
+)
 from botorch_bandits.domains import first_of_the_largest
 
 NAN, INF = float("nan"), float("inf")
@@ -461,3 +471,80 @@ def test_arms_keep_their_own_choices() -> None:
     point.add_(1.0)
     assert arms.choices.tolist() == [[0.0], [1.0]]
     assert repr(arms) == "Arms(2 arms in 1 dimensions)"
+
+
+# --- domains of a user ------------------------------------------------------------------------
+
+
+class Circle(Domain):
+    """Points of distance ``radius`` from the origin of the plane; the least that a loop needs."""
+
+    def __init__(self, radius: float) -> None:
+        self.dim, self.radius = 2, radius
+
+    def at(self, angles: Tensor) -> Tensor:
+        return self.radius * torch.stack([angles.cos(), angles.sin()], dim=-1)
+
+    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
+        turns = torch.rand(num_points, generator=generator, dtype=torch.float64)
+        return self.at(2 * math.pi * turns)
+
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        points = self.at(torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64))
+        with torch.no_grad():
+            value, index = acquisition(points.unsqueeze(-2)).max(dim=0)
+        return points[index], float(value)
+
+    def check_point(self, name: str, x: Any) -> Tensor:
+        x = torch.as_tensor(x, dtype=torch.float64)
+        if abs(float(x.norm()) - self.radius) > 1e-9:
+            raise ValueError(f"{name} is {x.tolist()}; it must lie on the circle.")
+        return x
+
+
+def on_circle(domain: Domain, **more: Any) -> BanditLoop:
+    model = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.7)
+    bounds = {"rkhs_bound": 2.0, "noise_bound": 0.1}
+    return BanditLoop(domain, model, AMMUpperConfidenceBound.with_options(**bounds), **more)
+
+
+def test_a_domain_of_a_user_is_played_and_journalled(tmp_path: Any) -> None:
+    path = tmp_path / "run.journal"
+    with on_circle(Circle(1.0), journal=path) as loop:
+        for _ in range(4):
+            query = loop.ask()
+            loop.tell(query.id, float(query.x[0]))
+    with on_circle(Circle(1.0), journal=path) as loop:
+        query = loop.ask()
+        # the next query is the maximiser of the bound by an independent dense computation
+        X, Y = loop.history.arrived()
+        points = Circle(1.0).at(torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64))
+        K, k = (torch.exp(-torch.cdist(A, X).square() / (2 * 0.49)) for A in (X, points))
+        solve = torch.linalg.inv(K + 0.01 * torch.eye(4, dtype=torch.float64))
+        deviation = (1.0 - ((k @ solve) * k).sum(-1)).clamp_min(0.0).sqrt()
+        gain = 0.5 * torch.logdet(torch.eye(4, dtype=torch.float64) + K / 0.01)
+        width = (4.0 + 2.0 * (0.1**2 / 0.01) * (gain + math.log(10.0))).sqrt()
+        bounds = k @ solve @ Y.squeeze(-1) + width * deviation
+        assert bounds.max() - bounds[torch.cdist(query.x[None], points).argmin()] < 1e-8
+        loop.tell(query.id, 0.0)
+        assert loop.guarantee().holds
+        assert "maximised exactly by domain.maximize" in str(loop.guarantee())
+        with pytest.raises(ValueError, match="it must lie on the circle"):
+            loop.attach([2.0, 0.0], 0.1)
+    with pytest.raises(DifferentSettingsError, match=r"domain.radius: was 1.0, is 2.0"):
+        on_circle(Circle(2.0), journal=path)
+
+
+def test_what_a_domain_of_a_user_lacks_is_named() -> None:
+    circle = Circle(1.0)
+    with pytest.raises(NotImplementedError, match=r"Circle has no in_context.*Arms\("):
+        on_circle(circle, context_dim=1)
+    with pytest.raises(NotImplementedError, match="Circle has no integrate"):
+        circle.integrate(lambda X: X[:, 0])
+    with pytest.raises(NotImplementedError, match="Circle has no volume"):
+        circle.volume  # noqa: B018
+    with pytest.raises(TypeError, match=r"a Circle; the change test knows.*Arms\(domain.sample"):
+        ChangePointDetector(RBFKernel()).on(circle)
+    del circle.dim
+    with pytest.raises(TypeError, match=r"domain\.dim must be an integer"):
+        on_circle(circle)

@@ -318,6 +318,7 @@ def test_a_problem_without_a_feasible_arm_has_no_regret_but_a_result() -> None:
     )
     result = run(loop, problem, 3, progress=False)
     assert result.rewards.shape == (3,)
+    assert repr(result) == "RunResult(3 rounds, History(3 queries, 3 arrived))"
     with pytest.raises(ValueError, match="regret needs"):
         _ = result.regret
 

@@ -83,8 +83,8 @@ class SeededDraw(BanditAcquisition):
                 return get_matheron_path_model(self.model)
         except NotImplementedError as error:
             raise UnsupportedError(
-                f"BoTorch has no pathwise draws for this model ({error}). Pass choices=, a finite "
-                "set of points, to draw on exactly."
+                "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
+                f"points, to draw on exactly, or Arms as the domain. (BoTorch: {error})"
             ) from error
 
     def _seed_of(self, purpose: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -68,6 +69,11 @@ class AsyncResult:
     tasks: tuple[TaskReport, ...]
     num_replaced: int
 
+    def __repr__(self) -> str:
+        """Counts, since a run may have thousands of tasks."""
+        counts = ", ".join(f"{self.count(state)} {state}" for state in STATES)
+        return f"AsyncResult({counts}, workers replaced {self.num_replaced} times)"
+
     def count(self, state: str) -> int:
         """Return how many queries are ``"told"``, ``"failed"`` or ``"pending"``.
 
@@ -122,6 +128,10 @@ def run_async(
         retries: How often a task is tried again.
         progress: Show a progress bar with the best reward so far and counts of queries.
         on_round: Called with each query and its outcome or failure.
+
+    Warns:
+        RuntimeWarning: If the loop refuses what the function returned (no constraint values, or an
+            outcome below the minimum of ``Censored``); the query has failed.
 
     Raises:
         RuntimeError: If the executor breaks and cannot be replaced. What was on its way stays
@@ -293,7 +303,9 @@ class _Run:
             self._note(task, loop.tell(query_id, reward, constraints))
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
-                self._fail(task, f"the loop refused the result: {error}")
+                reason = f"the loop refused the result: {error}"
+                warnings.warn(f"query {query_id} failed: {reason}", RuntimeWarning, stacklevel=2)
+                self._fail(task, reason)
             else:  # somebody else told it, or that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.show.advance(1, **self._shown())

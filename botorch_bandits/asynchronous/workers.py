@@ -29,7 +29,8 @@ class Workers:
             check_callable(
                 "executor",
                 given,
-                "Pass an executor, such as ThreadPoolExecutor(4), or a function that makes one.",
+                "Pass an executor, such as ThreadPoolExecutor(4) or client.get_executor() of a "
+                "Dask client, or a function that makes one.",
             )
         self._make = _maker_of(given) if isinstance(given, Executor) else given
         self.current = given if isinstance(given, Executor) else given()

@@ -62,7 +62,10 @@ class Measure:
             even = torch.full_like(domain.choices[:, 0], domain.num_arms**-0.5)
             return cls(domain.choices, even, (domain.num_arms,))
         if not isinstance(domain, Box):
-            raise TypeError(f"domain is {domain!r}; the change test knows Arms and Box only.")
+            raise TypeError(
+                f"domain is a {type(domain).__name__}; the change test knows Arms and Box only. "
+                "Of a domain of your own take arms: Arms(domain.sample(1000))."
+            )
         continuous = domain.dim - len(domain.integer_dims)
         nodes = PRODUCT_NODES.get(continuous, 1)
         sides = [

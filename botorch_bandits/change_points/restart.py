@@ -16,6 +16,7 @@ regrets*, arXiv 1908.07636, Algorithm 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -126,7 +127,7 @@ class OracleRestart(Restart):
         check_instance(
             "change_points",
             self.change_points,
-            (tuple, list, range),
+            Iterable,
             "Pass the last rounds before each change, such as change_points=(60,).",
         )
         checked = [check_integer("change_points", tau, minimum=1) for tau in self.change_points]

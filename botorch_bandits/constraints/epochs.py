@@ -17,7 +17,14 @@ from botorch_bandits.constraints.rules import (
 )
 from botorch_bandits.constraints.state import MultiplierState
 from botorch_bandits.constraints.targets import MultiplierOverflowError
-from botorch_bandits.penalties import Exponential, Linear, Penalty, check_penalty_properties
+from botorch_bandits.penalties import (
+    CustomPenalty,
+    Exponential,
+    Linear,
+    Penalty,
+    Polynomial,
+    check_penalty_properties,
+)
 
 SOURCE = "Shi and Eryilmaz 2022"
 
@@ -162,13 +169,21 @@ class MultiplicativeEpochs(EpochRule):
             "GP-UCB with noiseless constraints",
             "Theorem 1",
             "regret and violation are bounded; both are sublinear in T = L S for suitable L and S",
-            ("constraint values are observed without noise",),
+            ("constraint values are observed without noise", *_assumed_of(self.penalty)),
         )
         if self.max_multiplier is not None:
             guarantee = guarantee.with_gaps("multipliers are held at max_multiplier")
         if getattr(self.penalty, "n", 2.0) <= 1.0:
             guarantee = guarantee.with_gaps("the bound on the violation is linear in T for n = 1")
         return guarantee
+
+
+def _assumed_of(penalty: Penalty) -> tuple[str, ...]:
+    """Return what is not known of a penalty."""
+    if isinstance(penalty, Polynomial | Exponential):
+        return ()
+    known = ", which was checked on a grid" if isinstance(penalty, CustomPenalty) else ""
+    return (f"the penalty has the four properties of Assumption 2{known}",)
 
 
 @dataclass(frozen=True)

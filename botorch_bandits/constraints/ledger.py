@@ -77,6 +77,17 @@ class Ledger:
         if not torch.isfinite(self._known).all():
             raise ValueError("a constraint value is not finite; mask rows that are no outcomes.")
 
+    def __repr__(self) -> str:
+        """Sizes and, without a batch, the averages."""
+        counts = self.num_rows
+        sizes = f"{self.num_constraints} constraints, {self.num_epochs} epochs"
+        if counts.ndim:
+            return f"Ledger({sizes}, batch_shape={tuple(counts.shape)})"
+        sizes = f"{int(counts)} outcomes, {sizes}"
+        signed = [round(value, 6) for value in self.average_signed_violation.tolist()]
+        rectified = [round(value, 6) for value in self.average_rectified_violation.tolist()]
+        return f"Ledger({sizes}, average violation signed {signed}, rectified {rectified})"
+
     @property
     def num_constraints(self) -> int:
         """How many constraints there are."""

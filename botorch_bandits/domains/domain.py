@@ -32,14 +32,22 @@ class Integral:
 
 
 class Domain(ABC):
-    """A set of points in ``d`` dimensions from which the bandit chooses."""
+    """A set of points in ``d`` dimensions from which the bandit chooses.
+
+    A set of your own is a subclass with ``dim``, :meth:`sample`, :meth:`maximize` and
+    :meth:`check_point`. The rest is needed where its description says so. A journal records its
+    class and attributes, so keep in attributes what tells two sets apart.
+
+    Attributes:
+        dim: ``d``.
+    """
 
     dim: int
 
     @property
-    @abstractmethod
     def volume(self) -> float:
         """The volume of a box, the number of arms of a finite set."""
+        raise self._lacks("volume")
 
     @abstractmethod
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
@@ -67,9 +75,10 @@ class Domain(ABC):
             The maximiser, a ``d``-dimensional tensor, and the value there.
         """
 
-    @abstractmethod
     def in_context(self, context: Tensor) -> Domain:
         """Return the domain of ``(context, point)`` with this context; only points are chosen.
+
+        Needed for contexts, and for ``TimeVaryingKernel``.
 
         Args:
             context: ``c`` numbers, float64.
@@ -77,8 +86,8 @@ class Domain(ABC):
         Returns:
             A domain in ``c + d`` dimensions, the context's first.
         """
+        raise self._lacks("in_context")
 
-    @abstractmethod
     def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
         """Integrate a function over the domain (Lebesgue on boxes, a sum over arms).
 
@@ -88,6 +97,7 @@ class Domain(ABC):
             function: Maps an ``n x d`` tensor to ``n`` values.
             seed: Seeds the scrambling of the quasi-random points on a box.
         """
+        raise self._lacks("integrate")
 
     @abstractmethod
     def check_point(self, name: str, x: Any) -> Tensor:
@@ -101,6 +111,12 @@ class Domain(ABC):
             TypeError: If it is a tensor of another dtype.
             ValueError: If it has another shape, is not finite, or lies outside.
         """
+
+    def _lacks(self, name: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} has no {name}, which is needed here. Define it, or take "
+            "arms: Arms(domain.sample(1000))."
+        )
 
 
 def evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:

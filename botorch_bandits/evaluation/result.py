@@ -39,6 +39,10 @@ class RunResult:
     constraints: Tensor | None = None
     constraint_values: Tensor | None = None
 
+    def __repr__(self) -> str:
+        """Say how long it was, since its tensors may be long."""
+        return f"RunResult({len(self.rewards)} rounds, {self.history!r})"
+
     @property
     def best_so_far(self) -> Tensor:
         """The largest reward that had arrived by each round; minus infinity before the first."""

@@ -9,7 +9,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.change_points import Restart
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.domains import Box, Domain
+from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import History
 
 
@@ -89,6 +89,8 @@ def _assumptions(domain: Domain, num_given: int) -> list[str]:
     assumptions = []
     if isinstance(domain, Box):
         assumptions.append("the acquisition is maximised exactly (on a box it is numerically)")
+    elif not isinstance(domain, Arms):
+        assumptions.append("the acquisition is maximised exactly by domain.maximize")
     if num_given > 0:
         assumptions.append(f"the first {num_given} rounds were played by these settings")
     return assumptions

@@ -48,8 +48,8 @@ class BanditLoop(LoopReadings):
     returns, and a loop that is opened again goes on as if nothing had happened.
 
     Args:
-        domain: Where points are chosen: :class:`~botorch_bandits.Box` or
-            :class:`~botorch_bandits.Arms`.
+        domain: Where points are chosen: :class:`~botorch_bandits.Box`,
+            :class:`~botorch_bandits.Arms`, or a :class:`~botorch_bandits.Domain` of your own.
         model: A recipe such as ``BanditGP.with_kernel(...)``, or any callable that takes
             arrived inputs ``n x d`` and rewards ``n x 1`` and returns a BoTorch model (called
             once per change of the data, never with ``n = 0``). None for :class:`RandomSearch`.

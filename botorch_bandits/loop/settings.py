@@ -66,7 +66,11 @@ class LoopSettings:
     ) -> LoopSettings:
         """Return the settings with defaults filled in; see the class."""
         if not isinstance(domain, Domain):
-            raise TypeError(f"domain must be a Box or Arms, got {type(domain).__name__}.")
+            raise TypeError(
+                "domain must be a Box or Arms, or a subclass of Domain of your own, got "
+                f"{type(domain).__name__}."
+            )
+        check_integer("domain.dim", getattr(domain, "dim", None), minimum=1)
         context_dim = check_integer("context_dim", context_dim, minimum=0)
         acquisition = check_acquisition(acquisition, domain)
         if context_dim and isinstance(acquisition, AcquisitionRecipe):

@@ -122,7 +122,7 @@ def read_posterior(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
     """
     inputs = getattr(model, "train_inputs", None)
     if inputs and isinstance(inputs[0], Tensor):
-        X = X.to(inputs[0].device)
+        X = X.to(check_double("model.train_inputs[0]", inputs[0]).device)
     with torch.no_grad():
         posterior = model.posterior(X)
         mean, variance = posterior.mean, posterior.variance

@@ -64,7 +64,7 @@ def place_queries(history: History, dim: int, front: Tensor) -> PlacedQueries:
     Args:
         history: Of the loop.
         dim: The dimension of the points in the picture.
-        front: The context of the picture.
+        front: What stands before the points in the model's inputs; it ends with the context.
 
     Raises:
         ValueError: If the points of the history have another dimension.
@@ -75,11 +75,12 @@ def place_queries(history: History, dim: int, front: Tensor) -> PlacedQueries:
             "history of a loop on this domain."
         )
     placed = PlacedQueries()
+    here = front.cpu()[max(len(front) - history.context_dim, 0) :]  # without the round, if any
     for query in history.queries:
-        outcome = history.outcome(query.id)
-        is_here = query.context is None or torch.equal(query.context.to(DTYPE), front)
+        outcome, x = history.outcome(query.id), query.x.cpu()
+        is_here = query.context is None or torch.equal(query.context.to("cpu", DTYPE), here)
         if outcome is not None:
-            (placed.told if is_here else placed.elsewhere).append((query.x, outcome.reward))
+            (placed.told if is_here else placed.elsewhere).append((x, outcome.reward))
         elif history.failure(query.id) is None and is_here:
-            placed.pending.append(query.x)
+            placed.pending.append(x)
     return placed

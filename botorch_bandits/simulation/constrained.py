@@ -58,8 +58,8 @@ def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
         )
     if policy.restart is not None:
         raise ValueError(
-            f"policy has constraints= and restart={policy.restart!r}, which cannot be simulated "
-            f"together in a batch. {INSTEAD}"
+            f"policy has constraints= and restart={type(policy.restart).__name__}(...), which "
+            f"cannot be simulated together in a batch. {INSTEAD}"
         )
     constrained = [p for p in problems if isinstance(p, ConstrainedArmsProblem)]
     if len(constrained) != len(problems):

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -52,6 +53,15 @@ def test_oracle_resets_before_the_round_of_the_new_function():
     restart = OracleRestart(change_points=(3, 7))
     told = [t for t in range(1, 12) if restart.is_told_of_change(t)]
     assert told == [4, 8]
+
+
+@pytest.mark.parametrize(
+    "change_points",
+    [np.array([3, 7]), torch.tensor([3, 7]), [3, 7], {3, 7}, range(3, 8, 4)],
+    ids=repr,
+)
+def test_change_points_may_come_from_anywhere(change_points):
+    assert OracleRestart(change_points=change_points) == OracleRestart(change_points=(3, 7))
 
 
 def test_shares_of_delta_add_up():

@@ -257,6 +257,19 @@ def test_epochs_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "there are no constraints" in capsys.readouterr().out
 
 
+def test_constraints_without_outcomes_are_not_denied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.journal"
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=2)
+    with BanditLoop.open(path, Box([[0.0], [1.0]]), None, RandomSearch(), constraints=rule) as loop:
+        loop.tell_failed(loop.ask().id, reason="first line\n  second line")
+    assert main(["show", str(path), "--epochs"]) == 0
+    shown = capsys.readouterr().out
+    assert "epochs: none yet, for no outcome was told" in shown
+    assert "first line second line" in shown  # one row of the table
+
+
 @pytest.mark.parametrize("name", SETTING_NAMES)
 def test_every_kind_of_loop_is_shown(tmp_path: Path, name: str) -> None:
     path = tmp_path / "run.journal"

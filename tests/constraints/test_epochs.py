@@ -13,6 +13,7 @@ from botorch_bandits import (
     Linear,
     MultiplicativeEpochs,
     MultiplierOverflowError,
+    Penalty,
     Polynomial,
 )
 from botorch_bandits.penalties import PenaltyPropertyError
@@ -271,6 +272,13 @@ def test_bad_values_are_refused():
         rule.penalised(good[:, 0], good, good[0, :1])
 
 
+class Unchecked(Penalty):
+    """A penalty whose properties nobody has looked at."""
+
+    def log_value(self, x):
+        return x.clamp_min(0.0)
+
+
 def test_guarantees_name_theorem_and_gap():
     fresh = MultiplicativeEpochs(1, 20, surrogate="fresh")
     assert fresh.guarantee().holds
@@ -280,6 +288,12 @@ def test_guarantees_name_theorem_and_gap():
     assert "depend on their noise" in str(relabelled.guarantee())
     slow = MultiplicativeEpochs(1, 20, penalty=Polynomial(1.0, 1.0), surrogate="fresh")
     assert "linear in T" in str(slow.guarantee())
+    assert "four properties" not in str(fresh.guarantee())
+    custom = CustomPenalty(lambda x: x.clamp_min(0.0).exp())
+    checked = MultiplicativeEpochs(1, 20, penalty=custom, surrogate="fresh").guarantee()
+    assert "the four properties of Assumption 2, which was checked on a grid" in str(checked)
+    vouched = MultiplicativeEpochs(1, 20, penalty=Unchecked(), surrogate="fresh").guarantee()
+    assert vouched.assumptions[-1] == "the penalty has the four properties of Assumption 2"
     noisy = AdditiveEpochs(1, 20, surrogate="fresh")
     assert "Theorem 2" in str(noisy.guarantee())
     assert (fresh.expects_exact_constraints, noisy.expects_exact_constraints) == (True, False)

@@ -173,6 +173,7 @@ def test_a_task_that_runs_twice_counts_once() -> None:
     executor.threads.shutdown()
     assert executor.num_calls == 24
     assert result.count("told") == loop.history.num_arrived == 12
+    assert repr(result) == "AsyncResult(12 told, 0 failed, 0 pending, workers replaced 0 times)"
     with pytest.raises(ValueError, match="horizon=12 rounds 12 were asked"):
         run_async(loop, value, executor, 2, 1, progress=False)
 
@@ -211,6 +212,17 @@ def test_results_that_are_no_rewards_fail_with_the_reason() -> None:
     reasons = " ".join(str(failure.reason) for failure in loop.history.failures)
     for word in ("reward is nan", "must be one number", "float32"):
         assert word in reasons
+
+
+def test_a_result_that_the_loop_refuses_fails_with_a_warning() -> None:
+    """Every round would fail so, and without a progress bar nobody would see it."""
+    feedback = Censored(minimum=-0.1, outcome_bound=1.0, max_delay=3)
+    loop = BanditLoop(ARMS, MODEL, UCB, feedback=feedback)
+    loop.attach(ARMS.choices[0], 0.0)
+    with ThreadPoolExecutor(1) as threads, pytest.warns(RuntimeWarning, match="loop refused the"):
+        result = run_async(loop, lambda x: -0.5, threads, 1, 2, progress=False)
+    assert result.count("failed") == 2
+    assert "reward is -0.5, below minimum=-0.1" in result.tasks[0].reasons[0]
 
 
 def test_contexts_constraints_and_pending_queries_reach_the_function() -> None:

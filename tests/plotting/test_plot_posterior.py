@@ -175,6 +175,18 @@ def test_columns_in_front_are_fixed() -> None:
     assert lines["told in another context"].get_xdata() == pytest.approx([0.4])
 
 
+def test_the_round_in_front_of_the_context_is_no_part_of_it() -> None:
+    history = history_of([[0.1], [0.2], [0.3], [0.4]], contexts=[0.5, 0.5, 0.5, 0.9])
+    lines = lines_of(plot_posterior(gp(3), 0.0, 1.0, history=history, context=[7.0, 0.5]))
+    assert lines["told"].get_xdata() == pytest.approx([0.1])
+    assert lines["told in another context"].get_xdata() == pytest.approx([0.4])
+    assert lines["pending (at the mean)"].get_xdata() == pytest.approx([0.2])
+
+
+def single() -> SingleTaskGP:
+    return SingleTaskGP(torch.rand(4, 1), torch.rand(4, 1))
+
+
 def two_outputs() -> SingleTaskGP:
     X = torch.rand(4, 1, dtype=DOUBLE)
     return SingleTaskGP(X, torch.cat([X, -X], -1))
@@ -198,6 +210,7 @@ def two_outputs() -> SingleTaskGP:
         ((gp(1), 0.0, 1.0), {"history": History(2)}, ValueError, "history has points of 2"),
         ((gp(1), 0.0, 1.0), {"history": 3}, TypeError, "history is 3"),
         ((two_outputs(), 0.0, 1.0), {}, ValueError, "one output"),
+        ((single(), 0.0, 1.0), {}, TypeError, r"model.train_inputs\[0\] has dtype torch.float32"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
