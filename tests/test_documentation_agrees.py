@@ -110,16 +110,6 @@ def test_benchmark_table_is_that_of_the_results():
         assert cells[3] == "" or float(cells[3]) == float(row["aim"])
 
 
-def test_coverage_tables_are_those_of_the_results():
-    shown = table_after("experiments.md", "| Width | Regret | Standard error | Covered |")
-    measured = read_csv("coverage.csv")
-    assert [row[0] for row in shown] == [row["method"] for row in measured]
-    for cells, row in zip(shown, measured, strict=True):
-        assert float(cells[1]) == pytest.approx(float(row["mean"]), abs=0.051)
-        assert float(cells[2]) == pytest.approx(float(row["standard_error"]), abs=0.0051)
-        assert cells[3] == ("" if row["covered"] == "" else f"{float(row['covered']):.3f}")
-
-
 def messages() -> list[str]:
     """Return all texts of the package, with a hole for each value that is put in."""
     texts = []

@@ -36,8 +36,11 @@ RULES = (
     f"{ALIKE_WITHIN:.0%} of the larger mean. With few trials the first is a weak test, so the "
     "numbers are shown.",
     f"Tends to 0: between half way and the end the time average falls by {FALLS_BY:.0%} or more, "
-    f"and by more than {ERRORS:g} standard errors, or is within {ERRORS:g} of 0.",
-    "A fitted power agrees: the published one lies in our 95% interval, or ours in the published.",
+    f"and by more than {ERRORS:g} standard errors, or is within {ERRORS:g} of 0. Converges: half "
+    "way and the end are alike. Errors of two times, and of two panels, are added as if they were "
+    "independent.",
+    "A fitted power agrees: the published one lies in our 95% interval, or ours in the published. "
+    "Sub-linear, slower than the rounds: all of our 95% interval is below 1.",
     "Verdict: reproduced if all claims hold. Not, if none of the main claims does. Partly "
     "otherwise.",
 )

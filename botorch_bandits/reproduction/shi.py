@@ -179,8 +179,9 @@ _UNSAID = (
     "prints epochs with fresh data each and does not say what its figures have: the methods "
     "'fresh' are judged beside, as a claim of their own. Our methods play a grid of arms, and "
     "their regret is against its best feasible arm; OCO and ADMMBO play the box. ADMMBO's "
-    "averages are those up to its stop. Other methods in the tables are not in the paper, and "
-    "have 5 to 10 runs."
+    "averages are those up to its stop. Of these two methods violation is judged, and regret only "
+    "where the paper has it below ours: what is below 0 is paid with violation. Other methods in "
+    "the tables are not in the paper, and have 5 to 10 runs."
 )
 _SUBSTITUTE = (
     "SUBSTITUTE constants: those of the four servers' utilities could not be had, so numbers are "

@@ -1,0 +1,215 @@
+"""What the tables of docs/experiments.md show, from docs/results."""
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+
+from test_documentation_agrees import read_csv
+
+Cell = list[float] | str
+"""The numbers of a cell, or its text."""
+Rows = dict[str, list[Cell]]
+"""The cells of each row, by what its first cell has."""
+
+rows_of = cache(read_csv)
+
+
+def panel(name: str, experiment: str, columns: str, **where: str) -> Rows:
+    """Return what a table shows that has one row a method of an experiment."""
+    found = {
+        row["method"]: [[float(row[c])] if row[c] else [] for c in columns.split()]
+        for row in rows_of(f"{name}.csv")
+        if row["experiment"] == experiment and all(row[k] == v for k, v in where.items())
+    }
+    assert found, (name, experiment)
+    return found
+
+
+def side_by_side(*tables: Rows) -> Rows:
+    """Join tables of the same methods; what a later one lacks is empty."""
+    return {
+        method: [
+            cell
+            for table in tables
+            for cell in table.get(method, [[] for _ in next(iter(table.values()))])
+        ]
+        for method in tables[0]
+    }
+
+
+def in_pairs(cells: list[Cell]) -> list[Cell]:
+    """Return cells such as mean and standard error in one."""
+    return [[*a, *b] for a, b in zip(cells[::2], cells[1::2], strict=True)]
+
+
+def coverage(experiment: str) -> Callable[[], Rows]:
+    return lambda: panel("coverage", experiment, "mean standard_error covered")
+
+
+def means(name: str, experiment: str, more: str = "") -> Callable[[], Rows]:
+    return lambda: panel(name, experiment, f"mean standard_error median {more}")
+
+
+def verma_synthetic(kind: str) -> Rows:
+    columns = "round_80_mean round_80_standard_error mean standard_error cumulative_mean"
+    return panel("verma-synthetic", f"verma-ucb-{kind}", columns) | panel(
+        "verma-synthetic", f"verma-ts-{kind}", columns
+    )
+
+
+def verma_tuning(task: str) -> Rows:
+    columns = "mean standard_error cumulative_mean cumulative_standard_error"
+    poisson, fixed = (
+        panel("verma-tuning", f"verma-tuning-{task}-ucb-{delay}", columns)
+        | panel("verma-tuning", f"verma-tuning-{task}-ts-{delay}", columns)
+        for delay in ("poisson", "fixed")
+    )
+    return side_by_side(poisson, fixed)
+
+
+def verma_contextual(task: str) -> Rows:
+    joined: Rows = {}
+    for kind in ("ucb", "ts"):
+        columns = (
+            panel("verma-contextual", f"verma-{task}-{kind}-{delay}", "mean standard_error")
+            for delay in ("poisson", "fixed", "poisson-learned")
+        )
+        joined |= {m: in_pairs(cells) for m, cells in side_by_side(*columns).items()}
+    return joined
+
+
+def differences(name: str, experiment: str, less: str, quantity: str = "regret") -> dict:
+    """Return mean and standard error of every method's value less that of this one."""
+    return {
+        row["method"]: [float(row["mean"]), float(row["standard_error"])]
+        for row in rows_of(f"{name}-differences.csv")
+        if (row["experiment"], row["less"], row["quantity"]) == (experiment, less, quantity)
+    }
+
+
+CENSORED = [
+    ("ucb", "UCB", "GP-UCB-SDF", "GP-UCB", "GP-BUCB"),
+    ("ts", "Thompson", "GP-TS-SDF", "asy-TS", "GP-BTS"),
+]
+
+
+def contextual_differences() -> Rows:
+    shown: Rows = {}
+    for task, words in (("tasks", "SVM tasks"), ("growing", "growing data")):
+        for part, delays in (("", ("Poisson", "fixed")), ("-learned", ("Poisson",))):
+            for (kind, rule, censored, *others), delay in product(CENSORED, delays):
+                experiment = f"verma-{task}-{kind}-{delay.lower()}{part}"
+                hyperparameters = part.removeprefix("-") or "given"
+                shown[f"{words}, {delay}(3) delays, {hyperparameters}, {rule}"] = [
+                    differences("verma-contextual", experiment, less)[censored] for less in others
+                ]
+    return shown
+
+
+def detections(prefix: str, name: str) -> Rows:
+    columns = "mean_delay sd_delay missed_share false_alarms_per_run explored_per_run"
+    shown: Rows = {}
+    for row in rows_of(f"{name}.csv"):
+        (counts,) = panel(
+            "avanesov-detections", row["experiment"], columns, method=row["method"]
+        ).values()
+        label = row["experiment"].removeprefix(prefix) if prefix else row["method"]
+        regret = [[float(row["mean"])], [float(row["standard_error"])]]
+        shown[label] = [*regret, [*counts[0], *counts[1]], *counts[2:]]
+    return shown
+
+
+def powers(name: str, with_published: bool) -> Rows:
+    words = {"T": "horizon, 3 periods", "K": "periods, T = 2700"}
+    shown: Rows = {}
+    for row in rows_of(f"{name}.csv"):
+        if row["source"] == "fitted" or with_published:
+            fit = [float(row["constant"]), float(row["power"])]
+            interval = [float(row["lower"]), float(row["upper"])]
+            shown.setdefault(words[row["variable"]], []).extend([fit, interval])
+    return shown
+
+
+def shi(name: str, *kinds: str, half: str = "175", last: str = "350") -> Callable[[], Rows]:
+    early = "trials regret_mean violation_mean"
+    late = " ".join(f"{x}_{y}" for x in ("regret", "violation") for y in ("mean", "se", "median"))
+    late = f"{late} rectified_mean".replace("_se ", "_standard_error ")
+
+    def rows() -> Rows:
+        shown: Rows = {}
+        for kind in kinds:
+            experiment = f"{name}-{kind}"
+            shown |= side_by_side(
+                panel(name, experiment, early, round=half),
+                panel(name, experiment, late, round=last),
+            )
+        return shown
+
+    return rows
+
+
+def growth() -> list[tuple[str, list[Cell]]]:
+    totals = ("mean_total_1", "mean_total_2", "mean_total_3")
+    return [
+        (
+            row["method"],
+            [
+                row["quantity"],
+                *([float(row[total])] for total in totals),
+                [float(row["power"])] if row["power"] else "none",
+                [float(row[end]) for end in ("lower", "upper") if row[end]],
+            ],
+        )
+        for row in rows_of("shi-gardner-growth.csv")
+    ]
+
+
+def multipliers(problem: str) -> Callable[[], Rows]:
+    columns = " ".join(f"{x}_mean {x}_standard_error" for x in ("regret", "violation", "priced"))
+
+    def rows() -> Rows:
+        exact, noisy = (
+            panel("beyond-multipliers", f"beyond-multipliers-{problem}-{v}", columns, round="350")
+            for v in ("exact", "noisy")
+        )
+        return {m: in_pairs(cells) for m, cells in side_by_side(exact, noisy).items()}
+
+    return rows
+
+
+def forgetting() -> Rows:
+    kinds = ("abrupt", "drift", "stationary")
+    names = [f"beyond-forgetting-{kind}" for kind in kinds]
+    regret = [panel("beyond-forgetting", name, "mean standard_error") for name in names]
+    resets = [panel("beyond-forgetting", name, "resets_mean") for name in names]
+    counts = {m: [x for t in resets if m in t for x in t[m][0]] for m in resets[0]}
+    return {
+        method: [*cells, counts[method] if any(counts[method]) else []]
+        for method, cells in side_by_side(*regret).items()
+    }
+
+
+def combined() -> Rows:
+    columns = (
+        "mean standard_error before_mean after_mean violation_mean violation_standard_error "
+        "rectified_mean resets_before_mean resets_after_mean"
+    )
+    return panel("beyond-combined", "beyond-combined", columns)
+
+
+def verdicts() -> list[tuple[str, list[Cell]]]:
+    figures: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in rows_of("verdicts.csv"):
+        if row["verdict"]:
+            figures.setdefault((row["paper"], row["figure"]), []).append(row)
+    return [
+        (
+            paper,
+            [
+                figure,
+                claims[0]["verdict"],
+                f"{sum(c['holds'] == 'yes' for c in claims)} of {len(claims)}",
+            ],
+        )
+        for (paper, figure), claims in figures.items()
+    ]

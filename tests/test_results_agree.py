@@ -1,0 +1,277 @@
+"""Tables and sentences of docs/experiments.md have the numbers of docs/results."""
+
+import re
+from decimal import Decimal
+from itertools import pairwise
+
+import pytest
+import tables_of_results as results
+from test_documentation_agrees import ROOT, table_after
+
+PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+
+# how the paragraph before a table begins, and what the table shows
+TABLES = [
+    ("What became of the published figures", results.verdicts),
+    ("The processor does.", "names of experiments and their data, no results"),
+    ("Functions of norm 2 (`rkhs_bound` 2", results.coverage("coverage-rkhs")),
+    ("Draws of the Gaussian process:", results.coverage("coverage-gp")),
+    ("Draws of the Gaussian process, rules", results.coverage("coverage-gp-random")),
+    ("Functions of norm 2, with a Matern", results.coverage("coverage-rkhs-matern")),
+    ("Functions of norm 2, with noise", results.coverage("coverage-rkhs-noise")),
+    ("Functions of norm 2 that are stated", results.coverage("coverage-rkhs-overstated")),
+    *(
+        (words, results.means("chowdhury-rkhs", f"chowdhury-rkhs-{kind}", "covered"))
+        for words, kind in (
+            ("Functions in the RKHS, squared exponential:", "se-figure1"),
+            ("Functions in the RKHS, Matern 5/2:", "matern-figure1"),
+            ("Draws of the process, squared exponential:", "se-figure2"),
+            ("Draws of the process, Matern 5/2:", "matern-figure2"),
+        )
+    ),
+    ("30 functions, 1000 rounds", results.means("srinivas-synthetic", "srinivas-synthetic")),
+    ("Rosenbrock on", results.means("chowdhury-functions", "chowdhury-rosenbrock")),
+    ("Hartmann on", results.means("chowdhury-functions", "chowdhury-hartmann3")),
+    ("2000 reward functions, 46", results.means("srinivas-sensors", "srinivas-sensors")),
+    ("900 reward functions, 325", results.means("srinivas-traffic", "srinivas-traffic")),
+    ("200 rounds; the paper", results.means("chowdhury-sensors", "chowdhury-temperature")),
+    ("Light, 192 reward", results.means("chowdhury-sensors", "chowdhury-light")),
+    ("Delays of several means", lambda: results.verma_synthetic("mean")),
+    ("Poisson(10) delays with several `m`", lambda: results.verma_synthetic("limit")),
+    ("Poisson(10) delays, `m = 20`", lambda: results.verma_synthetic("poisson")),
+    ("Delays of 10, `m = 20`", lambda: results.verma_synthetic("fixed")),
+    ("The same as the Poisson(10) delays", lambda: results.verma_synthetic("theory")),
+    ("Support vector machine (Figures", lambda: results.verma_tuning("svm")),
+    ("Logistic regression (Figure 3)", lambda: results.verma_tuning("logistic")),
+    ("Convolutional network (Figures", lambda: results.verma_tuning("cnn")),
+    (
+        "Regret of GP-UCB-CPD by the horizon",
+        lambda: results.detections("avanesov-horizon-", "avanesov-horizon"),
+    ),
+    (
+        "Regret of GP-UCB-CPD by the number",
+        lambda: results.detections("avanesov-periods-", "avanesov-periods"),
+    ),
+    ("Powers, fitted by", lambda: results.powers("avanesov-powers", with_published=True)),
+    ("Four periods of 300", results.means("avanesov-compare", "avanesov-compare")),
+    (
+        "The effect of what is unsaid",
+        lambda: results.detections("", "avanesov-constants"),
+    ),
+    (
+        "The ridge, which the paper leaves unsaid",
+        lambda: results.powers("avanesov-powers-ridge-0.3", with_published=False),
+    ),
+    ("SVM tasks (Figures 4a", lambda: results.verma_contextual("tasks")),
+    ("Growing data (Figures 4c", lambda: results.verma_contextual("growing")),
+    ("Differences of `R_T` on the same trials", results.contextual_differences),
+    (
+        "Small feasible region, constraint observed",
+        results.shi("shi-gardner", "noiseless", "noiseless-slow", "noiseless-surrogates"),
+    ),
+    (
+        "Constraint observed with noise (Figures 4",
+        results.shi("shi-gardner", "noisy", "noisy-slow", "noisy-surrogates"),
+    ),
+    ("Epochs of several lengths", results.shi("shi-gardner", "epochs")),
+    ("Algorithm 2 with other values", results.shi("shi-gardner", "unsaid")),
+    ("Growth with the number of rounds", results.growth),
+    (
+        "Data rates, constraint observed exactly",
+        results.shi("shi-rates", "noiseless", "noiseless-surrogates"),
+    ),
+    (
+        "Constraint observed with noise (Figures 8",
+        results.shi("shi-rates", "noisy", "noisy-surrogates"),
+    ),
+    ("Small feasible region:", results.multipliers("gardner")),
+    ("Data rates:", results.multipliers("rates")),
+    ("100 arms in [0, 5]", results.forgetting),
+    ("The full policy is `BanditLoop`", results.combined),
+]
+
+
+def tables_of_page() -> list[tuple[str, list[list[str]]]]:
+    """Return each table's cells, after the paragraph before it."""
+    tables: list[tuple[str, list[list[str]]]] = []
+    blocks = [block.strip() for block in PAGE.split("\n\n")]
+    for before, block in pairwise(blocks):
+        if block.startswith("|"):
+            lines = block.splitlines()[2:]
+            tables.append((before, [[c.strip() for c in x[1:-1].split("|")] for x in lines]))
+    return tables
+
+
+SHOWN = tables_of_page()
+
+
+def agrees(text: str, value: float) -> bool:
+    """Whether a number, rounded to the digits of a text, is that text."""
+    if text == "0":
+        return value == 0
+    step = Decimal(10) ** int(Decimal(text).as_tuple().exponent)
+    return abs(float(text) - value) <= 0.5 * float(step) * (1 + 1e-6)
+
+
+def test_every_table_is_mapped():
+    assert len(SHOWN) == len(TABLES)
+    for (before, _), (words, _) in zip(SHOWN, TABLES, strict=True):
+        assert before.startswith(words)
+
+
+MAPPED = [
+    pytest.param(cells, expected, id=words)
+    for (_, cells), (words, expected) in zip(SHOWN, TABLES, strict=False)
+    if not isinstance(expected, str)
+]
+
+
+@pytest.mark.parametrize(("shown", "expected"), MAPPED)
+def test_table_has_the_numbers_of_the_results(shown, expected):
+    rows = expected()
+    rows = list(rows.items()) if isinstance(rows, dict) else rows
+    assert [row[0] for row in shown] == [label for label, _ in rows]
+    for cells, (label, values) in zip(shown, rows, strict=True):
+        assert len(cells) == 1 + len(values), label
+        for cell, value in zip(cells[1:], values, strict=True):
+            if isinstance(value, str):
+                assert cell == value, label
+                continue
+            found = re.findall(NUMBER, cell)
+            assert len(found) == len(value), (label, cell, value)
+            for text, number in zip(found, value, strict=True):
+                assert agrees(text, number), f"{label}: {cell} shows {text}, results {number}"
+
+
+def first(name: str, experiment: str, method: str, columns: str, **where: str) -> list[float]:
+    """Return what a row of the results has in some columns."""
+    return [x for cell in results.panel(name, experiment, columns, **where)[method] for x in cell]
+
+
+def less(name: str, experiment: str, method: str, other: str, quantity: str) -> list[float]:
+    """Return how much more this method has than the other, and the standard error."""
+    known = results.differences(name, experiment, other, quantity)
+    if method in known:
+        return known[method]
+    mean, error = results.differences(name, experiment, method, quantity)[other]
+    return [-mean, error]
+
+
+def combined(method: str, quantity: str) -> list[float]:
+    return less("beyond-combined", "beyond-combined", method, "all components", quantity)
+
+
+def compared(method: str, other: str) -> list[float]:
+    return less("avanesov-compare", "avanesov-compare", method, other, "regret")
+
+
+def forgetting(kind: str, method: str) -> list[float]:
+    policy = "explores, never restarts"
+    return less("beyond-forgetting", f"beyond-forgetting-{kind}", policy, method, "regret")
+
+
+def network(kind: str, method: str, other: str, middle: str = "") -> list[float]:
+    experiment = f"verma-tuning-cnn-{kind}"
+    return less("verma-tuning", experiment, method, other, f"simple regret{middle}")
+
+
+def both(kind: str, quantity: str = "violation_mean") -> list[float]:
+    """Return what Algorithm 2 or 3 has half way and at the end."""
+    method = "Algorithm 3" if "noisy" in kind else "Algorithm 2"
+    name = kind.rsplit("-", 1)[0]
+    return [first(name, kind, method, quantity, round=r)[0] for r in ("175", "350")]
+
+
+# sentences of the page, with holes for numbers, and what these are
+SENTENCES = {
+    "GP-UCB's simple regret is larger by {} (standard error {}) with Poisson delays": lambda: (
+        network("ucb-poisson", "GP-UCB", "GP-UCB-SDF")
+    ),
+    "and by {} ({}) with fixed ones": lambda: network("ucb-fixed", "GP-UCB", "GP-UCB-SDF"),
+    "GP-TS-SDF has more than GP-BTS, by {} ({})": lambda: network(
+        "ts-poisson", "GP-TS-SDF", "GP-BTS"
+    ),
+    "at round 30 by {} ({}) with Poisson and {} ({}) with fixed delays": lambda: [
+        *network("ucb-poisson", "GP-UCB-SDF", "GP-BUCB", ", middle"),
+        *network("ucb-fixed", "GP-UCB-SDF", "GP-BUCB", ", middle"),
+    ],
+    "CPD has {} more than the oracle (standard error {})": lambda: compared(
+        "GP-UCB-CPD", "GP-UCB-Oracle"
+    ),
+    "GP-UCB {} more than CPD ({})": lambda: compared("GP-UCB", "GP-UCB-CPD"),
+    "without a detector {} more than GP-UCB ({})": lambda: compared("GP-UCB-NO-Detector", "GP-UCB"),
+    "The power in `T`: {}, and": lambda: results.powers("avanesov-powers", with_published=False)[
+        "horizon, 3 periods"
+    ][0][1:],
+    "The power in `K` with `c = 1` is {}, larger": lambda: results.powers(
+        "avanesov-powers", with_published=False
+    )["periods, T = 2700"][0][1:],
+    "the violation from {} at round 175 to {} at round 350 on": lambda: both(
+        "shi-gardner-noiseless"
+    ),
+    "and from {} to {} on the rates": lambda: both("shi-rates-noiseless"),
+    "falls more slowly: {} to {} on the first problem": lambda: both("shi-gardner-noisy"),
+    "and {} to {} on the rates. On": lambda: both("shi-rates-noisy"),
+    "Algorithm 3's regret does not fall: {} and {}.": lambda: both(
+        "shi-rates-noisy", "regret_mean"
+    ),
+    "its regret at round 175 was 0.610 and is {},": lambda: first(
+        "shi-gardner", "shi-gardner-noisy-slow", "Algorithm 3, GP-TS", "regret_mean", round="175"
+    ),
+    "it has {} (standard error {}) less regret than the policy": lambda: forgetting(
+        "abrupt", "restart, published threshold"
+    ),
+    "with the calibrated one {} ({})": lambda: forgetting(
+        "abrupt", "restart, calibrated threshold"
+    ),
+    "Its exploration costs {} where nothing": lambda: less(
+        "beyond-forgetting",
+        "beyond-forgetting-stationary",
+        "explores, never restarts",
+        "never restarts",
+        "regret",
+    )[:1],
+    "without it the violation is {} in place of {},": lambda: [
+        first("beyond-combined", "beyond-combined", method, "violation_mean")[0]
+        for method in ("no constraint rule", "all components")
+    ],
+    "The context is worth {} regret a round (standard error {}, over the same environments), and "
+    "{} ({}) violation": lambda: [
+        *combined("context withheld", "regret"),
+        *combined("context withheld", "violation"),
+    ],
+    "have been worth {} ({}) regret a round, at {} ({}) more violation": lambda: [
+        abs(combined("told of the change", "regret")[0]),
+        combined("told of the change", "regret")[1],
+        *combined("told of the change", "violation"),
+    ],
+    "The exploration for the detector costs {} ({}) regret a round": lambda: [
+        abs(combined("never restarts or explores", "regret")[0]),
+        combined("never restarts or explores", "regret")[1],
+    ],
+}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_sentence_has_the_numbers_of_the_results(sentence):
+    words = re.escape(sentence).replace(r"\{\}", f"({NUMBER})").replace(r"\ ", r"\s+")
+    (found,) = re.finditer(words, PAGE)
+    expected = SENTENCES[sentence]()
+    assert len(found.groups()) == len(expected)
+    for text, number in zip(found.groups(), expected, strict=True):
+        assert agrees(text, number), f"{sentence}: {text}, results {number}"
+
+
+def test_page_on_delays_has_the_numbers_of_the_results():
+    shown = table_after("delayed-feedback.md", "| Pending queries | UCB, Poisson |")
+    methods = {
+        "at the minimum": ("GP-UCB-SDF", "GP-TS-SDF"),
+        "left out": ("GP-UCB", "asy-TS"),
+        "hallucinated": ("GP-BUCB", "GP-BTS"),
+    }
+    poisson, fixed = (results.verma_synthetic(kind) for kind in ("poisson", "fixed"))
+    assert [row[0] for row in shown] == list(methods)
+    for label, *cells in shown:
+        expected = [table[m][0][0] for m in methods[label] for table in (poisson, fixed)]
+        assert [agrees(*pair) for pair in zip(cells, expected, strict=True)] == [True] * 4, label
