@@ -111,7 +111,7 @@ def _draw_contours(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None) 
         hatched.set_linewidth(0.0)
     if g.min() < 0.0 < g.max():
         ax.contour(x, y, g, levels=[0.0], colors="black", linestyles="-.", linewidths=1.4)
-    ax.plot([], [], color="black", ls="-.", lw=1.4, label="limit of the constraint")
+        ax.plot([], [], color="black", ls="-.", lw=1.4, label="limit of the constraint")
 
 
 def _draw_arms(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None, title: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,6 @@ from botorch_bandits.experiments.delayed_study import simple_regret_in_time
 from botorch_bandits.experiments.results import tabulate
 from botorch_bandits.experiments.verma import synthetic
 from botorch_bandits.history import History
-
-DOCS = Path(__file__).parents[2] / "docs"
-TABLE = DOCS / "results" / "verma-synthetic.csv"
 
 
 def panel(name: str, **options: int) -> ArmsExperiment:
@@ -90,32 +86,3 @@ def test_titles_say_what_the_paper_states() -> None:
     experiments = synthetic(num_trials=1, num_rounds=2)
     assert len({e.name for e in experiments}) == len(experiments) == 10
     assert all("Figure" in e.published for e in experiments if not e.name.endswith("-theory"))
-
-
-def test_the_page_shows_the_committed_table() -> None:
-    page = (DOCS / "experiments.md").read_text(encoding="utf-8")
-    with TABLE.open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 32
-    for row in rows:
-        assert int(row["trials"]) >= 30
-        names = ("round_80_mean", "round_80_standard_error", "mean", "standard_error")
-        shown = [f"{float(row[name]):.2g}" for name in (*names, "cumulative_mean")]
-        assert f"| {row['method']} | {' | '.join(shown)} |" in page, row
-
-
-def test_the_advice_shows_the_committed_table() -> None:
-    page = (DOCS / "delayed-feedback.md").read_text(encoding="utf-8")
-    with TABLE.open() as file:
-        found = {
-            (row["experiment"], row["method"]): f"{float(row['round_80_mean']):.2g}"
-            for row in csv.DictReader(file)
-        }
-    panels = ("verma-ucb-poisson", "verma-ucb-fixed", "verma-ts-poisson", "verma-ts-fixed")
-    for way, *names in (
-        ("at the minimum", "GP-UCB-SDF", "GP-TS-SDF"),
-        ("left out", "GP-UCB", "asy-TS"),
-        ("hallucinated", "GP-BUCB", "GP-BTS"),
-    ):
-        cells = [found[p, n] for p, n in zip(panels, (n for n in names for _ in "12"), strict=True)]
-        assert f"| {way} | {' | '.join(cells)} |" in page

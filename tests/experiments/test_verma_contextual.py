@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,6 @@ from botorch_bandits.experiments.contextual_study import (
 from botorch_bandits.feedback import Censored
 from botorch_bandits.problems import ConstantDelay, PoissonDelay
 from botorch_bandits.random_streams import derive_seed
-
-DOCS = Path(__file__).parents[2] / "docs"
-TABLE = DOCS / "results" / "verma-contextual.csv"
 
 
 @pytest.fixture
@@ -201,25 +197,3 @@ def test_bad_files_are_named(tasks: Path, growing: Path, tmp_path: Path) -> None
     growing.write_text("\n".join(line.replace("Outcome", "class") for line in lines) + "\n")
     with pytest.raises(ValueError, match="target column 'Outcome' is not in"):
         panels(growing)
-
-
-def test_the_page_shows_the_committed_table() -> None:
-    page = (DOCS / "experiments.md").read_text(encoding="utf-8")
-    with TABLE.open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 36
-    for row in rows:
-        assert int(row["trials"]) >= 10
-        assert row["rounds"] == ("1500" if "tasks" in row["experiment"] else "600")
-    panels_of = {}
-    for row in rows:
-        cell = f"{float(row['mean']):.3g} ± {float(row['standard_error']):.2g}"
-        panels_of.setdefault(row["method"], {})[row["experiment"].removeprefix("verma-")] = cell
-    for method, cells in panels_of.items():
-        family = "ucb" if "UCB" in method else "ts"
-        for data in ("tasks", "growing"):
-            shown = [
-                cells[f"{data}-{family}-{panel}"]
-                for panel in ("poisson", "fixed", "poisson-learned")
-            ]
-            assert f"| {method} | {' | '.join(shown)} |" in page, (data, method)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +35,6 @@ from botorch_bandits.problems.sgd_tuning import LogisticRegressionTuning
 from botorch_bandits.problems.tuning import load_dataset
 from botorch_bandits.random_streams import derive_seed, generator
 
-DOCS = Path(__file__).parents[2] / "docs"
-TABLE = DOCS / "results" / "verma-tuning.csv"
-CUMULATIVE = ("cumulative_mean", "cumulative_standard_error")
 UCB, TS = FAMILIES["UCB"][0][1], FAMILIES["TS"][0][1]
 WAITING = Censored(minimum=0.0, outcome_bound=1.0, max_delay=6, window="all")
 
@@ -235,24 +231,3 @@ def test_interruptions_do_not_change_results(
     finished = panel()
     run_arms_experiment(finished, tmp_path, progress=False)
     assert not finished.player.tables  # nothing is trained where nothing is left to play
-
-
-def test_the_page_shows_the_committed_table() -> None:
-    page = (DOCS / "experiments.md").read_text(encoding="utf-8")
-    with TABLE.open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 48
-    for row in rows:
-        assert int(row["trials"]) >= 10
-        assert int(row["rounds"]) == 50
-    for i in range(
-        0, 48, 8
-    ):  # a task and family: four methods with Poisson delays, four with fixed
-        for poisson, fixed in zip(rows[i : i + 4], rows[i + 4 : i + 8], strict=True):
-            assert poisson["method"] == fixed["method"]
-            shown = [
-                f"{float(row[name]):.2g}"
-                for row in (poisson, fixed)
-                for name in ("mean", "standard_error", *CUMULATIVE)
-            ]
-            assert f"| {poisson['method']} | {' | '.join(shown)} |" in page, poisson
