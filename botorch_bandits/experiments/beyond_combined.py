@@ -101,14 +101,7 @@ def combined(
             average=True,
             chunk=chunk,
             player=play_scenarios,
-            tabulated=(
-                "violation",
-                "rectified",
-                "before",
-                "after",
-                "resets_before",
-                "resets_after",
-            ),
+            tabulated=TABULATED,
             settings={
                 "seed": seed,
                 "sizes": (NUM_CONTEXTS, NUM_ARMS),
