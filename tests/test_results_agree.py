@@ -246,6 +246,11 @@ SENTENCES = {
         combined("told of the change", "regret")[1],
         *combined("told of the change", "violation"),
     ],
+    "the detector saw it in {}% with {} more, in {}% with {} and in {}% with {}": lambda: [
+        number
+        for row in results.rows_of("beyond-combined-power.csv")
+        for number in (100 * float(row["detected"]), float(row["samples_after"]))
+    ],
     "The exploration for the detector costs {} ({}) regret a round": lambda: [
         abs(combined("never restarts or explores", "regret")[0]),
         combined("never restarts or explores", "regret")[1],

@@ -304,8 +304,8 @@ class _Run:
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
                 reason = f"the loop refused the result: {error}"
+                self._fail(task, reason)  # first, for a warning may be made an error
                 warnings.warn(f"query {query_id} failed: {reason}", RuntimeWarning, stacklevel=2)
-                self._fail(task, reason)
             else:  # somebody else told it, or that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.show.advance(1, **self._shown())

@@ -10,7 +10,7 @@ the same correlation; the cost stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,6 @@ from botorch_bandits.change_points import (
     ChangePointRestart,
     NeverRestart,
     OracleRestart,
-    calibrate_threshold,
 )
 from botorch_bandits.constraints import AdditiveEpochs
 from botorch_bandits.domains import Arms
@@ -42,6 +41,7 @@ from botorch_bandits.experiments.beyond_scenario import (
     pairs,
     play_scenario,
 )
+from botorch_bandits.experiments.calibrated_restart import calibrated_restart
 from botorch_bandits.feedback import Hallucinated, Ignored
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
@@ -88,7 +88,9 @@ def combined(
         nothing = torch.empty(0, 0, dtype=torch.float64)
         return ArmsStudy(nothing, nothing.new_zeros(count, 1), NOISE_STD, num_rounds, own, first)
 
-    make_methods: Callable[[ArmsStudy], Any] = lambda study: variants(change_point)  # noqa: E731
+    def make_methods(study: ArmsStudy) -> Any:
+        return variants(change_point)
+
     return [
         ArmsExperiment(
             name="beyond-combined",
@@ -144,7 +146,7 @@ def build_loop(variant: Variant, num_rounds: int, seed: int) -> BanditLoop:
     """
     full = {
         "feedback": Hallucinated(),
-        "restart": calibrated_restart(num_rounds),
+        "restart": restart_rule(num_rounds),
         "constraints": AdditiveEpochs(1, EPOCH_LENGTH, step_size=STEP_SIZE),
     }
     return BanditLoop(
@@ -202,21 +204,17 @@ def play_scenarios(
 
 
 @cache
-def calibrated_restart(num_rounds: int) -> ChangePointRestart:
+def restart_rule(num_rounds: int) -> ChangePointRestart:
     """Return restarts with a threshold for uniformly distributed pairs of context and arm.
 
     Args:
         num_rounds: The horizon.
     """
-    rule = ChangePointRestart(detector=ChangePointDetector(kernel()))
-    assert rule.exploration is not None
-    threshold = calibrate_threshold(
-        rule.detector,
+    return calibrated_restart(
+        ChangePointDetector(kernel()),
         Arms(pairs()),
-        horizon=max(int(rule.exploration * num_rounds**0.5) + 1, 2),
-        false_alarm_rate=FALSE_ALARM_RATE,
+        num_rounds,
         noise_std=NOISE_STD,
+        false_alarm_rate=FALSE_ALARM_RATE,
         num_simulations=NUM_SIMULATIONS,
-        progress=False,
     )
-    return replace(rule, detector=replace(rule.detector, threshold=threshold))

@@ -11,7 +11,7 @@ import torch
 
 from botorch_bandits.domains import Arms
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment, Curves
-from botorch_bandits.experiments.beyond_combined import calibrated_restart
+from botorch_bandits.experiments.beyond_combined import restart_rule
 from botorch_bandits.experiments.beyond_scenario import NOISE_STD, arms, draw_scenario, pairs
 from botorch_bandits.experiments.results import write_csv
 from botorch_bandits.plotting import LINE_STYLES, new_figure
@@ -30,7 +30,7 @@ def detection_power(num_rounds: int, num_streams: int = 100) -> list[dict[str, f
         num_rounds: The horizon of the threshold.
         num_streams: Scenarios, none of which is among the trials.
     """
-    restart, most = calibrated_restart(num_rounds), FURTHER_SAMPLES[-1]
+    restart, most = restart_rule(num_rounds), FURTHER_SAMPLES[-1]
     assert restart.exploration is not None
     before = int(restart.exploration * (num_rounds // 2) ** 0.5) + 1
     engine = restart.detector.on(Arms(arms()))

@@ -10,7 +10,6 @@ pace, the drift's own rate and three times that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from botorch_bandits.change_points import (
     NeverRestart,
     OracleRestart,
     Restart,
-    calibrate_threshold,
 )
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment, Curves
 from botorch_bandits.experiments.arms_study import ArmsStudy
@@ -34,6 +32,7 @@ from botorch_bandits.experiments.beyond_forgetting_study import (
     NonStationaryMethod,
     play_environments,
 )
+from botorch_bandits.experiments.calibrated_restart import calibrated_restart
 from botorch_bandits.experiments.results import plot_curves
 from botorch_bandits.forgetting import (
     ExponentialWeights,
@@ -165,18 +164,14 @@ def _calibrated(study: EnvironmentStudy) -> Restart:
 
 @cache
 def _calibrated_restart(num_arms: int, num_rounds: int) -> Restart:
-    rule = ChangePointRestart(detector=detector())
-    assert rule.exploration is not None
-    threshold = calibrate_threshold(
-        rule.detector,
+    return calibrated_restart(
+        detector(),
         arms_of(num_arms),
-        horizon=max(int(rule.exploration * num_rounds**0.5) + 1, 2),
-        false_alarm_rate=FALSE_ALARM_RATE,
+        num_rounds,
         noise_std=NOISE_STD,
+        false_alarm_rate=FALSE_ALARM_RATE,
         num_simulations=NUM_SIMULATIONS,
-        progress=False,
     )
-    return replace(rule, detector=replace(rule.detector, threshold=threshold))
 
 
 def _oracle(study: EnvironmentStudy) -> Restart:

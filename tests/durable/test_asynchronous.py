@@ -225,6 +225,15 @@ def test_a_result_that_the_loop_refuses_fails_with_a_warning() -> None:
     assert "reward is -0.5, below minimum=-0.1" in result.tasks[0].reasons[0]
 
 
+@pytest.mark.filterwarnings("error:.*loop refused the:RuntimeWarning")
+def test_the_failure_is_recorded_before_its_warning_that_may_be_an_error() -> None:
+    loop = BanditLoop(ARMS, MODEL, UCB, feedback=Censored(minimum=-0.1, outcome_bound=1.0))
+    loop.attach(ARMS.choices[0], 0.0)
+    with ThreadPoolExecutor(1) as threads, pytest.raises(RuntimeWarning, match="below minimum"):
+        run_async(loop, lambda x: -0.5, threads, 1, 2, progress=False)
+    assert [failure.query_id for failure in loop.history.failures] == [1]
+
+
 def test_contexts_constraints_and_pending_queries_reach_the_function() -> None:
     loop = BanditLoop(**SETTINGS["arms, constraints"], context_dim=1)
     loop.ask([7.0])
