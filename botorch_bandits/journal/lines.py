@@ -151,7 +151,9 @@ def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, P
         try:
             payload, checksum = decode_line(line, position.checksum)
         except DamagedLineError as error:
-            if _is_longer_than_announced(line) or file.readline():
+            # without an end it was the last one when it was read; a writer may have gone on since
+            was_last = not line.endswith(b"\n") or not file.readline()
+            if _is_longer_than_announced(line) or not was_last:
                 # the first record is on line 3
                 raise JournalCorruptionError(path, position.num_records + 3, str(error)) from error
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -20,7 +21,7 @@ from botorch_bandits.journal import (
     JournalError,
     JournalFormatError,
 )
-from botorch_bandits.journal.lines import decode_line, encode_line
+from botorch_bandits.journal.lines import decode_line, encode_line, parse, scan
 
 from .cases import HEADER, RECORDS, make
 
@@ -212,6 +213,29 @@ def test_a_reader_takes_a_line_in_the_making_for_none(tmp_path: Path) -> None:
     before = path.read_bytes()
     assert list(Journal.read(path).records()) == RECORDS
     assert path.read_bytes() == before
+
+
+def test_a_line_that_is_finished_while_it_is_read_is_no_damage(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    whole = path.read_bytes()
+
+    class Growing(io.BytesIO):
+        """Holds all but the last bytes until its end was met once."""
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            line = super().readline(size)
+            if not line.endswith(b"\n"):
+                place = self.tell()
+                self.seek(0, io.SEEK_END)
+                self.write(whole[-9:])
+                self.seek(place)
+            return line
+
+    file = Growing(whole[:-9])
+    start = Journal.read(path)._first
+    file.seek(start.offset)
+    found = [parse(payload) for payload, _, _ in scan(file, start, path)]
+    assert found == RECORDS[:-1]
 
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
