@@ -1,121 +1,221 @@
-"""Files that survive a crash: a lock for one writer, and writing that is on disk or not at all."""
+"""Opening and writing files safely: regular files only, on disk as a whole or not at all.
+
+A folder may come from somebody else. What lies in it under the name of a file that a journal makes
+may be a symbolic link to a file of the user, or a pipe that never answers. Nothing is therefore
+written or read through a link, and whatever is no regular file is refused.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import socket
+import secrets
+import stat
 import sys
-import threading
 from pathlib import Path
+from typing import BinaryIO
 
-from botorch_bandits.journal.errors import JournalLockedError
+from botorch_bandits.journal.errors import JournalError
 
-_LOCKED_BYTE = 4096  # far behind what is written in the lock file: Windows hides locked bytes
-_SAY_LOCKED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-_held: dict[tuple[int, int], int] = {}  # device and inode of a lock file: process that holds it
-_held_guard = threading.RLock()  # a lock may be released by the garbage collector at any time
+# A pipe is opened without waiting for its other end; what was opened is checked afterwards.
+_SAFE_FLAGS = (
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_SAY_LINK = (errno.ELOOP, errno.EMLINK)
+_SAY_NO_HARD_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_NUM_TRIES = 10
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
-class WriterLock:
-    """The right to write to a journal; at most one process has it, and there only one object.
+def place_of(path: str | Path) -> Path:
+    """Return the absolute path of a journal, in a folder without symbolic links.
 
-    The operating system takes the lock back when the process ends, however it ends. A child that
-    was forked does not have it. The lock file ``<path>.lock`` stays behind: its existence means
-    nothing. It says who had the lock last.
+    The last part of the path is not resolved, so that a link there can be refused.
 
     Args:
-        path: Of the journal.
+        path: Of a journal that need not be there.
+    """
+    path = Path(path)
+    return path.parent.resolve() / path.name
+
+
+def check_place(path: Path) -> None:
+    """Raise unless a journal can be at a path.
+
+    Args:
+        path: As :func:`place_of` returns it.
 
     Raises:
-        JournalLockedError: If somebody has the lock.
+        FileNotFoundError: If its folder is not there.
+        IsADirectoryError: If it is a folder.
+        JournalError: If something else than a regular file is there.
     """
-
-    def __init__(self, path: Path) -> None:
-        """See the class."""
-        self._process = os.getpid()
-        self._lock_path = path.with_name(path.name + ".lock")
-        if not path.parent.is_dir():
-            raise FileNotFoundError(
-                f"the folder {path.parent} of the journal {path.name} is not there. Make it first, "
-                "or choose another path."
-            )
-        if path.is_dir():
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"the folder {path.parent} of the journal {path.name} is not there. Make it first, "
+            "or choose another path."
+        )
+    with contextlib.suppress(FileNotFoundError):
+        status = os.lstat(path)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(
                 f"{path} is a folder, but a journal is a file. Name a file in it, such as "
                 f"{path / 'run.journal'}."
             )
-        with _held_guard:
-            # Closing any handle of the file would give up the lock that this process may hold.
-            self._check_not_held_here(path)
-            self._descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                _lock(self._descriptor)
-            except OSError as error:
-                holder = self._read_holder()
-                os.close(self._descriptor)
-                if error.errno not in _SAY_LOCKED:
-                    raise OSError(
-                        error.errno,
-                        f"{path} cannot be locked, so that a second writer would go unnoticed "
-                        f"({error.strerror}). Keep the journal on a disk that has file locks.",
-                    ) from error
-                raise JournalLockedError(_locked_message(path, holder), holder) from error
-            status = os.fstat(self._descriptor)
-            self._key = (status.st_dev, status.st_ino)
-            _held[self._key] = self._process
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, json.dumps(_myself()).encode("ascii"))
-        self._is_released = False
+        remedy = "Choose another path."
+        if stat.S_ISLNK(status.st_mode):
+            remedy = f"It points to {os.path.realpath(path)}; pass that path instead."
+        check_regular(path, status, remedy)
 
-    def release(self) -> None:
-        """Give the lock back; a second call does nothing."""
-        if self._process != os.getpid():
-            return  # a forked child never had it
-        with _held_guard:
-            if not self._is_released:
-                self._is_released = True
-                del _held[self._key]
-                os.close(self._descriptor)
 
-    def _check_not_held_here(self, path: Path) -> None:
+def check_regular(path: Path, status: os.stat_result, remedy: str = "Remove it.") -> None:
+    """Raise unless a file is a regular one.
+
+    Args:
+        path: Of the file, for the message.
+        status: What ``os.lstat`` or ``os.fstat`` says of it.
+        remedy: What to do otherwise, for the message.
+
+    Raises:
+        JournalError: Saying what it is instead.
+    """
+    if stat.S_ISREG(status.st_mode):
+        return
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+    raise JournalError(
+        f"{path} is {kind}. A journal and the files beside it must be regular files. {remedy}"
+    )
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Open a regular file that is there, and never what a symbolic link points to.
+
+    Args:
+        path: Of the file.
+        flags: Of ``os.open``.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        FileNotFoundError: If it is not there.
+        JournalError: If it is no regular file.
+        OSError: If it cannot be opened.
+    """
+    check_regular(path, os.lstat(path))
+    try:
+        descriptor = os.open(path, flags | _SAFE_FLAGS)
+    except OSError as error:
+        if error.errno in _SAY_LINK:  # it has become one since
+            raise JournalError(f"{path} is a symbolic link. Remove the link.") from error
+        raise
+    try:
+        check_regular(path, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a regular file for reading; see :func:`open_regular`.
+
+    Args:
+        path: Of the file.
+    """
+    return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Open a file that a journal keeps beside it, and make it if it is not there.
+
+    Args:
+        path: Of the file.
+        flags: Of ``os.open``.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        JournalError: If something else than a regular file with this one name is there.
+        OSError: If it cannot be opened.
+    """
+    for _ in range(_NUM_TRIES):
+        with contextlib.suppress(FileExistsError):
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o666)
         try:
-            status = os.stat(self._lock_path)
+            descriptor = open_regular(path, flags)
         except FileNotFoundError:
-            return
-        if _held.get((status.st_dev, status.st_ino)) == os.getpid():
-            raise JournalLockedError(
-                f"{path} is open for writing in this process already (process {os.getpid()}). "
-                "Close that journal first, or use Journal.read, which needs no lock.",
-                os.getpid(),
+            continue  # it was removed in between
+        if os.fstat(descriptor).st_nlink > 1:
+            os.close(descriptor)
+            raise JournalError(
+                f"{path} is a hard link: the file has another name too, and would be changed under "
+                f"that name. Remove {path}."
             )
+        return descriptor
+    raise JournalError(f"{path} is made and removed again and again by somebody else. End that.")
 
-    def _read_holder(self) -> int | None:
+
+def write_first(path: Path, content: bytes) -> None:
+    """Write a file that is not there yet; it is there as a whole or not at all.
+
+    Args:
+        path: Of the file.
+        content: Of the file.
+
+    Raises:
+        FileExistsError: If something is there.
+        OSError: If it cannot be written.
+    """
+    # a name of its own, for another process may be doing the same
+    temporary = path.with_name(f"{path.name}.new-{secrets.token_hex(8)}")
+    try:
+        _write_new(temporary, content)
         try:
-            known = json.loads(os.read(self._descriptor, 1000))
-            return int(known["process"]) if known["host"] == socket.gethostname() else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # it is being written
+            os.link(temporary, path)  # unlike renaming, this replaces nothing
+        except OSError as error:
+            if error.errno not in _SAY_NO_HARD_LINKS:
+                raise
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+            os.rename(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    sync_folder(path)
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that is there as a whole or not at all, also after a crash.
+
+    One process at a time may do this for a path: the one that has the lock.
 
     Args:
         path: Of the file; one that is there is replaced.
         content: Of the file.
 
     Raises:
+        JournalError: If ``<path>.new`` is something else than what a crash left behind.
         OSError: If it cannot be written; what was there before is left as it was.
     """
     temporary = path.with_name(path.name + ".new")
+    with contextlib.suppress(FileNotFoundError):
+        check_regular(temporary, os.lstat(temporary))
+        temporary.unlink()
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_new(temporary, content)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -125,7 +225,11 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Put on disk that a file is in its folder; on Windows the system does it by itself."""
+    """Put on disk that a file is in its folder; on Windows the system does it by itself.
+
+    Args:
+        path: Of the file.
+    """
     if sys.platform == "win32":
         return
     descriptor = os.open(path.parent, os.O_RDONLY)
@@ -136,7 +240,13 @@ def sync_folder(path: Path) -> None:
 
 
 def write_at(descriptor: int, offset: int, content: bytes) -> None:
-    """Write bytes at an offset, and put them on disk."""
+    """Write bytes at an offset, and put them on disk.
+
+    Args:
+        descriptor: Of the file.
+        offset: In bytes from its start.
+        content: What to write.
+    """
     os.lseek(descriptor, offset, os.SEEK_SET)
     written = 0
     while written < len(content):  # the system may take less than it is given
@@ -144,29 +254,9 @@ def write_at(descriptor: int, offset: int, content: bytes) -> None:
     os.fsync(descriptor)
 
 
-def _myself() -> dict[str, str | int]:
-    return {"process": os.getpid(), "host": socket.gethostname()}
-
-
-def _locked_message(path: Path, holder: int | None) -> str:
-    who = "another process" if holder is None else f"process {holder}"
-    return (
-        f"{path} is being written by {who}. One process writes to a journal at a time: end that "
-        "one first, or use Journal.read, which needs no lock."
-    )
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        # Not flock: its lock would live on in forked children of a writer that was killed.
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LOCKED_BYTE)
+def _write_new(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o666)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -9,12 +9,20 @@ import warnings
 import weakref
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from botorch_bandits.checks import check_integer
 from botorch_bandits.journal.errors import JournalError, JournalWriteError, TornTailWarning
-from botorch_bandits.journal.files import WriterLock, sync_folder, write_at, write_whole
+from botorch_bandits.journal.files import (
+    check_place,
+    open_own,
+    place_of,
+    sync_folder,
+    write_at,
+    write_first,
+)
 from botorch_bandits.journal.lines import Position, encode_line, first_checksum, format_line
+from botorch_bandits.journal.locks import WriterLock
 from botorch_bandits.journal.reader import KIND, JournalReader, before_header
 from botorch_bandits.journal.snapshot import Snapshot, save_snapshot, snapshot_path
 
@@ -43,15 +51,18 @@ class Journal(JournalReader):
 
     def __init__(self, path: Path, lock: WriterLock, verify: str = "tail") -> None:
         """For :meth:`create` and :meth:`open`, which hold the lock."""
+        self._lock = lock
         super().__init__(path, verify)
         self._guard = threading.Lock()
         self._process = os.getpid()
         self._broken: str | None = None
-        self._descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        self._descriptor = lock.descriptor
         # an object that is forgotten without close() gives its lock back too
-        self._release = weakref.finalize(self, _release, self._descriptor, lock)
-        self.torn_bytes = os.fstat(self._descriptor).st_size - self._end.offset
-        if self.torn_bytes > 0:
+        self._release = weakref.finalize(self, lock.release)
+        num_behind = os.fstat(self._descriptor).st_size - self._end.offset
+        self._lacks_line_break = num_behind == -1  # of the last line; the next append writes it
+        self.torn_bytes = max(num_behind, 0)
+        if self.torn_bytes:
             self._cut_torn_tail()
 
     @classmethod
@@ -64,30 +75,37 @@ class Journal(JournalReader):
 
         Raises:
             FileExistsError: If the file, or a snapshot of an earlier one, is there.
-            JournalLockedError: If somebody else is creating it.
+            FileNotFoundError: If its folder is not there.
+            IsADirectoryError: If it is a folder.
+            JournalError: If it, or a file that belongs beside it, is no regular file.
+            JournalLockedError: If somebody else has opened it as soon as it was there.
             JournalWriteError: If it cannot be put on disk.
+            OSError: If it cannot be locked.
             TypeError: If the header is not a dictionary of plain values.
             ValueError: If a number in it is NaN or infinite.
         """
-        path = Path(path).resolve()
+        path = place_of(path)
         line, _ = encode_line(header, first_checksum(KIND), name="header")
+        check_place(path)
+        for known in (path, snapshot_path(path)):
+            if os.path.lexists(known):
+                raise _is_there_already(known)
+        try:
+            write_first(path, format_line(KIND) + line)
+        except FileExistsError as error:
+            raise _is_there_already(path) from error
+        except OSError as error:
+            raise JournalWriteError(
+                f"{path} cannot be written: {error}. Free space on the disk, or choose another "
+                "path."
+            ) from error
         lock = WriterLock(path)
         try:
-            for known in (path, snapshot_path(path)):
-                if known.exists():
-                    raise FileExistsError(
-                        f"{known} is there already. Continue it with Journal.open, move it away, "
-                        "or choose another path."
-                    )
-            try:
-                write_whole(path, format_line(KIND) + line)
-            except OSError as error:
-                raise JournalWriteError(
-                    f"{path} cannot be written: {error}. Free space on the disk, or choose another "
-                    "path."
-                ) from error
+            lock.write_holder()
             return cls(path, lock)
         except BaseException:
+            with contextlib.suppress(OSError):
+                path.unlink()  # nobody else has it, and nothing is in it
             lock.release()
             raise
 
@@ -102,20 +120,25 @@ class Journal(JournalReader):
 
         Raises:
             FileNotFoundError: If there is no such file.
+            IsADirectoryError: If it is a folder.
+            JournalError: If it, or a file that belongs beside it, is a symbolic link or anything
+                else that is no regular file.
             JournalLockedError: If it is open for writing, here or in another process.
             JournalFormatError: If it is no journal, or of an unknown version.
             JournalCorruptionError: If a line before the last one is damaged.
-            OSError: If a torn tail cannot be cut off.
+            OSError: If it cannot be locked, or a torn tail cannot be cut off.
 
         Warns:
             TornTailWarning: If the last line was incomplete or damaged, and was cut off.
             SnapshotWarning: If the snapshot is damaged or of another journal, and is not used.
         """
-        path = Path(path).resolve()
+        path = place_of(path)
+        check_place(path)
         if not path.exists():
-            JournalReader(path)  # its error, and no lock file in an empty place
+            JournalReader(path)  # its error
         lock = WriterLock(path)
         try:
+            lock.write_holder()
             return cls(path, lock, verify)
         except BaseException:
             lock.release()
@@ -150,7 +173,7 @@ class Journal(JournalReader):
             before, end = self._before, self._end
             line, checksum = encode_line(record, end.checksum)
             try:
-                write_at(self._descriptor, end.offset, line)
+                self._write(line)
                 self._before = end
                 self._end = Position(end.num_records + 1, end.offset + len(line), checksum)
             except BaseException as error:
@@ -167,10 +190,12 @@ class Journal(JournalReader):
             after: How many records it covers.
 
         Raises:
-            JournalError: If the journal is closed, or belongs to the parent of this process.
+            JournalError: If the journal is closed, or belongs to the parent of this process, or
+                the file that the snapshot is first written to is no regular file.
             JournalWriteError: If it cannot be put on disk; the last snapshot is left then.
             TypeError: If the state is not a dictionary of plain values.
-            ValueError: If a number in it is NaN or infinite, or there are fewer records.
+            ValueError: If a number in it is NaN or infinite, it is longer than any line may be, or
+                there are fewer records.
         """
         self._check_process()
         with self._guard:
@@ -231,17 +256,37 @@ class Journal(JournalReader):
             raise JournalError(f"{self.path} is closed. Open it again to go on.")
         if self._broken is not None:
             raise JournalError(self._broken)
-        status = os.fstat(self._descriptor)
         try:
-            is_there = os.path.samestat(status, os.stat(self.path))
+            is_there = self._lock.is_on(os.lstat(self.path))
         except FileNotFoundError:
             is_there = False
-        if not is_there or status.st_size != self._end.offset:
+        if not is_there or os.fstat(self._descriptor).st_size != self._size:
             what = "changed by somebody else" if is_there else "moved, deleted or replaced"
             raise JournalWriteError(
                 f"{self.path} was {what} while it was open, so nothing is written. Put it right, "
                 "and open it again."
             )
+
+    @property
+    def _size(self) -> int:
+        """How long the file is."""
+        return self._end.offset - self._lacks_line_break
+
+    def _write(self, line: bytes) -> None:
+        if self._lacks_line_break:
+            line = b"\n" + line
+        write_at(self._descriptor, self._size, line)
+        self._lacks_line_break = False
+
+    def _open_file(self) -> BinaryIO:
+        """Open the journal for reading, and make sure that it is the file that is locked."""
+        file = super()._open_file()
+        if not self._lock.is_on(os.fstat(file.fileno())):
+            file.close()
+            raise JournalError(
+                f"{self.path} was replaced while it was open. Put it right, and open it again."
+            )
+        return file
 
     def _withdraw(self, error: BaseException) -> None:
         """Undo what an append that failed has written."""
@@ -250,7 +295,7 @@ class Journal(JournalReader):
             "the disk and open the journal again; whether that record is in it shows then."
         )
         with contextlib.suppress(OSError):
-            os.ftruncate(self._descriptor, self._end.offset)
+            os.ftruncate(self._descriptor, self._size)
             os.fsync(self._descriptor)
             self._broken = None
         if isinstance(error, OSError):
@@ -263,7 +308,8 @@ class Journal(JournalReader):
         offset = self._end.offset
         kept = self.path.with_name(f"{self.path.name}.cut-{offset}")
         os.lseek(self._descriptor, offset, os.SEEK_SET)
-        with open(kept, "ab") as file:
+        flags = os.O_WRONLY | os.O_APPEND
+        with open(open_own(kept, flags), "ab") as file:  # it may hold an earlier tail
             while part := os.read(self._descriptor, 1 << 20):
                 file.write(part)
             file.flush()
@@ -280,6 +326,8 @@ class Journal(JournalReader):
         )
 
 
-def _release(descriptor: int, lock: WriterLock) -> None:
-    os.close(descriptor)
-    lock.release()
+def _is_there_already(path: Path) -> FileExistsError:
+    return FileExistsError(
+        f"{path} is there already. Continue it with Journal.open, move it away, or choose another "
+        "path."
+    )

@@ -29,6 +29,9 @@ FORMAT_VERSION = 1
 NAME = "botorch_bandits"
 NUM_DIGITS = 32  # of a checksum
 DEEPEST = 50  # levels of nesting in a record
+MAX_LINE_BYTES = 2**30
+"""The longest line that is written and read, so that no file can fill the memory."""
+_MAX_FORMAT_BYTES = 1000
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Position:
 
     Attributes:
         num_records: How many records lie before it.
-        offset: In bytes from the start of the file.
+        offset: In bytes from the start of the file, behind the line break of the line before it.
+            If that line is the last one and lacks its line break, this is one more than the size.
         checksum: Of the line before it.
     """
 
@@ -95,14 +99,20 @@ def encode_line(record: dict[str, Any], previous: str, name: str = "record") -> 
 
     Raises:
         TypeError: If the record is not a dictionary, or holds something that is not plain.
-        ValueError: If a number is NaN or infinite.
+        ValueError: If a number is NaN or infinite, or the line is longer than any that is read.
     """
     if type(record) is not dict:
         raise TypeError(f"{name} must be a dict, got {type(record).__name__}.")
     check_plain(name, record)
     payload = json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii")
     checksum = _checksum(payload, previous)
-    return b"%d %s %s\n" % (len(payload), checksum.encode("ascii"), payload), checksum
+    line = b"%d %s %s\n" % (len(payload), checksum.encode("ascii"), payload)
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(
+            f"{name} takes {len(line)} bytes in a file, but a line has at most {MAX_LINE_BYTES}. "
+            "Divide it into several records."
+        )
+    return line, checksum
 
 
 def decode_line(line: bytes, previous: str) -> tuple[bytes, str]:
@@ -129,11 +139,30 @@ def decode_line(line: bytes, previous: str) -> tuple[bytes, str]:
     return payload, checksum
 
 
+def read_first_line(file: BinaryIO) -> bytes:
+    """Return the first line of a file, or as much of it as a format line can have.
+
+    Args:
+        file: At its start.
+    """
+    return file.readline(_MAX_FORMAT_BYTES)
+
+
+def read_line(file: BinaryIO) -> bytes:
+    """Return the next line of a file; of a line that is too long only the first part.
+
+    Args:
+        file: At the start of the line.
+    """
+    return file.readline(MAX_LINE_BYTES + 1)
+
+
 def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, Position, Position]]:
     """Read and check lines from a position to the end of a file.
 
-    A last line that is incomplete or damaged is left out: it was being written. A line that is
-    longer than its length says is not of this kind: a line break in it is damaged.
+    A last line that is incomplete or damaged is left out: it was being written. A last line that
+    lacks nothing but its line break is a record: its length and its checksum are right. A line
+    that is longer than its length says is not of this kind: a line break in it is damaged.
 
     Args:
         file: At the position.
@@ -144,22 +173,32 @@ def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, P
         The JSON text of each record, and the positions before and after its line.
 
     Raises:
-        JournalCorruptionError: If a line before the last one is damaged.
+        JournalCorruptionError: If a line before the last one is damaged, or a line is too long.
     """
     position = start
-    while line := file.readline():
+    while line := read_line(file):
+        if len(line) > MAX_LINE_BYTES:
+            raise JournalCorruptionError(
+                path,
+                position.num_records + 3,
+                f"it is longer than {MAX_LINE_BYTES} bytes, which no record is",
+            )
+        # without an end it was the last one when it was read; a writer may have gone on since
+        has_end = line.endswith(b"\n")
+        whole = line if has_end else line + b"\n"
         try:
-            payload, checksum = decode_line(line, position.checksum)
+            payload, checksum = decode_line(whole, position.checksum)
         except DamagedLineError as error:
-            # without an end it was the last one when it was read; a writer may have gone on since
-            was_last = not line.endswith(b"\n") or not file.readline()
+            was_last = not has_end or not file.read(1)
             if _is_longer_than_announced(line) or not was_last:
                 # the first record is on line 3
                 raise JournalCorruptionError(path, position.num_records + 3, str(error)) from error
             return
         before = position
-        position = Position(before.num_records + 1, before.offset + len(line), checksum)
+        position = Position(before.num_records + 1, before.offset + len(whole), checksum)
         yield payload, before, position
+        if not has_end:
+            return
 
 
 def parse(payload: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from botorch_bandits.checks import check_integer, check_one_of
 from botorch_bandits.journal.errors import JournalCorruptionError, SnapshotWarning
+from botorch_bandits.journal.files import check_place, open_to_read, place_of
 from botorch_bandits.journal.lines import (
     DamagedLineError,
     Position,
@@ -17,6 +18,8 @@ from botorch_bandits.journal.lines import (
     first_checksum,
     format_line,
     parse,
+    read_first_line,
+    read_line,
     scan,
 )
 from botorch_bandits.journal.snapshot import (
@@ -33,7 +36,8 @@ VERIFY = ("tail", "all")
 class JournalReader:
     """A journal as it was when it was opened; made by :meth:`Journal.read`.
 
-    A last line that is incomplete or damaged is left out: somebody may be writing it.
+    A last line that is incomplete or damaged is left out: somebody may be writing it. One that
+    lacks nothing but its line break counts.
 
     Args:
         path: Of the journal.
@@ -41,11 +45,13 @@ class JournalReader:
             The others are checked when they are read.
 
     Attributes:
-        path: Of the journal, without symbolic links.
+        path: Of the journal, absolute and without symbolic links.
         num_checked: How many records were checked on opening.
 
     Raises:
         FileNotFoundError: If there is no such file.
+        IsADirectoryError: If it is a folder.
+        JournalError: If it is a symbolic link or anything else that is no regular file.
         JournalFormatError: If it is no journal, or of an unknown version.
         JournalCorruptionError: If a line before the last one is damaged.
     """
@@ -53,13 +59,8 @@ class JournalReader:
     def __init__(self, path: str | Path, verify: str = "tail") -> None:
         """See the class."""
         check_one_of("verify", verify, VERIFY)
-        self.path = Path(path).resolve()
-        if not self.path.exists():
-            raise FileNotFoundError(
-                f"there is no journal {self.path}. Check the path, or begin one with "
-                "Journal.create."
-            )
-        with open(self.path, "rb") as file:
+        self.path = place_of(path)
+        with self._open_file() as file:
             self._header, self._first = self._read_header(file)
             self._before, self._end = before_header(), self._first
             self._snapshot = self._find_snapshot(file) if verify == "tail" else None
@@ -117,9 +118,19 @@ class JournalReader:
         # handed over once, for a state may be large
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
-            with open(self.path, "rb") as file:
+            with self._open_file() as file:
                 snapshot = self._find_snapshot(file)
         return snapshot
+
+    def _open_file(self) -> BinaryIO:
+        try:
+            check_place(self.path)
+            return open_to_read(self.path)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"there is no journal {self.path}. Check the path, or begin one with "
+                "Journal.create."
+            ) from error
 
     def _positions(self, after: int, end: Position) -> Iterator[tuple[bytes, Position, Position]]:
         """Read the records up to a position, from some place at most ``after`` records in."""
@@ -127,7 +138,7 @@ class JournalReader:
         if start == end:
             return
         last = start
-        with open(self.path, "rb") as file:
+        with self._open_file() as file:
             file.seek(start.offset)
             for payload, before, last in scan(file, start, self.path):
                 yield payload, before, last
@@ -138,8 +149,8 @@ class JournalReader:
         )
 
     def _read_header(self, file: BinaryIO) -> tuple[bytes, Position]:
-        check_format_line(file.readline(), KIND, self.path)
-        line = file.readline()
+        check_format_line(read_first_line(file), KIND, self.path)
+        line = read_line(file)
         try:
             payload, checksum = decode_line(line, first_checksum(KIND))
         except DamagedLineError as error:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from botorch_bandits.journal.errors import JournalFormatError
-from botorch_bandits.journal.files import write_whole
+from botorch_bandits.journal.errors import JournalError
+from botorch_bandits.journal.files import open_to_read, write_whole
 from botorch_bandits.journal.lines import (
+    MAX_LINE_BYTES,
     DamagedLineError,
     Position,
     check_format_line,
@@ -24,6 +25,8 @@ from botorch_bandits.journal.lines import (
     first_checksum,
     format_line,
     parse,
+    read_first_line,
+    read_line,
 )
 
 KIND = "snapshot"
@@ -65,9 +68,10 @@ def save_snapshot(path: Path, snapshot: Snapshot) -> None:
         snapshot: To write.
 
     Raises:
+        JournalError: If the file that it is first written to is no regular file.
         OSError: If it cannot be written; the old one is left then.
         TypeError: If the state is not plain.
-        ValueError: If a number in it is NaN or infinite.
+        ValueError: If a number in it is NaN or infinite, or it is longer than any line may be.
     """
     before, after = snapshot.before, snapshot.after
     encode_line(snapshot.state, "", name="state")  # so that errors speak of the state
@@ -96,14 +100,14 @@ def load_snapshot(path: Path, journal: BinaryIO) -> Snapshot | None:
         UnusableSnapshotError: If it is damaged, or does not fit the journal.
     """
     try:
-        with open(snapshot_path(path), "rb") as file:
-            check_format_line(file.readline(), KIND, snapshot_path(path))
-            payload, _ = decode_line(file.readline(), first_checksum(KIND))
+        with open_to_read(snapshot_path(path)) as file:
+            check_format_line(read_first_line(file), KIND, snapshot_path(path))
+            payload, _ = decode_line(read_line(file), first_checksum(KIND))
             if file.read(1):
                 raise DamagedLineError("there is something behind it")
     except FileNotFoundError:
         return None
-    except (JournalFormatError, DamagedLineError, OSError) as error:
+    except (JournalError, DamagedLineError, OSError) as error:
         raise UnusableSnapshotError(str(error)) from error
     known = parse(payload)
     snapshot = Snapshot(
@@ -111,8 +115,13 @@ def load_snapshot(path: Path, journal: BinaryIO) -> Snapshot | None:
         before=Position(known["num_records"] - 1, known["start"], known["checksum_before"]),
         after=Position(known["num_records"], known["end"], known["checksum"]),
     )
+    size = snapshot.after.offset - snapshot.before.offset
+    if snapshot.before.offset < 0 or not 0 < size <= MAX_LINE_BYTES:
+        raise UnusableSnapshotError("the place in the journal that it names is no line")
     journal.seek(snapshot.before.offset)
-    line = journal.read(snapshot.after.offset - snapshot.before.offset)
+    line = journal.read(size)
+    if len(line) == size - 1:
+        line += b"\n"  # the last line of the journal may lack it
     try:
         _, checksum = decode_line(line, snapshot.before.checksum)
     except DamagedLineError as error:

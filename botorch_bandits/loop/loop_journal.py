@@ -154,7 +154,7 @@ class LoopJournal:
         state = {"given": self.num_given, "fit": self._known_fit, "history": _encode(history)}
         try:
             self._journal.write_snapshot(state, after=num_records)
-        except JournalError as error:  # what happened is on disk all the same
+        except (JournalError, ValueError) as error:  # what happened is on disk all the same
             warnings.warn(
                 f"no snapshot was written: {error}. Opening takes longer.",
                 SnapshotWarning,

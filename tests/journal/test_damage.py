@@ -6,6 +6,8 @@ all but the last.
 
 from __future__ import annotations
 
+import errno
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from botorch_bandits.journal import (
     JournalCorruptionError,
     JournalError,
     JournalFormatError,
+    JournalWriteError,
     TornTailWarning,
 )
 
@@ -54,17 +57,19 @@ def test_a_journal_cut_at_any_byte_keeps_its_whole_records(tmp_path: Path) -> No
                     opening(path)
             assert path.read_bytes() == content[:size]
             continue
-        whole = [end for end in ends if end <= size]
+        # a line that lacks nothing but its line break is whole
+        whole = [end for end in ends if end - 1 <= size]
         kept = RECORDS[: len(whole) - 2]
         assert list(Journal.read(path).records()) == kept
         assert path.read_bytes() == content[:size]  # readers change nothing
-        assert open_and_read(path) == (kept, size - whole[-1])
-        assert path.read_bytes() == content[: whole[-1]]
+        assert open_and_read(path) == (kept, max(size - whole[-1], 0))
+        assert path.read_bytes() == content[: min(size, whole[-1])]
         if size > whole[-1]:
             torn = path.with_name(f"run.journal.cut-{whole[-1]}")
             assert torn.read_bytes() == content[whole[-1] : size]
         with Journal.open(path) as journal:
             journal.append({"again": size})
+        assert path.read_bytes()[: whole[-1]] == content[: whole[-1]]
         assert list(Journal.read(path).records()) == [*kept, {"again": size}]
 
 
@@ -184,3 +189,75 @@ def test_damage_after_opening_is_noticed_when_records_are_read(tmp_path: Path) -
     path.write_bytes(content)
     with pytest.raises(JournalCorruptionError, match=f"line {len(RECORDS) + 2} of"):
         list(reader.records())
+
+
+def without_line_break(folder: Path) -> tuple[Path, bytes]:
+    """Make a journal whose last line lacks its line break; return its content, too."""
+    path = make(folder)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    return path, content
+
+
+@pytest.mark.parametrize("with_snapshot", [None, "before", "after"])
+def test_a_last_line_that_lacks_only_its_line_break_is_kept(
+    tmp_path: Path, with_snapshot: str | None
+) -> None:
+    path, content = without_line_break(tmp_path)
+    if with_snapshot == "before":
+        path.write_bytes(content)
+        with Journal.open(path) as journal:
+            journal.write_snapshot({}, len(RECORDS))
+        path.write_bytes(content[:-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(Journal.read(path).records()) == RECORDS
+        with Journal.open(path) as journal:
+            assert (journal.num_records, journal.torn_bytes) == (len(RECORDS), 0)
+            assert list(journal.records()) == RECORDS
+            if with_snapshot == "after":
+                journal.write_snapshot({}, len(RECORDS))
+        assert path.read_bytes() == content[:-1]  # opening changes nothing
+        with Journal.open(path) as journal:
+            assert (journal.read_snapshot() is None) == (with_snapshot is None)
+            journal.append({"more": 1})
+            assert list(journal.records()) == [*RECORDS, {"more": 1}]
+            journal.append({"more": 2})
+        assert path.read_bytes().startswith(content)  # the line break came first
+        assert list(Journal.read(path).records()) == [*RECORDS, {"more": 1}, {"more": 2}]
+        assert next(iter(Journal.read(path, verify="all").records(after=5))) == {"more": 1}
+    assert [known for known in tmp_path.iterdir() if ".cut-" in known.name] == []
+
+
+@pytest.mark.parametrize("how_much", [0, 1, 2, 20])
+def test_a_record_behind_a_missing_line_break_is_withdrawn_if_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how_much: int
+) -> None:
+    path, content = without_line_break(tmp_path)
+    real_write, calls = os.write, []
+
+    def write(descriptor: int, part: bytes) -> int:
+        calls.append(part)
+        if len(calls) == 1 and how_much:
+            return real_write(descriptor, part[:how_much])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Journal.open(path) as journal:
+        monkeypatch.setattr(os, "write", write)
+        with pytest.raises(JournalWriteError, match="Free space"):
+            journal.append({"lost": 1})
+        monkeypatch.undo()
+        assert path.read_bytes() == content[:-1]
+        assert journal.append({"kept": 1}) == len(RECORDS) + 1
+    assert list(Journal.read(path).records()) == [*RECORDS, {"kept": 1}]
+
+
+def test_a_torn_record_behind_a_line_break_that_was_missing_is_cut(tmp_path: Path) -> None:
+    path, content = without_line_break(tmp_path)
+    with Journal.open(path) as journal:
+        journal.append({"more": 1})
+    whole = path.read_bytes()
+    for size in range(len(content) - 1, len(whole) + 1):
+        path.write_bytes(whole[:size])
+        kept = [*RECORDS, {"more": 1}] if size >= len(whole) - 1 else RECORDS
+        assert open_and_read(path)[0] == kept

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from botorch_bandits.journal import Journal, JournalError, JournalLockedError
+from botorch_bandits.journal import Journal, JournalError, JournalLockedError, locks
 
 from .cases import RECORDS, make
 
@@ -75,14 +77,199 @@ def test_a_second_opening_in_one_process_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
-def test_another_name_of_the_file_has_the_same_lock(tmp_path: Path) -> None:
-    path = make(tmp_path)
+def test_another_name_of_the_folder_has_the_same_lock(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    path = make(tmp_path / "folder")
     link = tmp_path / "link"
-    link.symlink_to(path)
-    with Journal.open(link) as journal:
+    link.symlink_to(tmp_path / "folder")
+    with Journal.open(link / path.name) as journal:
         assert journal.path == path.resolve()
         with pytest.raises(JournalLockedError):
             Journal.open(path)
+
+
+@pytest.mark.parametrize("trick", ["hard link", "no lock file", "both"])
+def test_the_lock_is_on_the_file_and_not_on_a_name(tmp_path: Path, trick: str) -> None:
+    path, other = make(tmp_path), tmp_path / "other.journal"
+    if trick != "no lock file":
+        os.link(path, other)
+    process = start_writer(path)
+    try:
+        if trick != "hard link":
+            path.with_name("run.journal.lock").unlink()
+        for name in (path, other) if other.exists() else (path,):
+            with pytest.raises(JournalLockedError, match="is being written by"):
+                Journal.open(name)
+    finally:
+        process.kill()
+        process.wait()
+    for name in (path, other) if other.exists() else (path,):
+        with Journal.open(name) as journal:  # and in one process
+            path.with_name(name.name + ".lock").unlink()
+            for again in (path, other) if other.exists() else (path,):
+                with pytest.raises(JournalLockedError, match="in this process already"):
+                    Journal.open(again)
+            journal.append({"by": str(name)})
+
+
+def test_what_this_process_reads_and_closes_does_not_give_the_lock_up(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    with Journal.open(path):
+        path.read_bytes()
+        list(Journal.read(path).records())
+        result = subprocess.run(
+            [sys.executable, "-c", WRITER, str(path)], capture_output=True, text=True, timeout=300
+        )
+        assert f"is being written by process {os.getpid()}" in result.stderr
+
+
+@pytest.mark.parametrize("failing", ["write", "ftruncate", "flock", "lstat", "fstat"])
+def test_a_failure_while_locking_releases_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    path = make(tmp_path)
+    module: Any = os
+    if failing == "flock":
+        module = pytest.importorskip("fcntl")
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    num_open = count_open_files()
+    for _ in range(2):
+        monkeypatch.setattr(module, failing, fail)
+        with pytest.raises(OSError, match="No space left on device"):
+            Journal.open(path)
+        monkeypatch.undo()
+        assert count_open_files() == num_open
+    with Journal.open(path) as journal:
+        journal.append({"after": failing})
+
+
+def test_a_failure_while_locking_a_new_journal_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "run.journal"
+    monkeypatch.setattr(os, "ftruncate", fail)
+    with pytest.raises(OSError, match=r"run\.journal\.lock cannot be written.*Free space"):
+        Journal.create(path, {})
+    monkeypatch.undo()
+    assert not path.exists()
+    Journal.create(path, {}).close()
+
+
+def count_open_files() -> int:
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.is_dir() else 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows replaces no open file")
+def test_a_journal_that_is_replaced_before_it_is_locked_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path)
+    content, lock_file, calls = path.read_bytes(), locks._lock_file, []
+
+    def replace_first(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            path.rename(tmp_path / "old.journal")
+            path.write_bytes(content)
+        lock_file(descriptor)
+
+    monkeypatch.setattr(locks, "_lock_file", replace_first)
+    with Journal.open(path) as journal:
+        journal.append({"goes": "to the new one"})
+    assert len(calls) == 2
+    assert Journal.read(path).num_records == len(RECORDS) + 1
+    assert (tmp_path / "old.journal").read_bytes() == content
+    Journal.open(tmp_path / "old.journal").close()  # its lock was given back
+
+    def replace_always(descriptor: int) -> None:
+        os.unlink(path)
+        path.write_bytes(content)
+        lock_file(descriptor)
+
+    monkeypatch.setattr(locks, "_lock_file", replace_always)
+    with pytest.raises(JournalError, match="replaced again and again"):
+        Journal.open(path)
+    monkeypatch.undo()
+    Journal.open(path).close()
+
+
+CREATOR = """
+import sys
+from botorch_bandits.journal import Journal
+sys.stdin.readline()
+try:
+    journal = Journal.create(sys.argv[1], {"by": sys.argv[2]})
+    print("created", flush=True)
+    sys.stdin.readline()
+except FileExistsError:
+    print("refused", flush=True)
+"""
+
+
+def test_of_two_processes_that_create_a_journal_one_is_refused(tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", CREATOR, str(tmp_path / "run.journal"), str(i)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(2)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = []
+    for process in processes:
+        assert process.stdout is not None
+        answers.append(process.stdout.readline().strip())
+    for process in processes:
+        process.communicate("end\n", timeout=300)
+    assert sorted(answers) == ["created", "refused"]
+    assert Journal.read(tmp_path / "run.journal").header == {"by": str(answers.index("created"))}
+    assert [known.name for known in tmp_path.iterdir() if ".new" in known.name] == []
+
+
+FORKING_WRITER = """
+import os, sys, time
+from botorch_bandits.journal import Journal
+journal = Journal.open(sys.argv[1])
+child = os.fork()
+if child == 0:
+    time.sleep(600)
+print(child, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_that_outlives_a_killed_writer_does_not_keep_the_lock(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKING_WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    try:
+        with pytest.raises(JournalLockedError):
+            Journal.open(path)
+        time.sleep(0.2)  # the child may still be closing its copy
+        process.kill()
+        process.wait()
+        os.kill(child, 0)  # it lives
+        Journal.open(path).close()
+    finally:
+        process.kill()
+        os.kill(child, signal.SIGKILL)
+        process.stdout.close()
 
 
 def test_a_forgotten_journal_gives_its_lock_back(tmp_path: Path) -> None:

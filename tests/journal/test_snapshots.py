@@ -132,9 +132,11 @@ def test_a_journal_cut_at_any_byte_opens_beside_its_snapshot(tmp_path: Path, aft
             warnings.simplefilter("always")
             journal = Journal.open(path)
         kinds = {warning.category for warning in caught}
-        num_whole = sum(end <= size for end in ends) - 2
+        num_whole = sum(end <= size + 1 for end in ends) - 2  # a line break may be missing
+        if size == ends[1]:
+            num_whole = 0
         assert (SnapshotWarning in kinds) == (num_whole < after)
-        assert (TornTailWarning in kinds) == (size not in ends)
+        assert (TornTailWarning in kinds) == (size not in ends and size + 1 not in ends)
         assert list(journal.records()) == RECORDS[:num_whole]
         assert (journal.append({"more": 1}), journal.num_records) == (num_whole + 1,) * 2
         journal.close()
@@ -198,8 +200,8 @@ class CountedFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def readline(self) -> bytes:
-        line: bytes = self._file.readline()
+    def readline(self, size: int) -> bytes:
+        line: bytes = self._file.readline(size)
         self._counts["lines"] += bool(line)
         self._counts["bytes"] += len(line)
         return line
@@ -208,6 +210,9 @@ class CountedFile:
         content: bytes = self._file.read(size)
         self._counts["bytes"] += len(content)
         return content
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
 
     def seek(self, offset: int) -> int:
         return int(self._file.seek(offset))
@@ -233,10 +238,10 @@ def test_opening_after_100000_records_reads_what_follows_the_snapshot(
 
     counts = {"lines": 0, "bytes": 0}
 
-    def counted_open(path: Path, mode: str) -> CountedFile:
-        return CountedFile(path.open(mode), counts)
+    def counted_open(path: Path) -> CountedFile:
+        return CountedFile(path.open("rb"), counts)
 
-    monkeypatch.setattr(reader_module, "open", counted_open, raising=False)
+    monkeypatch.setattr(reader_module, "open_to_read", counted_open)
     with Journal.open(path) as journal:
         assert journal.num_records == num_records + num_after
         assert journal.num_checked == num_after
