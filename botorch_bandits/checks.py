@@ -111,6 +111,23 @@ def check_number(name: str, value: Any) -> float:
         TypeError: If ``value`` is not one number, or is one in lower precision.
         ValueError: If it is NaN or infinite.
     """
+    number = convert_number(name, value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}; it must be finite.")
+    return number
+
+
+def convert_number(name: str, value: Any) -> float:
+    """Return ``value`` as a Python float, which may be infinite or NaN.
+
+    Args:
+        name: The argument's name, for errors.
+        value: A Python or numpy number, or a tensor with exactly one entry in float64.
+
+    Raises:
+        TypeError: If ``value`` is not one number, or is one in lower precision.
+        ValueError: If it is too large for float64.
+    """
     if isinstance(value, Tensor):
         if value.numel() != 1:
             raise TypeError(
@@ -128,23 +145,27 @@ def check_number(name: str, value: Any) -> float:
     if isinstance(value, (str, bytes)):
         raise TypeError(f"{name} must be one number, got the text {value!r}.")
     try:
-        number = float(value)
+        return float(value)
     except OverflowError as error:
         raise ValueError(f"{name} is {value}, which is too large for float64.") from error
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be one number, got {value!r}.") from error
-    if not math.isfinite(number):
-        raise ValueError(f"{name} is {number}; it must be finite.")
-    return number
 
 
-def check_positive(name: str, value: Any) -> float:
+def check_positive(name: str, value: Any, or_infinite: bool = False) -> float:
     """Return ``value`` as a finite Python float greater than zero.
+
+    Args:
+        name: The argument's name, for errors.
+        value: As for :func:`check_number`.
+        or_infinite: Allow infinity.
 
     Raises:
         TypeError: If it is not one number.
         ValueError: If it is not finite or not greater than zero.
     """
+    if or_infinite and convert_number(name, value) == math.inf:
+        return math.inf
     number = check_number(name, value)
     if number <= 0:
         raise ValueError(f"{name} is {number}; it must be greater than 0.")
@@ -242,6 +263,17 @@ def check_callable(name: str, value: Any, remedy: str) -> Any:
     if not callable(value):
         raise TypeError(f"{name} is {value!r}, which cannot be called. {remedy}")
     return value
+
+
+def store_checked(settings: Any, **values: Any) -> None:
+    """Store what checks returned in a frozen dataclass, in place of what its user passed.
+
+    Args:
+        settings: The object that holds the settings.
+        **values: By the name of the attribute.
+    """
+    for name, value in values.items():
+        object.__setattr__(settings, name, value)
 
 
 def _as_double(name: str, value: Any) -> Tensor:

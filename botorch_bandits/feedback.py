@@ -30,6 +30,7 @@ from botorch_bandits.checks import (
     check_number,
     check_one_of,
     check_positive,
+    store_checked,
 )
 from botorch_bandits.history import History, Outcome, Query
 
@@ -114,25 +115,26 @@ class Censored(Feedback):
                 f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
             )
         if self.minimum is not None:
-            check_number("minimum", self.minimum)
+            store_checked(self, minimum=check_number("minimum", self.minimum))
         if self.minimum_proxy is not None:
             if isinstance(self.minimum_proxy, bool):
                 raise TypeError(
                     f"minimum_proxy is {self.minimum_proxy}; pass the factor of the standard "
                     "deviation in the lower confidence bound, such as minimum_proxy=2.0."
                 )
-            check_nonnegative("minimum_proxy", self.minimum_proxy)
+            proxy = check_nonnegative("minimum_proxy", self.minimum_proxy)
+            store_checked(self, minimum_proxy=proxy)
         if self.outcome_bound is not None:
-            check_positive("outcome_bound", self.outcome_bound)
+            store_checked(self, outcome_bound=check_positive("outcome_bound", self.outcome_bound))
         check_one_of("unit", self.unit, ("rounds", "seconds"))
         check_one_of("window", self.window, ("pending", "all"))
         check_one_of("on_lower", self.on_lower, ("error", "lower"))
         check_one_of("predictive", self.predictive, (True, False))
         if self.max_delay is not None:
             if self.unit == "rounds":
-                check_integer("max_delay", self.max_delay, minimum=1)
+                store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
             else:
-                check_positive("max_delay", self.max_delay)
+                store_checked(self, max_delay=check_positive("max_delay", self.max_delay))
         if self.window == "all" and (self.max_delay is None or self.unit != "rounds"):
             raise ValueError(
                 "window='all' sums over the last max_delay queries; give max_delay= in rounds."

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_probability
+from botorch_bandits.checks import check_integer, check_probability, store_checked
 
 
 class Forgetting:
@@ -43,7 +43,7 @@ class SlidingWindow(Forgetting):
 
     def __post_init__(self) -> None:
         """Check the length."""
-        check_integer("length", self.length, minimum=1)
+        store_checked(self, length=check_integer("length", self.length, minimum=1))
 
     def keeps(self, rounds: Tensor, round_number: int) -> Tensor:
         """Return which queries the model of a round sees.
@@ -84,7 +84,7 @@ class ExponentialWeights(Forgetting):
 
     def __post_init__(self) -> None:
         """Check the discount."""
-        check_probability("discount", self.discount)
+        store_checked(self, discount=check_probability("discount", self.discount))
 
     def weights(self, rounds: Tensor, round_number: int) -> Tensor:
         """Return the weights of queries in a round.
@@ -117,4 +117,4 @@ class TimeVaryingKernel(Forgetting):
 
     def __post_init__(self) -> None:
         """Check the rate."""
-        check_probability("rate", self.rate)
+        store_checked(self, rate=check_probability("rate", self.rate))

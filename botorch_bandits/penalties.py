@@ -31,6 +31,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_number,
     check_positive,
+    store_checked,
 )
 
 
@@ -96,8 +97,9 @@ class Polynomial(Penalty):
 
     def __post_init__(self) -> None:
         """Check the constants."""
-        check_positive("c", self.c)
-        if check_number("n", self.n) < 1.0:
+        store_checked(self, c=check_positive("c", self.c))
+        store_checked(self, n=check_number("n", self.n))
+        if self.n < 1.0:
             raise ValueError(f"n is {self.n}; it must be at least 1, or psi is not convex.")
 
     def log_value(self, x: Tensor) -> Tensor:
@@ -131,7 +133,7 @@ class Exponential(Penalty):
 
     def __post_init__(self) -> None:
         """Check the constant."""
-        check_positive("c", self.c)
+        store_checked(self, c=check_positive("c", self.c))
 
     def log_value(self, x: Tensor) -> Tensor:
         """See :meth:`Penalty.log_value`."""
@@ -208,6 +210,7 @@ class CustomPenalty(Penalty):
         """Check the properties."""
         largest = check_positive("largest", self.largest)
         num_points = check_integer("num_points", self.num_points, minimum=2)
+        store_checked(self, largest=largest, num_points=num_points)
         check_callable("function", self.function, "Pass a function of a float64 tensor.")
         check_penalty_properties(self, largest, num_points)
 

@@ -31,6 +31,7 @@ from botorch_bandits.checks import (
     check_nonnegative,
     check_number,
     check_one_of,
+    store_checked,
 )
 from botorch_bandits.models.condition import condition
 from botorch_bandits.models.observed import observed_inputs, observed_outcomes
@@ -71,21 +72,23 @@ class Censoring:
                 "of the standard deviation in a lower confidence bound; got "
                 f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
             )
-        for value in self.minimum if isinstance(self.minimum, tuple) else (self.minimum,):
-            if value is not None:
-                check_number("minimum", value)
-        if self.minimum_proxy is not None:
-            check_nonnegative("minimum_proxy", self.minimum_proxy)
+        minimum, proxy, tolerance = self.minimum, self.minimum_proxy, self.ringing_tolerance
+        if isinstance(minimum, tuple):
+            store_checked(self, minimum=tuple(check_number("minimum", value) for value in minimum))
+        elif minimum is not None:
+            store_checked(self, minimum=check_number("minimum", minimum))
+        if proxy is not None:
+            store_checked(self, minimum_proxy=check_nonnegative("minimum_proxy", proxy))
         check_one_of("window", self.window, ("pending", "all"))
         if self.max_delay is not None:
-            check_integer("max_delay", self.max_delay, minimum=1)
+            store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
         elif self.window == "all":
             raise ValueError('window="all" sums over the last m queries: pass max_delay=m.')
-        check_nonnegative("pseudo_noise", self.pseudo_noise)
+        store_checked(self, pseudo_noise=check_nonnegative("pseudo_noise", self.pseudo_noise))
         check_one_of("on_lower", self.on_lower, ("error", "lower"))
         check_one_of("units", self.units, ("outcome", "prior"))
-        if self.ringing_tolerance is not None:
-            check_nonnegative("ringing_tolerance", self.ringing_tolerance)
+        if tolerance is not None:
+            store_checked(self, ringing_tolerance=check_nonnegative("ringing_tolerance", tolerance))
 
     def pseudo_values(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_positive
+from botorch_bandits.checks import check_integer, check_positive, store_checked
 from botorch_bandits.domains import Box
 
 
@@ -36,8 +36,8 @@ class GrowingDiscretization:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        check_positive("lipschitz", self.lipschitz)
-        check_integer("max_points", self.max_points, minimum=2)
+        store_checked(self, lipschitz=check_positive("lipschitz", self.lipschitz))
+        store_checked(self, max_points=check_integer("max_points", self.max_points, minimum=2))
         if self.box is not None and self.box.integer_dims:
             raise ValueError(
                 f"box has integer dimensions {self.box.integer_dims}; list its points as Arms."

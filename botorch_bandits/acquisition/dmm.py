@@ -102,7 +102,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
     ) -> None:
         """See the class."""
         super().__init__(check_model(model))
-        _check_ingredients(rkhs_bound, noise_bound, delta, num_ridges, on_refuted)
+        delta, num_ridges = _check_ingredients(
+            rkhs_bound, noise_bound, delta, num_ridges, on_refuted
+        )
         # a tensor with one number a replicate is for replicates on arms
         rkhs_bound = check_positive("rkhs_bound", rkhs_bound)
         noise_bound = check_nonnegative("noise_bound", noise_bound)
@@ -346,10 +348,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
 def _check_ingredients(
     rkhs_bound: Any, noise_bound: Any, delta: Any, num_ridges: Any, on_refuted: Any
-) -> None:
+) -> tuple[float, int]:
     check_bounds(rkhs_bound=rkhs_bound, noise_bound=noise_bound)
     if not isinstance(rkhs_bound, Tensor):  # one a replicate, on arms
         check_positive("rkhs_bound", rkhs_bound)
-    check_probability("delta", delta)
-    check_integer("num_ridges", num_ridges, minimum=1)
     check_one_of("on_refuted", on_refuted, ("warn", "raise"))
+    return check_probability("delta", delta), check_integer("num_ridges", num_ridges, minimum=1)

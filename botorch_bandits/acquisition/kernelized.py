@@ -55,7 +55,7 @@ def kernelized_rule(
     Raises:
         ValueError: If neither the two bounds nor ``width`` is given, or both are.
     """
-    check_probability("delta", delta)
+    delta = check_probability("delta", delta)
     check_one_of("any_lambda", any_lambda, (True, False))
     if width is not None:
         if rkhs_bound is not None or noise_bound is not None or information_gain is not None:

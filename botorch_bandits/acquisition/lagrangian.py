@@ -30,7 +30,7 @@ from botorch_bandits.acquisition.lagrangian_options import (
 from botorch_bandits.acquisition.pending import HallucinatesPending
 from botorch_bandits.acquisition.recipe import check_model, check_single_point
 from botorch_bandits.acquisition.width_upper_confidence_bound import MINIMUM_VARIANCE
-from botorch_bandits.checks import check_one_of, check_positive
+from botorch_bandits.checks import check_one_of, check_positive, check_probability
 from botorch_bandits.confidence import GainBound, Guarantee
 from botorch_bandits.domains import Domain
 from botorch_bandits.penalties import Penalty
@@ -120,7 +120,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         """See the class."""
         super().__init__(check_model(model))
         self.base_model = model
-        self.delta = delta
+        self.delta = check_probability("delta", delta)
         self.separate_bounds = check_one_of("separate_bounds", separate_bounds, (True, False))
         self.reward_bound = _check_clip("reward_bound", reward_bound)
         self.constraint_bound = _check_clip("constraint_bound", constraint_bound)

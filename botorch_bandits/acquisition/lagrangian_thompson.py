@@ -123,7 +123,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             scale,
             rkhs_bound=rkhs_bound,
             noise_bound=noise_bound,
-            delta=delta / 2,
+            delta=self.delta / 2,
             any_lambda=any_lambda,
             information_gain=information_gain,
             units=units,

@@ -18,9 +18,11 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition.arms_rules import ArmsRule
-from botorch_bandits.checks import DTYPE, check_double, check_finite
+from botorch_bandits.acquisition.option_values import Options
+from botorch_bandits.checks import DTYPE, check_double, check_finite, store_checked
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.fingerprints import are_equal
 
 GIVEN_BY_THE_LOOP = ("model", "round_number", "X_pending", "seed", "X_observed", "Y_observed")
 """Arguments that change from round to round; a recipe does not contain them."""
@@ -32,20 +34,28 @@ class AcquisitionRecipe:
 
     Attributes:
         acquisition_class: The class to build.
-        options: Keyword arguments of its constructor.
+        options: Keyword arguments of its constructor; they are copied and cannot be changed.
+
+    Raises:
+        TypeError: If a number among the options has lower precision than float64.
+        ValueError: If one is NaN or infinite.
     """
 
     acquisition_class: type[BanditAcquisition]
     options: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        """Keep the options in a mapping that cannot be changed."""
+        store_checked(self, options=Options(self.options))
+
     def __eq__(self, other: object) -> bool:
-        """Compare class and options; tensors by their entries."""
+        """Compare class and options: tensors by their entries, objects by their parts."""
         if not isinstance(other, AcquisitionRecipe):
             return NotImplemented
         return (
             self.acquisition_class is other.acquisition_class
             and self.options.keys() == other.options.keys()
-            and all(_equal(value, other.options[name]) for name, value in self.options.items())
+            and all(are_equal(value, other.options[name]) for name, value in self.options.items())
         )
 
     def __hash__(self) -> int:
@@ -260,9 +270,3 @@ def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:
 
 def _constructor_names(cls: type) -> list[str]:
     return list(inspect.signature(cls).parameters)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return torch.equal(a, b)
-    return type(a) is type(b) and bool(a == b)

@@ -34,7 +34,12 @@ from botorch_bandits.acquisition.kernelized import (
 from botorch_bandits.acquisition.pending import copy_pending
 from botorch_bandits.acquisition.recipe import check_model, check_single_point
 from botorch_bandits.acquisition.seeded_draw import SeededDraw, check_gaussian, draw_deviation
-from botorch_bandits.checks import check_integer, check_one_of, check_probability
+from botorch_bandits.checks import (
+    check_integer,
+    check_nonnegative,
+    check_one_of,
+    check_probability,
+)
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading
 from botorch_bandits.confidence.rules import WIDTH, fit_to_batch
 from botorch_bandits.confidence.widths import check_scale
@@ -134,17 +139,17 @@ class GPThompsonSampling(SeededDraw):
             type(self).__name__,
             rkhs_bound=rkhs_bound,
             noise_bound=noise_bound,
-            delta=delta / 2,
+            delta=self.delta / 2,
             any_lambda=any_lambda,
             information_gain=information_gain,
             units=units,
             width=width,
         )
         self._reading = PriorReading(model, posterior_transform)
-        width_tensor = check_scale(scale) * self.rule.width(self._reading, 1)
+        self.scale = check_scale(scale)
+        width_tensor = self.scale * self.rule.width(self._reading, 1)
         if width_tensor.dim():
             width_tensor = fit_to_batch(WIDTH, width_tensor, model.batch_shape)
-        self.scale = scale
         self.register_buffer("width", width_tensor)
         self._is_cut = False
         self._lipschitz = None if discretization is None else discretization.lipschitz
@@ -309,6 +314,7 @@ class GPThompsonSampling(SeededDraw):
                 "depends on it."
             )
         (prior,) = self._reading.active_priors
+        rkhs_bound = check_nonnegative("rkhs_bound", rkhs_bound)
         bound = rkhs_bound if units == "prior" else rkhs_bound / float(prior.standard_deviation)
         t = self._reading.num_rows + 1 if round_number is None else round_number
         t = check_integer("round_number", t, minimum=1)

@@ -154,7 +154,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     @staticmethod
     def _rule(delta: float, **ingredients: Any) -> WidthRule:
-        check_probability("delta", delta)
+        delta = check_probability("delta", delta)
         given = {name: value for name, value in ingredients.items() if value is not None}
         for names, build in THEOREMS.items():
             if given.keys() == set(names):

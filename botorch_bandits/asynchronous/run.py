@@ -156,7 +156,7 @@ def run_async(
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     retries = check_integer("retries", retries, minimum=0)
     if timeout is not None:
-        check_positive("timeout", timeout)
+        timeout = check_positive("timeout", timeout)
     check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
     check_callable(
         "function",

@@ -141,10 +141,13 @@ def calibrate_threshold(
     check_instance(
         "detector", detector, ChangePointDetector, "Pass the detector itself, without .on(domain)."
     )
-    check_integer("horizon", horizon, minimum=2)
-    check_probability("false_alarm_rate", false_alarm_rate)
+    horizon = check_integer("horizon", horizon, minimum=2)
+    false_alarm_rate = check_probability("false_alarm_rate", false_alarm_rate)
     check_one_of("shape", shape, ("power", "free"))
-    check_integer("num_simulations", num_simulations, minimum=1)
+    num_simulations = check_integer("num_simulations", num_simulations, minimum=1)
+    seed = check_integer("seed", seed, minimum=0)
+    if confidence is not None:
+        confidence = check_probability("confidence", confidence)
     streams, source = _null_streams(detector, domain, horizon, noise_std, functions, data, seed)
     num_first = num_simulations // 2 if shape == "free" else 0
     rank = level_rank(num_simulations - num_first, false_alarm_rate, confidence)
@@ -194,8 +197,8 @@ def estimate_false_alarm_rate(
     Returns:
         The rate with its binomial interval of 95 %.
     """
-    check_integer("horizon", horizon, minimum=2)
-    check_integer("num_simulations", num_simulations, minimum=1)
+    horizon = check_integer("horizon", horizon, minimum=2)
+    num_simulations = check_integer("num_simulations", num_simulations, minimum=1)
     streams, _ = _null_streams(detector, domain, horizon, noise_std, functions, data, seed)
     thresholds = streams.engine.thresholds(horizon // 2).cpu()
     with ProgressBar(num_simulations, "estimate_false_alarm_rate", progress) as bar:
@@ -242,7 +245,6 @@ def level_rank(num_simulations: int, rate: float, confidence: float | None) -> i
         rank = int(rate * (num_simulations + 1) + 1e-9)
         needed = int(1.0 / rate + 0.999) - 1
     else:
-        check_probability("confidence", confidence)
         ranks = torch.arange(1, num_simulations + 1, dtype=DTYPE).numpy()
         bounds = betaincinv(ranks, num_simulations - ranks + 1, confidence)
         rank = int((bounds <= rate).sum())

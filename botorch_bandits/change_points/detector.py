@@ -19,6 +19,7 @@ from botorch_bandits.checks import (
     check_number,
     check_one_of,
     check_positive,
+    store_checked,
 )
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.kernels import double_kernel, fingerprint_kernel
@@ -97,24 +98,25 @@ class ChangePointDetector:
     def __post_init__(self, lengthscale: float | None) -> None:
         """Check the settings."""
         object.__setattr__(self, "kernel", double_kernel(self.kernel, lengthscale))
-        check_positive("ridge", self.ridge)
+        store_checked(self, ridge=check_positive("ridge", self.ridge))
         check_one_of("statistic", self.statistic, ("mean", "integral"))
         if not isinstance(self.threshold, Threshold):
             raise TypeError(
                 f"threshold is {self.threshold!r}; pass a Threshold, for example "
                 "PowerThreshold(scale=2.6, exponent=-6/7) or what calibrate_threshold returns."
             )
-        if self.smoothness is not None and self.smoothness != math.inf:
-            check_positive("smoothness", self.smoothness)
-        check_number("prior_mean", self.prior_mean)
+        if self.smoothness is not None:
+            smoothness = check_positive("smoothness", self.smoothness, or_infinite=True)
+            store_checked(self, smoothness=smoothness)
+        store_checked(self, prior_mean=check_number("prior_mean", self.prior_mean))
         if self.volume is not None:
-            check_positive("volume", self.volume)
+            store_checked(self, volume=check_positive("volume", self.volume))
             if self.statistic == "mean":
                 raise ValueError(
                     f"volume is {self.volume}, but statistic='mean' does not depend on it. Pass "
                     "statistic='integral', or leave volume out."
                 )
-        check_integer("seed", self.seed, minimum=0)
+        store_checked(self, seed=check_integer("seed", self.seed, minimum=0))
         if self.known_smoothness is None:
             raise ValueError(
                 f"smoothness is not given and cannot be read from {type(self.kernel).__name__}. "
@@ -186,5 +188,5 @@ class ChangePointDetector:
         return self.fingerprint() == other.fingerprint()
 
     def __hash__(self) -> int:
-        """Hash the fingerprint."""
-        return hash(self.fingerprint())
+        """Hash what cannot change: the numbers."""
+        return hash((self.ridge, self.statistic, self.smoothness, self.prior_mean, self.seed))

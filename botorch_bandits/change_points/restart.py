@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.change_points.detector import ChangePointDetector
-from botorch_bandits.checks import check_instance, check_integer, check_nonnegative
+from botorch_bandits.checks import check_instance, check_integer, check_nonnegative, store_checked
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
 """``xi`` of the paper's experiments."""
@@ -72,7 +72,7 @@ class Restart:
     def __post_init__(self) -> None:
         """Check the settings."""
         if self.exploration is not None:
-            check_nonnegative("exploration", self.exploration)
+            store_checked(self, exploration=check_nonnegative("exploration", self.exploration))
 
     def explores(self, num_uniform: int | Tensor, num_history: int | Tensor) -> bool | Tensor:
         """Return whether the next round draws uniformly; see :func:`explores`."""

@@ -11,7 +11,13 @@ from torch import Tensor
 from botorch_bandits.change_points.engine import DetectorEngine
 from botorch_bandits.change_points.scan import scan_statistics
 from botorch_bandits.change_points.spaces import UnitKernel
-from botorch_bandits.checks import check_finite, check_matrix, check_nonnegative, check_vector
+from botorch_bandits.checks import (
+    check_finite,
+    check_matrix,
+    check_nonnegative,
+    check_vector,
+    store_checked,
+)
 from botorch_bandits.domains import Arms
 from botorch_bandits.random_streams import generator
 
@@ -41,7 +47,7 @@ class NullStreams:
 
     def __post_init__(self) -> None:
         """Check what the user gave."""
-        check_nonnegative("noise_std", self.noise_std)
+        store_checked(self, noise_std=check_nonnegative("noise_std", self.noise_std))
         domain, functions = self.engine.domain, self.functions
         if isinstance(functions, Tensor):
             if not isinstance(domain, Arms):

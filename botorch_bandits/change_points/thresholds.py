@@ -23,6 +23,7 @@ from botorch_bandits.checks import (
     check_nonnegative,
     check_number,
     check_positive,
+    store_checked,
 )
 
 
@@ -86,9 +87,8 @@ class PowerThreshold(Threshold):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        if self.scale != math.inf:
-            object.__setattr__(self, "scale", check_positive("scale", self.scale))
-        object.__setattr__(self, "exponent", check_number("exponent", self.exponent))
+        store_checked(self, scale=check_positive("scale", self.scale, or_infinite=True))
+        store_checked(self, exponent=check_number("exponent", self.exponent))
 
     def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
         """See :meth:`Threshold.values`."""
@@ -134,19 +134,20 @@ class TheoreticalThreshold(Threshold):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        check_positive("constant", self.constant)
-        check_nonnegative("norm_bound", self.norm_bound)
-        check_nonnegative("noise_bound", self.noise_bound)
-        check_integer("horizon", self.horizon, minimum=2)
+        store_checked(self, constant=check_positive("constant", self.constant))
+        store_checked(self, norm_bound=check_nonnegative("norm_bound", self.norm_bound))
+        store_checked(self, noise_bound=check_nonnegative("noise_bound", self.noise_bound))
+        store_checked(self, horizon=check_integer("horizon", self.horizon, minimum=2))
         if self.norm_bound == 0.0 and self.noise_bound == 0.0:
             raise ValueError(
                 "norm_bound and noise_bound are both 0, so the threshold would be 0; at least one "
                 "must be positive."
             )
-        if self.smoothness is not None and self.smoothness != math.inf:
-            check_positive("smoothness", self.smoothness)
+        if self.smoothness is not None:
+            smoothness = check_positive("smoothness", self.smoothness, or_infinite=True)
+            store_checked(self, smoothness=smoothness)
         if self.dim is not None:
-            check_integer("dim", self.dim, minimum=1)
+            store_checked(self, dim=check_integer("dim", self.dim, minimum=1))
 
     def values(self, half_sizes: Tensor, smoothness: float | None, dim: int) -> Tensor:
         """See :meth:`Threshold.values`.

@@ -8,7 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_probability
+from botorch_bandits.checks import (
+    check_integer,
+    check_positive,
+    check_probability,
+    store_checked,
+)
 from botorch_bandits.confidence.bayesian_widths import (
     gp_ucb_compact_width,
     gp_ucb_finite_width,
@@ -35,8 +40,8 @@ class FiniteArmsWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        check_integer("num_arms", self.num_arms, minimum=1)
-        check_probability("delta", self.delta)
+        store_checked(self, num_arms=check_integer("num_arms", self.num_arms, minimum=1))
+        store_checked(self, delta=check_probability("delta", self.delta))
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; it needs nothing of the model."""
@@ -83,6 +88,14 @@ class CompactBoxWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
+        store_checked(
+            self,
+            dim=check_integer("dim", self.dim, minimum=1),
+            side_length=check_positive("side_length", self.side_length),
+            smoothness_a=check_positive("smoothness_a", self.smoothness_a),
+            smoothness_b=check_positive("smoothness_b", self.smoothness_b),
+            delta=check_probability("delta", self.delta),
+        )
         self._width_for_unit(1, 1.0)
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
@@ -147,8 +160,8 @@ class RandomizedWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        check_integer("num_arms", self.num_arms, minimum=2)
-        check_integer("seed", self.seed, minimum=0)
+        store_checked(self, num_arms=check_integer("num_arms", self.num_arms, minimum=2))
+        store_checked(self, seed=check_integer("seed", self.seed, minimum=0))
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; it needs nothing of the model."""

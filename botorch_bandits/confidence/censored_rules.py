@@ -13,6 +13,7 @@ from botorch_bandits.checks import (
     check_nonnegative,
     check_one_of,
     check_probability,
+    store_checked,
 )
 from botorch_bandits.confidence.censored_widths import (
     any_lambda_censored_width,
@@ -82,13 +83,14 @@ class CensoredWidth(WidthRule):
             "noise_bound": self.noise_bound,
             "outcome_bound": self.outcome_bound,
         }
-        check_bounds(**{name: bound for name, bound in given.items() if bound is not None})
-        check_probability("delta", self.delta)
+        bounds = {name: bound for name, bound in given.items() if bound is not None}
+        store_checked(self, **check_bounds(**bounds))
+        store_checked(self, delta=check_probability("delta", self.delta))
         check_one_of("any_lambda", self.any_lambda, (True, False))
         check_one_of("bounded_outcomes", self.bounded_outcomes, (True, False))
         check_one_of("units", self.units, ("outcome", "prior"))
         if self.constant is not None:
-            check_nonnegative("width", self.constant)
+            store_checked(self, constant=check_nonnegative("width", self.constant))
             if self.rkhs_bound is not None or self.noise_bound is not None:
                 raise ValueError(
                     "give either width= or rkhs_bound= and noise_bound=, not both; got "

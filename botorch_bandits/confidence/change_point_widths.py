@@ -18,7 +18,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import DTYPE, check_integer, check_positive
+from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_checked
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.readable_prior import PriorReading
 from botorch_bandits.confidence.rules import WidthRule
@@ -80,6 +80,13 @@ class ChangePointWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
+        store_checked(
+            self,
+            horizon=check_integer("horizon", self.horizon, minimum=1),
+            smoothness=check_positive("smoothness", self.smoothness),
+            dim=check_integer("dim", self.dim, minimum=1),
+            width_constant=check_positive("width_constant", self.width_constant),
+        )
         gp_ucb_cpd_width(1, self.horizon, self.smoothness, self.dim, self.width_constant)
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:

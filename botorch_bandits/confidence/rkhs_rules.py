@@ -13,6 +13,7 @@ from botorch_bandits.checks import (
     check_nonnegative,
     check_one_of,
     check_probability,
+    store_checked,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.maximal_information_gain import GainBound
@@ -66,10 +67,12 @@ class KernelizedWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
-        check_probability("delta", self.delta)
-        if self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
-            check_nonnegative("information_gain", self.explicit_gain)
+        bounds = check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
+        store_checked(self, **bounds)
+        store_checked(self, delta=check_probability("delta", self.delta))
+        gain = self.explicit_gain
+        if gain is not None and not isinstance(gain, GainBound):
+            store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
         check_one_of("units", self.units, ("outcome", "prior"))
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
@@ -184,8 +187,8 @@ class RKHSWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        check_bounds(rkhs_bound=self.rkhs_bound)
-        check_probability("delta", self.delta)
+        store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
+        store_checked(self, delta=check_probability("delta", self.delta))
         if not isinstance(self.gain_bound, GainBound):
             raise TypeError(
                 "Theorem 3 needs a bound on the maximal information gain, got "
@@ -242,8 +245,9 @@ class AMMWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
-        check_probability("delta", self.delta)
+        bounds = check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
+        store_checked(self, **bounds)
+        store_checked(self, delta=check_probability("delta", self.delta))
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""

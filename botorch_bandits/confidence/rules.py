@@ -21,7 +21,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_nonnegative
+from botorch_bandits.checks import check_double, check_nonnegative, store_checked
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.readable_prior import (
     OutputPrior,
@@ -82,7 +82,7 @@ class ConstantWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        check_nonnegative("width", self.value)
+        store_checked(self, value=check_nonnegative("width", self.value))
 
     def width(self, reading: PriorReading, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
@@ -139,14 +139,24 @@ Bound = float | tuple[float, ...] | Tensor
 """One number for all outputs, one an output (a tuple), or one a replicate (a float64 tensor)."""
 
 
-def check_bounds(**bounds: Bound) -> None:
-    """Check bounds that are one number, one an output or one a replicate, by name."""
-    for name, bound in bounds.items():
-        if isinstance(bound, Tensor):
-            check_all_nonnegative(name, check_double(name, bound))
-            continue
-        for value in bound if isinstance(bound, tuple) else (bound,):
-            check_nonnegative(name, value)
+def check_bounds(**bounds: Bound) -> dict[str, Bound]:
+    """Return bounds that are one number, one an output or one a replicate, by name.
+
+    Args:
+        **bounds: By name. A tensor without dimensions is one number.
+
+    Returns:
+        Likewise, with Python floats for all but tensors.
+    """
+    return {name: _check_bound(name, bound) for name, bound in bounds.items()}
+
+
+def _check_bound(name: str, bound: Bound) -> Bound:
+    if isinstance(bound, Tensor) and bound.dim() > 0:
+        return check_all_nonnegative(name, check_double(name, bound))
+    if isinstance(bound, tuple):
+        return tuple(check_nonnegative(name, value) for value in bound)
+    return check_nonnegative(name, bound)
 
 
 def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:

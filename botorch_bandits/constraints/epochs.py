@@ -9,7 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_number, check_one_of, check_positive
+from botorch_bandits.checks import (
+    check_integer,
+    check_number,
+    check_one_of,
+    check_positive,
+    store_checked,
+)
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints.rules import (
     SURROGATES,
@@ -53,7 +59,8 @@ class EpochRule(MultiplierRule):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        check_integer("epoch_length", self.epoch_length, minimum=1)
+        length = check_integer("epoch_length", self.epoch_length, minimum=1)
+        store_checked(self, epoch_length=length)
         check_one_of("surrogate", self.surrogate, SURROGATES)
 
     @property
@@ -130,10 +137,10 @@ class MultiplicativeEpochs(EpochRule):
             )
         if self.penalty.is_linear:
             check_penalty_properties(self.penalty, largest=0.5)  # it is not 1 for x <= 0
-        if (
-            self.max_multiplier is not None
-            and check_number("max_multiplier", self.max_multiplier) < 1.0
-        ):
+        if self.max_multiplier is None:
+            return
+        store_checked(self, max_multiplier=check_number("max_multiplier", self.max_multiplier))
+        if self.max_multiplier < 1.0:
             raise ValueError(
                 f"max_multiplier is {self.max_multiplier}; multipliers start at 1, so it must be "
                 "at least that."
@@ -218,7 +225,7 @@ class AdditiveEpochs(EpochRule):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        check_positive("step_size", self.step_size)
+        store_checked(self, step_size=check_positive("step_size", self.step_size))
 
     @property
     def penalty_in_use(self) -> Penalty:

@@ -194,7 +194,7 @@ class Ledger:
             ``batch_shape`` row numbers (-1 without any row) and ``batch_shape`` booleans.
         """
         check_double("rewards", rewards)
-        check_nonnegative("tolerance", tolerance)
+        tolerance = check_nonnegative("tolerance", tolerance)
         if rewards.shape != self.epochs.shape:
             raise ValueError(
                 f"rewards has shape {tuple(rewards.shape)}, not {tuple(self.epochs.shape)}."

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_positive
+from botorch_bandits.checks import check_integer, check_positive, store_checked
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints.rules import MultiplierRule
 from botorch_bandits.constraints.state import MultiplierState
@@ -53,11 +53,11 @@ class PrimalDual(MultiplierRule):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        check_positive("max_multiplier", self.max_multiplier)
-        check_positive("divisor", self.divisor)
+        store_checked(self, max_multiplier=check_positive("max_multiplier", self.max_multiplier))
+        store_checked(self, divisor=check_positive("divisor", self.divisor))
         for name in ("reward_bound", "constraint_bound"):
             if getattr(self, name) is not None:
-                check_positive(name, getattr(self, name))
+                store_checked(self, **{name: check_positive(name, getattr(self, name))})
 
     @classmethod
     def with_constants(

@@ -51,7 +51,7 @@ def recognise_infeasibility(
     """
     check_double("multipliers", multipliers)
     check_double("smallest_lower_bounds", smallest_lower_bounds)
-    check_integer("num_epochs", num_epochs, minimum=1)
+    num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
     wanted = (*multipliers.shape[:-2], multipliers.shape[-1])
     if smallest_lower_bounds.shape != wanted:
         raise ValueError(

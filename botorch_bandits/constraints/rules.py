@@ -26,6 +26,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
     check_probability,
+    store_checked,
 )
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints.state import MultiplierState, initial_state
@@ -62,7 +63,8 @@ class MultiplierRule(ABC):
 
     def __post_init__(self) -> None:
         """Check the number of constraints."""
-        check_integer("num_constraints", self.num_constraints, minimum=1)
+        number = check_integer("num_constraints", self.num_constraints, minimum=1)
+        store_checked(self, num_constraints=number)
 
     @property
     @abstractmethod
@@ -332,8 +334,8 @@ class MultiplierRule(ABC):
             ``delta`` itself for separate surrogates, whose bounds hold for all multipliers at
             once; the acquisition function splits it between ``f`` and the constraints.
         """
-        check_probability("delta", delta)
-        check_integer("epoch", epoch, minimum=1)
+        delta = check_probability("delta", delta)
+        epoch = check_integer("epoch", epoch, minimum=1)
         if self.surrogate_in_use == "separate":
             return delta
         if num_epochs is None:
@@ -356,7 +358,7 @@ class MultiplierRule(ABC):
         Returns:
             ``batch_shape``.
         """
-        check_nonnegative("reward_bound", reward_bound)
+        reward_bound = check_nonnegative("reward_bound", reward_bound)
         if len(penalty_bounds) != self.num_constraints:
             raise ValueError(
                 f"penalty_bounds has {len(penalty_bounds)} entries, but there are "

@@ -20,6 +20,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_number,
     check_vector,
+    store_checked,
 )
 from botorch_bandits.problems import ConstrainedProblem
 from botorch_bandits.random_streams import generator
@@ -90,7 +91,7 @@ class ConstrainedRecord:
                 f"{tuple(self.points.shape)}; they must be batch_shape x n, batch_shape x n x "
                 "num_constraints and batch_shape x n x d."
             )
-        check_number("optimal_value", self.optimal_value)
+        store_checked(self, optimal_value=check_number("optimal_value", self.optimal_value))
 
     @property
     def num_rounds(self) -> int:

@@ -1,6 +1,6 @@
 """Settings as plain values, so that a file can hold them and two of them can be compared."""
 
-from botorch_bandits.fingerprints.differences import difference
+from botorch_bandits.fingerprints.differences import are_equal, difference
 from botorch_bandits.fingerprints.environment import (
     EnvironmentWarning,
     environment,
@@ -11,6 +11,7 @@ from botorch_bandits.fingerprints.settings import UnnamedSettingError, fingerpri
 __all__ = [
     "EnvironmentWarning",
     "UnnamedSettingError",
+    "are_equal",
     "difference",
     "environment",
     "environment_warnings",

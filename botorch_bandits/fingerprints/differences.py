@@ -10,7 +10,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from botorch_bandits.fingerprints.settings import PARAMETERS, PROBES
+from botorch_bandits.fingerprints.settings import (
+    PARAMETERS,
+    PROBES,
+    UnnamedSettingError,
+    fingerprint,
+)
 
 TOLERANCES = {PARAMETERS: 1e-12, PROBES: 1e-9}  # relative
 
@@ -23,6 +28,33 @@ def difference(old: Any, new: Any) -> list[str]:
         new: Likewise.
     """
     return _difference("", old, new)
+
+
+def are_equal(one: Any, other: Any) -> bool:
+    """Return whether two settings are made of the same parts.
+
+    What has no name, such as a lambda, is equal to itself alone.
+
+    Args:
+        one: A value of any kind.
+        other: Likewise.
+
+    Example:
+        >>> from gpytorch.kernels import MaternKernel
+        >>> are_equal(MaternKernel(nu=1.5), MaternKernel(nu=1.5))
+        True
+        >>> are_equal(MaternKernel(nu=1.5), MaternKernel(nu=2.5))
+        False
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    try:
+        return not difference(fingerprint({"it": one}), fingerprint({"it": other}))
+    except UnnamedSettingError:
+        equal = one == other
+        return equal if isinstance(equal, bool) else False
 
 
 def _difference(path: str, old: Any, new: Any) -> list[str]:

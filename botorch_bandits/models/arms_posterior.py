@@ -67,9 +67,12 @@ class ArmsPosterior(ArmsFactor):
             raise ValueError(f"batch_shape is {tuple(batch_shape)}; it must be () or (B,).")
         num_replicates = self.batch_shape[0] if self.batch_shape else 1
         diagonal = prior.diagonal
+        if isinstance(lam, Tensor):
+            for level in lam.reshape(-1).tolist():
+                check_positive("lam", level)
+        else:
+            lam = check_positive("lam", lam)
         self.lam = lam
-        for level in lam.reshape(-1).tolist() if isinstance(lam, Tensor) else [lam]:
-            check_positive("lam", level)
         levels = torch.as_tensor(lam, dtype=diagonal.dtype, device=diagonal.device)
         # one row a replicate, so that it broadcasts over arms
         super().__init__(prior, levels.expand(num_replicates).unsqueeze(-1).clone())

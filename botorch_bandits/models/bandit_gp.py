@@ -34,8 +34,6 @@ from torch import Tensor
 from botorch_bandits.checks import (
     check_double,
     check_finite,
-    check_integer,
-    check_number,
     check_positive,
 )
 from botorch_bandits.confidence import realized_information_gain
@@ -193,12 +191,10 @@ class BanditGP(DataViews):
         return BanditGPRecipe(
             model_class=cls,
             kernel=double_kernel(kernel, lengthscale),
-            noise=check_positive("noise", noise),
-            refit_every=None
-            if refit_every is None
-            else check_integer("refit_every", refit_every, minimum=1),
-            input_transform=copy.deepcopy(input_transform),
-            prior_mean=check_number("prior_mean", prior_mean),
+            noise=noise,
+            refit_every=refit_every,
+            input_transform=input_transform,
+            prior_mean=prior_mean,
         )
 
     @property

@@ -51,7 +51,7 @@ def condition(
     """
     check_double("X", X)
     check_double("Y", Y)
-    check_nonnegative("extra_noise", extra_noise)
+    extra_noise = check_nonnegative("extra_noise", extra_noise)
     check_one_of("noise_unit", noise_unit, ("outcome", "prior"))
     if isinstance(model, ModelListGP):
         sizes = [submodel.num_outputs for submodel in model.models]

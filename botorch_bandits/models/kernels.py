@@ -41,7 +41,7 @@ def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
         )
     kernel = copy.deepcopy(kernel).to(DTYPE)
     if lengthscale is not None:
-        check_positive("lengthscale", lengthscale)
+        lengthscale = check_positive("lengthscale", lengthscale)
         target = kernel
         while not target.has_lengthscale and isinstance(
             getattr(target, "base_kernel", None), Kernel

@@ -7,6 +7,7 @@ points, because two GPyTorch kernels can differ while their printed forms do not
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import warnings
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
+from botorch_bandits.checks import check_integer, check_number, check_positive, store_checked
 from botorch_bandits.confidence.readable_prior import learns_input_scale
 from botorch_bandits.models.continuation import BuiltModel
 from botorch_bandits.models.kernels import describe_module, fingerprint_kernel
@@ -50,6 +52,13 @@ class BanditGPRecipe:
         refit_every: Rows between refits of the hyperparameters; None for never.
         input_transform: Applied to inputs before the kernel.
         prior_mean: A constant, never learned.
+
+    The kernel and the input transform are copied, so later changes to those that were passed do
+    not reach the recipe.
+
+    Raises:
+        TypeError: If a number is not one.
+        ValueError: If a number is infeasible.
     """
 
     model_class: type[BanditGP]
@@ -58,6 +67,18 @@ class BanditGPRecipe:
     refit_every: int | None = None
     input_transform: InputTransform | None = None
     prior_mean: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers and copy the modules."""
+        every = self.refit_every
+        store_checked(
+            self,
+            kernel=copy.deepcopy(self.kernel),
+            noise=check_positive("noise", self.noise),
+            refit_every=None if every is None else check_integer("refit_every", every, minimum=1),
+            input_transform=copy.deepcopy(self.input_transform),
+            prior_mean=check_number("prior_mean", self.prior_mean),
+        )
 
     def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
         """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0)."""
@@ -99,8 +120,9 @@ class BanditGPRecipe:
         return self.fingerprint() == other.fingerprint()
 
     def __hash__(self) -> int:
-        """Hash the fingerprint."""
-        return hash(self.fingerprint())
+        """Hash what cannot change: the numbers and the name of the class."""
+        name = self.model_class.__qualname__
+        return hash((name, self.noise, self.refit_every, self.prior_mean))
 
 
 class _Builder:

@@ -32,7 +32,7 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
     """
     check_history(history)
     if max_delay is not None:
-        check_positive("max_delay", max_delay)
+        max_delay = check_positive("max_delay", max_delay)
     figure, axes = new_figure(2)
     column = axes[:, 0]
     rounds = range(1, history.num_queries + 1)

@@ -76,7 +76,7 @@ def plot_posterior(
     """
     X, is_arms = _points(domain, high)
     dim = X.shape[-1]
-    check_nonnegative("width", width)
+    width = check_nonnegative("width", width)
     front = torch.empty(0, dtype=DTYPE) if context is None else check_vector("context", context)
     _check_columns(model, dim, front)
     mean, deviation = read_posterior(model, torch.cat([front.expand(len(X), -1), X], dim=-1))

@@ -75,7 +75,7 @@ def plot_regret(
     quantiles = _check_band(band)
     curves = {name: _read(name, method, kind) for name, method in _named(results, labels).items()}
     if fit_from is not None:
-        check_integer("fit_from", fit_from, minimum=1)
+        fit_from = check_integer("fit_from", fit_from, minimum=1)
     ax = axes_or_new(ax)
     for i, (name, regret) in enumerate(curves.items()):
         rounds = torch.arange(1, regret.shape[-1] + 1, dtype=DTYPE)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_nonnegative, check_positive
+from botorch_bandits.checks import check_integer, check_nonnegative, check_positive, store_checked
 from botorch_bandits.random_streams import generator
 
 NEVER = math.inf
@@ -57,7 +57,7 @@ class ConstantDelay(Delays):
 
     def __post_init__(self) -> None:
         """Check the delay."""
-        check_integer("delay", self.delay, minimum=0)
+        store_checked(self, delay=check_integer("delay", self.delay, minimum=0))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
         """See :meth:`Delays.draw`."""
@@ -76,7 +76,7 @@ class PoissonDelay(Delays):
 
     def __post_init__(self) -> None:
         """Check the mean."""
-        check_nonnegative("mean", self.mean)
+        store_checked(self, mean=check_nonnegative("mean", self.mean))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
         """See :meth:`Delays.draw`."""
@@ -96,7 +96,7 @@ class GeometricDelay(Delays):
 
     def __post_init__(self) -> None:
         """Check the mean."""
-        check_nonnegative("mean", self.mean)
+        store_checked(self, mean=check_nonnegative("mean", self.mean))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
         """See :meth:`Delays.draw`."""
@@ -121,8 +121,8 @@ class HeavyTailedDelay(Delays):
 
     def __post_init__(self) -> None:
         """Check both."""
-        check_positive("scale", self.scale)
-        check_positive("index", self.index)
+        store_checked(self, scale=check_positive("scale", self.scale))
+        store_checked(self, index=check_positive("index", self.index))
 
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
         """See :meth:`Delays.draw`."""

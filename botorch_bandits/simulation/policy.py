@@ -7,6 +7,7 @@ from typing import Any
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Restart
+from botorch_bandits.checks import check_integer, store_checked
 from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
@@ -35,6 +36,11 @@ class Policy:
     forgetting: Forgetting | None = None
     restart: Restart | None = None
     constraints: MultiplierRule | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        number = check_integer("num_initial", self.num_initial, minimum=0)
+        store_checked(self, num_initial=number)
 
     def loop(self, domain: Domain, seed: int, **options: Any) -> BanditLoop:
         """Return a loop that plays this policy.

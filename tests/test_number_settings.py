@@ -1,0 +1,463 @@
+"""Settings hold Python numbers, whatever kind of number their user passed.
+
+Each number of each recipe, rule and settings class is passed as a float, an integer, a fraction, a
+tensor without dimensions and a numpy number. What is stored must be the same Python number, and
+what follows from it must be the same too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+import botorch_bandits
+from botorch_bandits import (
+    AcquisitionRecipe,
+    AdditiveEpochs,
+    AMMUpperConfidenceBound,
+    Arms,
+    BanditAcquisition,
+    BanditGP,
+    BanditGPRecipe,
+    BanditLoop,
+    Censored,
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
+    ChangePointDetector,
+    ChangePointRestart,
+    ChangePointUpperConfidenceBound,
+    CustomPenalty,
+    DMMUpperConfidenceBound,
+    Exponential,
+    ExponentialWeights,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+    MultiplicativeEpochs,
+    NeverRestart,
+    OracleRestart,
+    Policy,
+    Polynomial,
+    PowerThreshold,
+    PrimalDual,
+    RandomizedUpperConfidenceBound,
+    Restart,
+    SlidingWindow,
+    TheoreticalThreshold,
+    TimeVaryingKernel,
+)
+from botorch_bandits.acquisition import GrowingDiscretization
+from botorch_bandits.acquisition.option_values import FLOAT_OPTIONS, INTEGER_OPTIONS
+from botorch_bandits.acquisition.recipe import GIVEN_BY_THE_LOOP
+from botorch_bandits.confidence import (
+    AMMWidth,
+    CensoredWidth,
+    ChangePointWidth,
+    CompactBoxWidth,
+    ConstantWidth,
+    FiniteArmsWidth,
+    KernelizedWidth,
+    RandomizedWidth,
+    RKHSWidth,
+    WaterFillingGain,
+)
+from botorch_bandits.fingerprints import difference, fingerprint
+from botorch_bandits.problems import ConstantDelay, GeometricDelay, HeavyTailedDelay, PoissonDelay
+
+FLOAT_KINDS: dict[str, Callable[[float], Any]] = {
+    "float": float,
+    "integer": int,
+    "fraction": Fraction,
+    "tensor": lambda value: torch.tensor(value, dtype=torch.float64),
+    "integer tensor": lambda value: torch.tensor(int(value)),
+    "numpy float": np.float64,
+    "numpy integer": lambda value: np.int64(int(value)),
+}
+INTEGER_KINDS: dict[str, Callable[[int], Any]] = {
+    "integer": int,
+    "tensor": torch.tensor,
+    "numpy integer": np.int64,
+}
+NUM_ARMS = 5
+CHOICES = torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
+ARMS = Arms(CHOICES)
+KERNEL = RBFKernel().double()
+GAIN = WaterFillingGain(torch.eye(NUM_ARMS, dtype=torch.float64), lam=0.5)
+X = CHOICES[:3]
+MODEL = BanditGP(X, X.sin(), kernel=KERNEL, noise=0.25)
+BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
+CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
+
+RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
+    (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
+    (ImprovedUpperConfidenceBound, {**BOUNDS, "information_gain": 3.0}),
+    (ImprovedUpperConfidenceBound, {"width": 2.0}),
+    (AMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
+    (DMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
+    (GPUpperConfidenceBound, {"num_arms": 5, "delta": 0.2, "scale": 0.7}),
+    (
+        GPUpperConfidenceBound,
+        {"smoothness_a": 2.0, "smoothness_b": 1.3, "dim": 1, "side_length": 2.0, "delta": 0.2},
+    ),
+    (GPUpperConfidenceBound, {"rkhs_bound": 2.0, "information_gain": GAIN, "delta": 0.2}),
+    (GPUpperConfidenceBound, {"width": 2.0}),
+    (RandomizedUpperConfidenceBound, {"num_arms": 5}),
+    (
+        ChangePointUpperConfidenceBound,
+        {"horizon": 40, "smoothness": 2.5, "dim": 1, "width_constant": 0.5, "scale": 0.7},
+    ),
+    (GPThompsonSampling, {**BOUNDS, "delta": 0.2, "scale": 0.7, "information_gain": 3.0}),
+    (GPThompsonSampling, {"width": 2.0}),
+    (
+        CensoredUpperConfidenceBound,
+        {
+            **CENSORED,
+            "delta": 0.2,
+            "scale": 0.7,
+            "max_delay": 4,
+            "pseudo_noise": 0.5,
+            "ringing_tolerance": 0.3,
+        },
+    ),
+    (CensoredUpperConfidenceBound, {"minimum_proxy": 2.0, "width": 3.0, "outcome_bound": 1.0}),
+    (
+        CensoredThompsonSampling,
+        {
+            **CENSORED,
+            "delta": 0.2,
+            "scale": 0.7,
+            "max_delay": 4,
+            "pseudo_noise": 0.5,
+            "ringing_tolerance": 0.3,
+        },
+    ),
+    (CensoredThompsonSampling, {"minimum_proxy": 2.0, "width": 3.0}),
+    (
+        LagrangianUpperConfidenceBound,
+        {**BOUNDS, "delta": 0.2, "scale": 0.7, "reward_bound": 3.0, "constraint_bound": 2.0},
+    ),
+    (LagrangianUpperConfidenceBound, {**BOUNDS, "information_gain": 3.0}),
+    (LagrangianUpperConfidenceBound, {"width": 2.0}),
+    (LagrangianThompsonSampling, {**BOUNDS, "delta": 0.2, "scale": 0.7, "information_gain": 3.0}),
+    (LagrangianThompsonSampling, {"width": 2.0}),
+    *(
+        (cls, {"best_f": 1.5, "margin": 0.25})
+        for cls in (getattr(botorch_bandits, name) for name in botorch_bandits.__all__)
+        if isinstance(cls, type)
+        and issubclass(cls, BanditAcquisition)
+        and "best_f" in inspect.signature(cls).parameters
+    ),
+]
+DETECTOR = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
+SETTINGS: list[tuple[type, dict[str, Any]]] = [
+    (KernelizedWidth, {**BOUNDS, "delta": 0.2, "explicit_gain": 3.0}),
+    (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
+    (AMMWidth, {**BOUNDS, "delta": 0.2}),
+    (CensoredWidth, {**BOUNDS, "outcome_bound": 1.5, "delta": 0.2}),
+    (CensoredWidth, {"constant": 3.0, "outcome_bound": 1.5}),
+    (ConstantWidth, {"value": 2.0}),
+    (FiniteArmsWidth, {"num_arms": 5, "delta": 0.2}),
+    (
+        CompactBoxWidth,
+        {"dim": 1, "side_length": 2.0, "smoothness_a": 2.0, "smoothness_b": 1.3, "delta": 0.2},
+    ),
+    (RandomizedWidth, {"num_arms": 5, "seed": 3}),
+    (ChangePointWidth, {"horizon": 40, "smoothness": 2.5, "dim": 1, "width_constant": 0.5}),
+    (
+        BanditGPRecipe,
+        {
+            "model_class": BanditGP,
+            "kernel": KERNEL,
+            "noise": 0.3,
+            "refit_every": 4,
+            "prior_mean": 2.0,
+        },
+    ),
+    (Censored, {"minimum": -1.0, "outcome_bound": 2.0, "max_delay": 4}),
+    (Censored, {"minimum_proxy": 2.0, "unit": "seconds", "max_delay": 2.5}),
+    (SlidingWindow, {"length": 3}),
+    (ExponentialWeights, {"discount": 0.7}),
+    (TimeVaryingKernel, {"rate": 0.2}),
+    (Restart, {"exploration": 2.0}),
+    (NeverRestart, {"exploration": 0.3}),
+    (OracleRestart, {"exploration": 0.3}),
+    (ChangePointRestart, {"exploration": 0.3, "detector": DETECTOR}),
+    (
+        ChangePointDetector,
+        {
+            "kernel": KERNEL,
+            "ridge": 2.0,
+            "statistic": "integral",
+            "smoothness": 2.5,
+            "prior_mean": 0.3,
+            "volume": 3.0,
+            "seed": 4,
+        },
+    ),
+    (ChangePointDetector, {"kernel": KERNEL, "smoothness": math.inf}),
+    (PowerThreshold, {"scale": 2.0, "exponent": -0.3}),
+    (PowerThreshold, {"scale": math.inf}),
+    (
+        TheoreticalThreshold,
+        {
+            "constant": 2.0,
+            "norm_bound": 1.3,
+            "noise_bound": 0.3,
+            "horizon": 40,
+            "smoothness": 2.5,
+            "dim": 1,
+        },
+    ),
+    (AdditiveEpochs, {"num_constraints": 1, "epoch_length": 3, "step_size": 0.3}),
+    (MultiplicativeEpochs, {"num_constraints": 1, "epoch_length": 3, "max_multiplier": 9.0}),
+    (
+        PrimalDual,
+        {
+            "num_constraints": 1,
+            "max_multiplier": 3.0,
+            "divisor": 2.5,
+            "reward_bound": 3.0,
+            "constraint_bound": 1.3,
+        },
+    ),
+    (Polynomial, {"c": 0.3, "n": 2.0}),
+    (Exponential, {"c": 0.3}),
+    (CustomPenalty, {"function": Exponential().value, "largest": 3.0, "num_points": 20}),
+    (GrowingDiscretization, {"lipschitz": 2.0, "max_points": 50}),
+    (
+        Policy,
+        {
+            "model": BanditGP.with_kernel(KERNEL, noise=0.25),
+            "acquisition": ImprovedUpperConfidenceBound.with_options(**BOUNDS),
+            "num_initial": 3,
+        },
+    ),
+    (ConstantDelay, {"delay": 3}),
+    (PoissonDelay, {"mean": 2.0}),
+    (GeometricDelay, {"mean": 2.0}),
+    (HeavyTailedDelay, {"scale": 2.0, "index": 1.5}),
+]
+RESULTS = {  # what the package itself makes
+    "AsyncResult",
+    "CalibratedThreshold",
+    "ChangePointTest",
+    "FalseAlarms",
+    "Failure",
+    "Guarantee",
+    "Outcome",
+    "Query",
+    "Reset",
+    "RunResult",
+    "SimulationResult",
+    "TaskReport",
+}
+
+
+def kinds_of(value: object) -> dict[str, Callable[[Any], Any]]:
+    if type(value) is int:
+        return INTEGER_KINDS
+    if type(value) is not float:
+        return {}
+    if math.isinf(value):
+        return {"float": float, "tensor": FLOAT_KINDS["tensor"], "numpy float": np.float64}
+    is_whole = value == int(value)
+    return {k: v for k, v in FLOAT_KINDS.items() if is_whole or "integer" not in k}
+
+
+def each_number(cases: Sequence[tuple[type, dict[str, Any]]]) -> list[Any]:
+    return [
+        pytest.param(cls, arguments, name, convert, id=f"{cls.__name__}-{name}-{kind}")
+        for cls, arguments in cases
+        for name, value in arguments.items()
+        for kind, convert in kinds_of(value).items()
+    ]
+
+
+def same_number(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and one == other
+
+
+# --- recipes of acquisition functions ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cls", "options", "name", "convert"), each_number(RECIPES))
+def test_a_recipe_holds_python_numbers(
+    cls: type[BanditAcquisition],
+    options: dict[str, Any],
+    name: str,
+    convert: Callable[[Any], Any],
+) -> None:
+    expected = cls.with_options(**options)
+    passed = {**options, name: convert(options[name])}
+    for recipe in (cls.with_options(**passed), AcquisitionRecipe(cls, passed)):
+        assert same_number(recipe.options[name], options[name])
+        assert recipe == expected
+        assert hash(recipe) == hash(expected)
+
+
+@pytest.mark.parametrize(("cls", "options", "name", "convert"), each_number(RECIPES))
+def test_a_constructor_takes_every_kind_of_number(
+    cls: type[BanditAcquisition],
+    options: dict[str, Any],
+    name: str,
+    convert: Callable[[Any], Any],
+) -> None:
+    model: Any = MODEL
+    given: dict[str, Any] = {}
+    known = inspect.signature(cls).parameters
+    if "multipliers" in known:
+        model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
+        given["multipliers"] = [0.5]
+    if "seed" in known:
+        given["seed"] = 0
+    if "X_pending" in known:
+        given["X_pending"] = CHOICES[3:4]
+    if cls is GPUpperConfidenceBound:
+        given.pop("X_pending")
+    expected = cls(model, **options, **given)
+    found = cls(model, **{**options, name: convert(options[name])}, **given)
+    points = CHOICES.unsqueeze(-2)
+    assert torch.equal(found(points), expected(points))
+    assert found.guarantee() == expected.guarantee()
+    for kept in ("delta", "scale", "margin", "reward_bound", "constraint_bound"):
+        assert type(getattr(found, kept, None)) in (float, type(None))
+
+
+def test_numbers_of_every_public_acquisition_function_are_known() -> None:
+    """An option that is added must be put in the table, and in the cases here."""
+    tested = {(cls.__name__, name) for cls, options in RECIPES for name in options}
+    public = [getattr(botorch_bandits, name) for name in botorch_bandits.__all__]
+    for cls in public:
+        if not (isinstance(cls, type) and issubclass(cls, BanditAcquisition)):
+            continue
+        for name, parameter in inspect.signature(cls).parameters.items():
+            kind = str(parameter.annotation)
+            if name in (*GIVEN_BY_THE_LOOP, "multipliers") or not kind.startswith(("int", "float")):
+                continue
+            table = INTEGER_OPTIONS if kind.startswith("int") else FLOAT_OPTIONS
+            assert name in table, f"{cls.__name__}: {name}"
+            if not inspect.isabstract(cls) and cls is not botorch_bandits.WidthUpperConfidenceBound:
+                assert (cls.__name__, name) in tested, f"{cls.__name__}: {name}"
+
+
+def test_a_journal_with_integers_is_continued() -> None:
+    """Settings on file that were written as integers equal the floats of today."""
+    recipe = ImprovedUpperConfidenceBound.with_options(rkhs_bound=2, noise_bound=1)
+    on_file = {"rkhs_bound": 2, "noise_bound": 1}
+    assert difference(on_file, fingerprint(recipe.options)) == []
+
+
+def test_one_number_an_output_is_converted_too() -> None:
+    bounds = (Fraction(1, 2), torch.tensor(2.0, dtype=torch.float64))
+    recipe = LagrangianUpperConfidenceBound.with_options(rkhs_bound=bounds, noise_bound=0.1)
+    assert recipe.options["rkhs_bound"] == (0.5, 2.0)
+    assert [type(value) for value in recipe.options["rkhs_bound"]] == [float, float]
+
+
+# --- rules and other settings -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cls", "arguments", "name", "convert"), each_number(SETTINGS))
+def test_settings_hold_python_numbers(
+    cls: type, arguments: dict[str, Any], name: str, convert: Callable[[Any], Any]
+) -> None:
+    expected = cls(**arguments)
+    found = cls(**{**arguments, name: convert(arguments[name])})
+    assert same_number(getattr(found, name), arguments[name])
+    if cls is not RKHSWidth:  # its gain bound is equal to itself alone
+        assert found == expected
+        assert hash(found) == hash(expected)
+
+
+def test_numbers_of_all_public_settings_are_tested() -> None:
+    tested = {(cls.__name__, name) for cls, options in SETTINGS for name in options}
+    rooms = [
+        botorch_bandits,
+        botorch_bandits.acquisition,
+        botorch_bandits.change_points,
+        botorch_bandits.confidence,
+        botorch_bandits.constraints,
+        botorch_bandits.penalties,
+        botorch_bandits.problems,
+    ]
+    classes = {
+        cls
+        for room in rooms
+        for cls in vars(room).values()
+        if dataclasses.is_dataclass(cls) and isinstance(cls, type)
+    }
+    made_inside = {"Ledger", "MultiplierRule", "MultiplierState", "OutputPrior"}
+    made_inside |= {"RidgeConfidenceSet"}
+    for cls in classes:
+        if cls.__name__ in RESULTS | made_inside:
+            continue
+        for field in dataclasses.fields(cls):
+            if str(field.type).startswith(("int", "float", "Bound")):
+                assert (cls.__name__, field.name) in tested, f"{cls.__name__}: {field.name}"
+
+
+@pytest.mark.parametrize("name", ["horizon", "num_initial", "context_dim", "seed"])
+@pytest.mark.parametrize("convert", INTEGER_KINDS.values(), ids=INTEGER_KINDS)
+def test_a_loop_holds_python_integers(name: str, convert: Callable[[int], Any]) -> None:
+    model = BanditGP.with_kernel(KERNEL, noise=0.25)
+    recipe = ImprovedUpperConfidenceBound.with_options(width=2.0)
+    loop = BanditLoop(ARMS, model, recipe, **{name: convert(3)})
+    assert same_number(getattr(loop.settings, name), 3)
+
+
+# --- what follows from them -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["float", "fraction", "tensor", "numpy float"])
+@pytest.mark.parametrize("domain", ["arms", "box"])
+def test_every_kind_of_delta_is_split_over_restarts(kind: str, domain: str) -> None:
+    """The width of a later segment comes from its share, as the guarantee says."""
+
+    def play(delta: Any) -> BanditLoop:
+        loop = BanditLoop(
+            ARMS if domain == "arms" else botorch_bandits.Box([[0.0], [1.0]]),
+            BanditGP.with_kernel(MaternKernel(nu=2.5), noise=1.0, lengthscale=0.3),
+            ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=1.0, noise_bound=1.0, delta=delta, any_lambda=True
+            ),
+            restart=OracleRestart(change_points=(3,), exploration=None),
+        )
+        for _ in range(5):
+            query = loop.ask()
+            loop.tell(query.id, float(query.x[0]))
+        return loop
+
+    found, expected = play(FLOAT_KINDS[kind](0.1)), play(0.1)
+    widths = [query.diagnostics["width"] for query in found.history.queries]
+    assert widths == [query.diagnostics["width"] for query in expected.history.queries]
+    share = 6.0 * 0.1 / (math.pi * 2) ** 2
+    assert widths[3] == pytest.approx(1.0 + math.sqrt(2.0 * math.log(1.0 / share)), abs=1e-8)
+    assert found.guarantee() == expected.guarantee()
+
+
+@pytest.mark.parametrize("kind", ["float", "fraction", "tensor", "numpy float"])
+def test_every_kind_of_delta_is_split_over_epochs(kind: str) -> None:
+    def widths(delta: Any) -> list[float]:
+        loop = BanditLoop(
+            ARMS,
+            BanditGP.with_kernel(MaternKernel(nu=2.5), noise=1.0, lengthscale=0.3),
+            ImprovedUpperConfidenceBound.with_options(**BOUNDS, delta=delta, any_lambda=True),
+            constraints=AdditiveEpochs(num_constraints=1, epoch_length=2),
+        )
+        for _ in range(5):
+            query = loop.ask()
+            loop.tell(query.id, float(query.x[0]), constraints=[0.5])
+        return [query.diagnostics["width"] for query in loop.history.queries]
+
+    assert widths(FLOAT_KINDS[kind](0.1)) == widths(0.1)
