@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,9 @@ from botorch_bandits.loop.arguments import (
 from botorch_bandits.loop.constrained import check_constraints
 from botorch_bandits.loop.forgetting_source import check_forgetting
 from botorch_bandits.models import BanditGPRecipe
+
+OWNED = (AcquisitionRecipe, BanditGPRecipe, Feedback, Restart, MultiplierRule, Forgetting)
+"""What a loop copies, so that later changes to what its user passed do not reach it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,17 +94,18 @@ class LoopSettings:
                 "reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, or "
                 "surrogate='relabelled'."
             )
+        forgetting = check_forgetting(
+            forgetting, model, feedback, _draws_on_paths(acquisition, domain)
+        )
         return cls(
             domain=domain,
-            model=model,
-            acquisition=acquisition,
+            model=_own("model", model),
+            acquisition=_own("acquisition", acquisition),
             horizon=None if horizon is None else check_integer("horizon", horizon, minimum=1),
-            feedback=feedback,
-            restart=restart,
-            constraints=constraints,
-            forgetting=check_forgetting(
-                forgetting, model, feedback, _draws_on_paths(acquisition, domain)
-            ),
+            feedback=_own("feedback", feedback),
+            restart=_own("restart", restart),
+            constraints=_own("constraints", constraints),
+            forgetting=_own("forgetting", forgetting),
             num_initial=check_integer("num_initial", num_initial, minimum=0),
             context_dim=context_dim,
             seed=check_integer("seed", seed, minimum=0),
@@ -110,6 +115,23 @@ class LoopSettings:
     def num_constraints(self) -> int:
         """How many constraint values come with each reward."""
         return 0 if self.constraints is None else self.constraints.num_constraints
+
+
+def _own(name: str, setting: Any) -> Any:
+    """Return a copy of a recipe or a rule, which its user cannot change; functions as they are.
+
+    Raises:
+        TypeError: If it cannot be copied.
+    """
+    if not isinstance(setting, OWNED):
+        return setting
+    try:
+        return copy.deepcopy(setting)
+    except Exception as error:
+        raise TypeError(
+            f"{name} is {setting!r}, which cannot be copied ({error}), but a loop keeps a copy of "
+            "its own. Build it from plain values, detached tensors and functions."
+        ) from error
 
 
 def _draws_on_paths(acquisition: Any, domain: Domain) -> bool:

@@ -1,0 +1,321 @@
+"""Recipes do not change, and what their user changes afterwards does not reach a loop."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from botorch_bandits import (
+    AcquisitionRecipe,
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditGPRecipe,
+    BanditLoop,
+    Box,
+    Censored,
+    ChangePointDetector,
+    ChangePointRestart,
+    Exponential,
+    GPThompsonSampling,
+    ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
+    OracleRestart,
+    Polynomial,
+    SlidingWindow,
+)
+from botorch_bandits.acquisition import GrowingDiscretization
+from botorch_bandits.change_points import PowerThreshold
+from botorch_bandits.confidence import SpectralGain, WaterFillingGain
+
+CHOICES = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+BOX = Box([[0.0], [1.0]])
+BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
+
+
+def model(**options: Any) -> BanditGPRecipe:
+    return BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.2, **options)
+
+
+def play(loop: BanditLoop, num_rounds: int) -> list[float]:
+    """Play rounds and return the points."""
+    points = []
+    for _ in range(num_rounds):
+        query = loop.ask()
+        x = float(query.x[0])
+        constraints = [x - 0.5] if loop.settings.constraints is not None else None
+        loop.tell(query.id, -((x - 0.7) ** 2), constraints=constraints)
+        points.append(x)
+    return points
+
+
+def matrix(scale: float = 1.0) -> torch.Tensor:
+    return scale * torch.eye(3, dtype=torch.float64)
+
+
+# --- options are read only --------------------------------------------------------------------
+
+
+def test_options_cannot_be_changed() -> None:
+    recipe = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
+    options: Any = recipe.options
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        options["scale"] = 0.1
+    with pytest.raises(TypeError, match="does not support item deletion"):
+        del options["rkhs_bound"]
+    for name in ("update", "pop", "clear", "setdefault"):
+        assert not hasattr(options, name)
+    with pytest.raises(AttributeError, match="make another recipe"):
+        options._values = {}
+    assert dict(options) == BOUNDS
+    assert repr(options) == repr(BOUNDS)
+
+
+def test_a_dictionary_that_was_passed_can_be_changed_afterwards() -> None:
+    given: dict[str, Any] = dict(BOUNDS)
+    recipe = AcquisitionRecipe(ImprovedUpperConfidenceBound, given)
+    given["scale"] = 0.001
+    assert recipe == ImprovedUpperConfidenceBound.with_options(**BOUNDS)
+
+
+def test_a_kernel_that_was_passed_can_be_changed_afterwards() -> None:
+    kernel = MaternKernel(nu=2.5).double()
+    recipe = BanditGPRecipe(BanditGP, kernel, 0.01)
+    before = recipe.fingerprint()
+    kernel.lengthscale = 7.0
+    assert recipe.fingerprint() == before
+
+
+# --- equality and hashes ----------------------------------------------------------------------
+
+RECIPES: dict[str, Callable[[], Any]] = {
+    "bounds": lambda: ImprovedUpperConfidenceBound.with_options(**BOUNDS),
+    "a gain": lambda: ImprovedUpperConfidenceBound.with_options(
+        **BOUNDS, information_gain=WaterFillingGain(matrix(), lam=0.5)
+    ),
+    "another gain": lambda: ImprovedUpperConfidenceBound.with_options(
+        **BOUNDS, information_gain=WaterFillingGain(matrix(2.0), lam=0.5)
+    ),
+    "another bound on the gain": lambda: ImprovedUpperConfidenceBound.with_options(
+        **BOUNDS, information_gain=SpectralGain(matrix(), lam=0.5)
+    ),
+    "a transform": lambda: ImprovedUpperConfidenceBound.with_options(
+        **BOUNDS,
+        posterior_transform=ScalarizedPosteriorTransform(torch.ones(2, dtype=torch.float64)),
+    ),
+    "another transform": lambda: ImprovedUpperConfidenceBound.with_options(
+        **BOUNDS,
+        posterior_transform=ScalarizedPosteriorTransform(torch.zeros(2, dtype=torch.float64)),
+    ),
+    "choices": lambda: GPThompsonSampling.with_options(width=1.0, choices=CHOICES.clone()),
+    "other choices": lambda: GPThompsonSampling.with_options(width=1.0, choices=CHOICES[:5]),
+    "a grid": lambda: GPThompsonSampling.with_options(
+        **BOUNDS, discretization=GrowingDiscretization(lipschitz=2.0)
+    ),
+    "a grid on a box": lambda: GPThompsonSampling.with_options(
+        **BOUNDS, discretization=GrowingDiscretization(lipschitz=2.0, box=Box([[0.0], [1.0]]))
+    ),
+    "a penalty": lambda: LagrangianUpperConfidenceBound.with_options(
+        width=1.0, penalty=Polynomial(2.0, 2.0)
+    ),
+    "another penalty": lambda: LagrangianUpperConfidenceBound.with_options(
+        width=1.0, penalty=Exponential(2.0)
+    ),
+    "multipliers": lambda: LagrangianUpperConfidenceBound.with_options(
+        width=1.0, multipliers=torch.tensor([1.0, 2.0], dtype=torch.float64)
+    ),
+    "a model": lambda: model(),
+    "another model": lambda: BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.2),
+    "a learned model": lambda: model(refit_every=5),
+    "a restart": lambda: ChangePointRestart(
+        detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
+    ),
+    "another restart": lambda: ChangePointRestart(
+        detector=ChangePointDetector(MaternKernel(nu=1.5), lengthscale=0.3)
+    ),
+    "a third restart": lambda: ChangePointRestart(
+        detector=ChangePointDetector(
+            MaternKernel(nu=1.5), lengthscale=0.3, threshold=PowerThreshold(1.0)
+        )
+    ),
+    "epochs": lambda: AdditiveEpochs(num_constraints=1, epoch_length=3),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_equals_its_copies(name: str) -> None:
+    recipe = RECIPES[name]()
+    again = RECIPES[name]()
+    for other in (recipe, again, copy.deepcopy(recipe), pickle.loads(pickle.dumps(recipe))):
+        assert recipe == other
+        assert hash(recipe) == hash(other)
+        assert other in {recipe}
+    if isinstance(recipe, AcquisitionRecipe):
+        options = pickle.loads(pickle.dumps(recipe.options))
+        assert AcquisitionRecipe(recipe.acquisition_class, options) == recipe
+        assert AcquisitionRecipe(recipe.acquisition_class, copy.deepcopy(options)) == recipe
+
+
+def test_recipes_of_other_content_differ() -> None:
+    recipes = [build() for build in RECIPES.values()]
+    for i, one in enumerate(recipes):
+        assert [one == other for other in recipes] == [i == j for j in range(len(recipes))]
+
+
+@pytest.mark.parametrize("name", ["a model", "a restart"])
+def test_a_recipe_is_found_again_after_its_kernel_was_changed(name: str) -> None:
+    recipe = RECIPES[name]()
+    known = {recipe}
+    kernel = recipe.kernel if isinstance(recipe, BanditGPRecipe) else recipe.detector.kernel
+    kernel.lengthscale = 3.0
+    assert recipe in known
+    assert recipe != RECIPES[name]()
+
+
+# --- a loop has copies of its own -------------------------------------------------------------
+
+
+def lengthen(kernel: Any) -> None:
+    kernel.lengthscale = torch.tensor(5.0, dtype=torch.float64)
+
+
+def shrink(settings: Any, name: str) -> None:
+    object.__setattr__(settings, name, getattr(settings, name) / 100)
+
+
+DETECTOR = {"ridge": 0.5, "threshold": PowerThreshold(0.05)}
+CHANGES: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], None]]] = {
+    "model": (dict, lambda s: lengthen(s["model"].kernel)),
+    "model of the next segment": (
+        lambda: {"restart": OracleRestart(change_points=(5,), exploration=None)},
+        lambda s: lengthen(s["model"].kernel),
+    ),
+    "model that learns": (
+        lambda: {"model": model(refit_every=4)},
+        lambda s: lengthen(s["model"].kernel),
+    ),
+    "options": (
+        lambda: {
+            "acquisition": ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=torch.tensor([2.0], dtype=torch.float64), noise_bound=0.1
+            )
+        },
+        lambda s: s["acquisition"].options["rkhs_bound"].zero_(),
+    ),
+    "choices": (
+        lambda: {
+            "acquisition": GPThompsonSampling.with_options(width=1.0, choices=CHOICES.clone())
+        },
+        lambda s: s["acquisition"].options["choices"].mul_(0.1),
+    ),
+    "detector": (
+        lambda: {
+            "restart": ChangePointRestart(
+                detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.2, **DETECTOR),
+                exploration=2.0,
+            )
+        },
+        lambda s: lengthen(s["restart"].detector.kernel),
+    ),
+    "restart": (
+        lambda: {
+            "restart": ChangePointRestart(
+                detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.2, **DETECTOR),
+                exploration=2.0,
+            )
+        },
+        lambda s: shrink(s["restart"], "exploration"),
+    ),
+    "constraints": (
+        lambda: {"constraints": AdditiveEpochs(num_constraints=1, epoch_length=2)},
+        lambda s: shrink(s["constraints"], "step_size"),
+    ),
+    "feedback": (
+        lambda: {"feedback": Censored(minimum=-1.0, outcome_bound=1.0, max_delay=3)},
+        lambda s: object.__setattr__(s["feedback"], "minimum", -9.0),
+    ),
+    "forgetting": (
+        lambda: {"forgetting": SlidingWindow(8)},
+        lambda s: object.__setattr__(s["forgetting"], "length", 1),
+    ),
+}
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    acquisition = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
+    return {"model": model(), "acquisition": acquisition, **CHANGES[name][0]()}
+
+
+@pytest.mark.parametrize(
+    ("name", "domain"),
+    [
+        (name, domain)
+        for name in CHANGES
+        for domain in ("arms", "box")
+        # choices are those of a box, and censoring on a box takes far longer than on arms
+        if (name, domain) not in {("choices", "arms"), ("feedback", "box")}
+    ],
+)
+def test_what_a_user_changes_after_five_rounds_changes_no_loop(name: str, domain: str) -> None:
+    """The live loop goes on as a loop that is built anew from settings nobody touched."""
+    where = Arms(CHOICES) if domain == "arms" else BOX
+    settings = settings_of(name)
+    loop = BanditLoop(where, seed=3, **settings)
+    first = play(loop, 5)
+    CHANGES[name][1](settings)
+    later = play(loop, 6)
+    assert play(BanditLoop(where, seed=3, **settings_of(name)), 11) == first + later
+
+
+def test_a_loop_that_restarts_keeps_its_kernel() -> None:
+    """The prior on arms, and that of each segment, is made from the loop's own kernel."""
+    settings = settings_of("detector")
+    loop = BanditLoop(Arms(CHOICES), seed=3, **settings)
+    assert loop.model == settings["model"]
+    assert loop.acquisition == settings["acquisition"]
+    assert loop.settings.restart == settings["restart"]
+    lengthen(settings["model"].kernel)
+    lengthen(settings["restart"].detector.kernel)
+    assert loop.model != settings["model"]
+    assert loop.settings.restart != settings["restart"]
+    assert isinstance(loop.model, BanditGPRecipe)
+    assert loop.model == replace(model())
+
+
+@dataclass(frozen=True)
+class LockedWindow(SlidingWindow):
+    """A user's rule that holds something that cannot be copied."""
+
+    lock: Any = field(default_factory=threading.Lock, compare=False)
+
+
+def test_a_rule_that_cannot_be_copied_is_refused_by_name() -> None:
+    acquisition = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
+    with pytest.raises(TypeError, match=r"forgetting is LockedWindow.*cannot be copied"):
+        BanditLoop(BOX, model(), acquisition, forgetting=LockedWindow(3))
+
+
+def test_functions_of_the_user_are_used_as_they_are() -> None:
+    @dataclass
+    class Built:
+        calls: int = 0
+
+        def __call__(self, X: torch.Tensor, Y: torch.Tensor) -> BanditGP:
+            self.calls += 1
+            return BanditGP(X, Y, kernel=RBFKernel(), noise=0.01)
+
+    build = Built()
+    acquisition = ImprovedUpperConfidenceBound.with_options(width=2.0)
+    loop = BanditLoop(BOX, build, acquisition)
+    play(loop, 3)
+    assert loop.model is build
+    assert build.calls > 0
