@@ -42,7 +42,8 @@ class BanditLoop(LoopReadings):
 
     The reward is maximised. Any number of queries may be asked before an outcome is told, and
     outcomes may be told in any order; queries without an outcome are passed to the acquisition
-    function as pending points. Several threads may ask and tell on one loop; they take turns.
+    function as pending points. Several threads may ask, tell and read on one loop; they take turns.
+    Recipes and rules are copied: later changes to those that were passed do not reach the loop.
 
     With ``journal=``, or :meth:`open`, whatever is asked or told is on disk before the call
     returns, and a loop that is opened again goes on as if nothing had happened.
@@ -196,7 +197,8 @@ class BanditLoop(LoopReadings):
         played = self.settings.acquisition
         kind = getattr(played, "acquisition_class", None) or played
         name = getattr(kind, "__name__", type(kind).__name__)
-        return f"BanditLoop({self.domain!r}, {name}, {self.history!r})"
+        with self._lock:
+            return f"BanditLoop({self.domain!r}, {name}, {self.history!r})"
 
     def close(self) -> None:
         """Give the journal back, if there is one; a second call does nothing."""

@@ -27,6 +27,9 @@ from botorch_bandits.models import BanditGPRecipe
 class LoopReadings:
     """The part of :class:`~botorch_bandits.BanditLoop` that changes nothing.
 
+    What is derived from the history is read under the loop's lock: a thread that looks on waits
+    while another asks or tells, and never sees or builds half of a round.
+
     Attributes:
         settings: The arguments, checked.
     """
@@ -59,22 +62,28 @@ class LoopReadings:
         With constraints it is the best of those whose observed values meet all of them, or None
         without one; see :meth:`feasibility` for the nearest then.
         """
-        if self._chooser.segments is None or self._chooser.segments.multipliers is None:
-            return self.history.best()
-        best = self._chooser.segments.multipliers.best
-        return None if best is None else (self.history.query(best.query_id), best)
+        with self._lock:
+            segments = self._chooser.segments
+            if segments is None or segments.multipliers is None:
+                return self.history.best()
+            best = segments.multipliers.best
+            return None if best is None else (self.history.query(best.query_id), best)
 
     @property
     def resets(self) -> tuple[Reset, ...]:
         """When the loop began anew and why, in order; see ``restart=``."""
-        return () if self._chooser.segments is None else tuple(self._chooser.segments.resets)
+        with self._lock:
+            segments = self._chooser.segments
+            return () if segments is None else tuple(segments.resets)
 
     @property
     def multipliers(self) -> tuple[float, ...]:
         """The multipliers in force, one a constraint; empty without constraints."""
-        if self._chooser.segments is None or self._chooser.segments.multipliers is None:
-            return ()
-        return tuple(self._chooser.segments.multipliers.values.tolist())
+        with self._lock:
+            segments = self._chooser.segments
+            if segments is None or segments.multipliers is None:
+                return ()
+            return tuple(segments.multipliers.values.tolist())
 
     def ledger(self) -> Ledger:
         """Return what was violated and by how much, by constraint and epoch.
@@ -84,10 +93,11 @@ class LoopReadings:
         Raises:
             RuntimeError: If there are no constraints.
         """
-        if self._chooser.segments is None or self._chooser.segments.multipliers is None:
-            raise RuntimeError("the loop has no constraints; pass constraints=.")
         with self._lock:
-            return self._chooser.segments.multipliers.ledger()
+            segments = self._chooser.segments
+            if segments is None or segments.multipliers is None:
+                raise RuntimeError("the loop has no constraints; pass constraints=.")
+            return segments.multipliers.ledger()
 
     def feasibility(self, width: float | None = None) -> Feasibility:
         """Return whether the constraints can be met, as far as the data say.
@@ -109,14 +119,16 @@ class LoopReadings:
         if self.settings.forgetting is not None:
             raise RuntimeError("the loop forgets, so there is no one bound for all rounds.")
         if width is not None:
-            check_positive("width", width)
+            width = check_positive("width", width)
         with self._lock:
             return self._chooser.feasibility(self._clock(), width)
 
     @property
     def detector_readings(self) -> tuple[DetectorReading, ...]:
         """What each test for a change said, in order; see ``restart=``."""
-        return () if self._chooser.segments is None else tuple(self._chooser.segments.readings)
+        with self._lock:
+            segments = self._chooser.segments
+            return () if segments is None else tuple(segments.readings)
 
     def guarantee(self) -> Guarantee:
         """Return which theorem covers the loop as set up, its constants and current bound.
@@ -127,11 +139,11 @@ class LoopReadings:
         """
         if isinstance(self.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        if self._chooser.has_no_data():
-            return Guarantee(
-                method="a user's model", gaps=("without data the model cannot be built",)
-            )
         with self._lock:
+            if self._chooser.has_no_data():
+                return Guarantee(
+                    method="a user's model", gaps=("without data the model cannot be built",)
+                )
             return self._chooser.guarantee(self._clock(), self._num_given)
 
     def current_model(self) -> Model:
@@ -144,9 +156,11 @@ class LoopReadings:
         """
         if self.model is None:
             raise RuntimeError("random search has no model.")
-        if self._chooser.has_no_data():
-            raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
         with self._lock:
+            if self._chooser.has_no_data():
+                raise RuntimeError(
+                    "no outcome has arrived, so the model cannot be built; tell one."
+                )
             return self._chooser.model(self._clock())
 
     @property
@@ -191,6 +205,8 @@ class LoopReadings:
 
     @property
     def _chooser(self) -> Chooser:
-        if self._known_chooser is None:
-            self._known_chooser = Chooser(self.settings, self.history)
-        return self._known_chooser
+        """What is derived from the history; to be used while the lock is held."""
+        with self._lock:
+            if self._known_chooser is None:
+                self._known_chooser = Chooser(self.settings, self.history)
+            return self._known_chooser
