@@ -16,10 +16,10 @@ from botorch_bandits import (
     BanditGP,
     Box,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
     Policy,
     RandomSearch,
     run,
@@ -252,7 +252,7 @@ def with_model(**options: Any) -> Policy:
         ),
         (
             BraninReward(),
-            with_acquisition(ExpectedImprovement.with_options()),
+            with_acquisition(LogExpectedImprovement.with_options()),
             r"cannot be simulated in a batch on a box.*policy.loop\(...\) for each seed",
         ),
         (

@@ -19,12 +19,12 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     InfeasibleConstraintsWarning,
     LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
     MultiplicativeEpochs,
     NoisyConstraintsWarning,
     OracleRestart,
@@ -170,7 +170,7 @@ class TestFeasibility:
         assert averaged == pytest.approx(sum(smallest) / 10, abs=1e-8)
 
     def test_without_a_width(self) -> None:
-        expected_improvement = ExpectedImprovement.with_options(incumbent="observed")
+        expected_improvement = LogExpectedImprovement.with_options(incumbent="observed")
         loop = BanditLoop(ARMS, MODEL, expected_improvement, constraints=AdditiveEpochs(1, 2))
         assert play(loop, 16, infeasible) == []
         with pytest.raises(ValueError, match=r"pass width="):

@@ -19,11 +19,11 @@ from botorch_bandits import (
     Box,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     History,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
     RandomSearch,
     run,
 )
@@ -46,7 +46,7 @@ ACQUISITIONS = {
     "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**BOUNDS),
     "AMM": AMMUpperConfidenceBound.with_options(**BOUNDS),
     "DMM": DMMUpperConfidenceBound.with_options(**BOUNDS),
-    "EI": ExpectedImprovement.with_options(),
+    "EI": LogExpectedImprovement.with_options(),
     "GP-TS": GPThompsonSampling.with_options(**BOUNDS),
     "random": RandomSearch(),
 }

@@ -20,7 +20,6 @@ from botorch_bandits import (
     Censored,
     CensoredUpperConfidenceBound,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -28,6 +27,7 @@ from botorch_bandits import (
     History,
     Ignored,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
     MinimumLoweredWarning,
     RandomSearch,
     run,
@@ -415,9 +415,9 @@ def test_run_with_delays_and_censoring() -> None:
             "no width for the acquisition DMMUpperConfidenceBound",
         ),
         (
-            lambda: make_loop(acquisition=ExpectedImprovement.with_options()),
+            lambda: make_loop(acquisition=LogExpectedImprovement.with_options()),
             ValueError,
-            "no width for the acquisition ExpectedImprovement",
+            "no width for the acquisition LogExpectedImprovement",
         ),
         (
             lambda: make_loop(

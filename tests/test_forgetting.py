@@ -19,13 +19,13 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     Censored,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     Hallucinated,
     History,
     Ignored,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
     Policy,
     RandomSearch,
     run,
@@ -141,7 +141,7 @@ RECIPES: dict[str, AcquisitionRecipe] = {
         rkhs_bound=1.0, noise_bound=0.1, any_lambda=True
     ),
     "TS": GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1),
-    "EI": ExpectedImprovement.with_options(incumbent="observed"),
+    "EI": LogExpectedImprovement.with_options(incumbent="observed"),
 }
 
 

@@ -33,12 +33,12 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     FittedSingleTaskGP,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     History,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
@@ -54,7 +54,7 @@ ACQUISITIONS: dict[str, Any] = {
     ),
     "gp-ucb": GPUpperConfidenceBound.with_options(width=2.0),
     "gp-ts": GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1),
-    "ei": ExpectedImprovement.with_options(),
+    "ei": LogExpectedImprovement.with_options(),
     "random": RandomSearch(),
 }
 

@@ -15,13 +15,13 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
     MeanOnly,
     Policy,
-    ProbabilityOfImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
     VarianceOnly,
@@ -52,12 +52,12 @@ RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
     "DMM, doubling": DMMUpperConfidenceBound.with_options(
         **{**BOUNDS, "rkhs_bound": 0.5}, double_rkhs_bound=True
     ),
-    "EI": ExpectedImprovement.with_options(),
-    "EI, observed": ExpectedImprovement.with_options(incumbent="observed"),
-    "EI, given": ExpectedImprovement.with_options(best_f=0.5),
-    "EI, minimising": ExpectedImprovement.with_options(maximize=False),
-    "PI": ProbabilityOfImprovement.with_options(margin=0.05),
-    "PI, observed, minimising": ProbabilityOfImprovement.with_options(
+    "EI": LogExpectedImprovement.with_options(),
+    "EI, observed": LogExpectedImprovement.with_options(incumbent="observed"),
+    "EI, given": LogExpectedImprovement.with_options(best_f=0.5),
+    "EI, minimising": LogExpectedImprovement.with_options(maximize=False),
+    "PI": LogProbabilityOfImprovement.with_options(margin=0.05),
+    "PI, observed, minimising": LogProbabilityOfImprovement.with_options(
         incumbent="observed", maximize=False
     ),
     "mean only": MeanOnly.with_options(),

@@ -1,4 +1,6 @@
-"""Expected improvement and probability of improvement, with pending points and an incumbent.
+"""The logarithms of expected improvement and of the probability of improvement.
+
+They are BoTorch's classes, with pending points and a choice of incumbent.
 
 Under noise the largest OBSERVED reward drifts above the optimum, and improvement over it becomes
 hopeless everywhere; the largest posterior mean at an observed point does not drift.
@@ -9,7 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
-from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
+from botorch.acquisition import analytic
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
@@ -40,14 +42,14 @@ class _Improvement(HallucinatesPending):
     def __init__(
         self,
         model: Model,
+        best_f: float | Tensor | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
         *,
-        best_f: float | None = None,
         incumbent: str = "posterior_mean",
         margin: float | None = None,
         X_observed: Tensor | None = None,
         Y_observed: Tensor | None = None,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -65,7 +67,7 @@ class _Improvement(HallucinatesPending):
                 maximize,
             )
             if best_f is None
-            else torch.tensor(check_number("best_f", best_f), dtype=torch.float64),
+            else _given_best(best_f),
             posterior_transform=posterior_transform,
             maximize=maximize,
         )
@@ -124,26 +126,29 @@ class _Improvement(HallucinatesPending):
         return super().forward(X)
 
 
-class ExpectedImprovement(_Improvement, LogExpectedImprovement):
-    """BoTorch's logarithmic expected improvement, with a choice of incumbent and pending points.
+class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
+    """BoTorch's ``LogExpectedImprovement``, with a choice of incumbent and pending points.
+
+    Values are logarithms, and the arguments that BoTorch takes by position are taken by position.
 
     Args:
         model: A fitted BoTorch model in float64.
-        best_f: The incumbent's value; computed if omitted.
+        best_f: The incumbent's value, or one value for each batch of the model; computed if
+            omitted.
+        posterior_transform: Needed for a model with several outputs.
+        maximize: If False, the reward is minimized.
         incumbent: ``"posterior_mean"`` or ``"observed"``; how ``best_f`` is computed.
-        margin: Added to the incumbent (subtracted when minimising), in outcome units; default 0.
+        margin: Added to the incumbent (subtracted when minimizing), in outcome units; default 0.
         X_observed: ``n x d`` observed inputs; needed for ``"posterior_mean"``.
         Y_observed: ``n x m`` observed outcomes of the model's ``m`` outputs; needed for
             ``"observed"``.
-        posterior_transform: Needed for a model with several outputs.
-        maximize: If False, the reward is minimised.
         X_pending: ``n x d`` points whose outcomes have not arrived; they enter at the posterior
             mean.
 
     Example:
         >>> from botorch.models import SingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> acqf = ExpectedImprovement(SingleTaskGP(X, X.sin()), X_observed=X)
+        >>> acqf = LogExpectedImprovement(SingleTaskGP(X, X.sin()), X_observed=X)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
@@ -154,26 +159,28 @@ class ExpectedImprovement(_Improvement, LogExpectedImprovement):
         return _arms_rule(options, True, cls.default_margin)
 
 
-class ProbabilityOfImprovement(_Improvement, LogProbabilityOfImprovement):
-    """BoTorch's logarithmic probability of improvement (MPI) by at least a margin.
+class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprovement):
+    """BoTorch's ``LogProbabilityOfImprovement`` (MPI), by at least a margin.
 
+    Values are logarithms, and the arguments that BoTorch takes by position are taken by position.
     With the posterior mean as incumbent and no margin it is the mean-only rule: it never explores.
 
     Args:
         model: A fitted BoTorch model in float64.
-        best_f: The incumbent's value; computed if omitted.
-        incumbent: See :class:`ExpectedImprovement`.
-        margin: By how much the incumbent is to be improved, in outcome units; default 0.01.
-        X_observed: See :class:`ExpectedImprovement`.
-        Y_observed: See :class:`ExpectedImprovement`.
+        best_f: The incumbent's value, or one value for each batch of the model; computed if
+            omitted.
         posterior_transform: Needed for a model with several outputs.
-        maximize: If False, the reward is minimised.
-        X_pending: See :class:`ExpectedImprovement`.
+        maximize: If False, the reward is minimized.
+        incumbent: See :class:`LogExpectedImprovement`.
+        margin: By how much the incumbent is to be improved, in outcome units; default 0.01.
+        X_observed: See :class:`LogExpectedImprovement`.
+        Y_observed: See :class:`LogExpectedImprovement`.
+        X_pending: See :class:`LogExpectedImprovement`.
 
     Example:
         >>> from botorch.models import SingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> acqf = ProbabilityOfImprovement(SingleTaskGP(X, X.sin()), X_observed=X, margin=0.05)
+        >>> acqf = LogProbabilityOfImprovement(SingleTaskGP(X, X.sin()), X_observed=X, margin=0.05)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
@@ -199,6 +206,13 @@ def _arms_rule(
         options.get("best_f"),
         options.get("maximize", True),
     )
+
+
+def _given_best(best_f: float | Tensor) -> Tensor:
+    """Return the incumbent that the user gave: one number, or one for each batch of the model."""
+    if isinstance(best_f, Tensor) and best_f.numel() > 1:
+        return check_finite("best_f", check_double("best_f", best_f))
+    return torch.tensor(check_number("best_f", best_f), dtype=torch.float64)
 
 
 def _best(

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
     RandomSearch,
 )
 from botorch_bandits.change_points import Restart
@@ -72,7 +72,7 @@ def build_acquisition(
     if method == "gp-ucb":
         return GPUpperConfidenceBound.with_options(width=width)
     if method == "ei":
-        return ExpectedImprovement.with_options()
+        return LogExpectedImprovement.with_options()
     if method == "random":
         return RandomSearch()
     raise ValueError(f"method is {method!r}; it must be one of {', '.join(METHODS)}.")

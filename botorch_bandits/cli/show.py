@@ -19,7 +19,7 @@ from botorch_bandits.feedback import Censored
 from botorch_bandits.history import History, Query
 from botorch_bandits.journal import Journal, JournalReader
 from botorch_bandits.loop.journal_records import decode_floats, replay
-from botorch_bandits.loop.loop_journal import check_content, read_state
+from botorch_bandits.loop.loop_journal import check_content, read_state, settings_of
 from botorch_bandits.plotting.rounds import resets_on_record
 
 NUM_ROUNDS = 20
@@ -96,7 +96,7 @@ def read_history(reader: JournalReader) -> History:
     entries = [] if snapshot is None else list(snapshot.state["history"])
     for record in records:
         entries += record["history"] if record.get("kind") == "given" else [record]
-    settings = reader.header["settings"]
+    settings = settings_of(reader.header)
     dim = next((len(entry["x"]) for entry in entries if entry.get("x")), 1)
     counts = (len(entry["constraints"]) for entry in entries if entry.get("constraints"))
     history = History(dim, settings["context_dim"], next(counts, 0))
@@ -130,7 +130,7 @@ def describe(
         num_rounds: How many of the last rounds the table has; None for all.
         with_epochs: Whether constraints have a row an epoch.
     """
-    settings = reader.header["settings"]
+    settings = settings_of(reader.header)
     censored = censored_feedback(settings)
     parts = [_heading(reader, history, censored), _rounds(history, censored, num_rounds)]
     parts += [_pending(history, censored, now), _failures(history), _resets(settings, history)]
@@ -142,7 +142,7 @@ def describe(
 
 def _heading(reader: JournalReader, history: History, censored: Censored | None) -> str:
     header = reader.header
-    settings, environment = header["settings"], header["environment"]
+    settings, environment = settings_of(header), header["environment"]
     rows: list[list[Any]] = [["journal", str(reader.path)], ["records", reader.num_records]]
     command = header.get("command")
     if command is not None:

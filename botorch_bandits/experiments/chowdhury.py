@@ -13,11 +13,11 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import (
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    ProbabilityOfImprovement,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
 )
 from botorch_bandits.confidence.maximal_information_gain import GainBound, RateGain
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment
@@ -83,8 +83,8 @@ def methods_with_bounds(
         "GP-UCB (Theorem 3)": GPUpperConfidenceBound.with_options(**widths),
         "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**widths, noise_bound=noise_std),
         "GP-TS": GPThompsonSampling.with_options(**widths, noise_bound=noise_std),
-        "GP-EI": ExpectedImprovement.with_options(),
-        "GP-PI": ProbabilityOfImprovement.with_options(margin=0.01),
+        "GP-EI": LogExpectedImprovement.with_options(),
+        "GP-PI": LogProbabilityOfImprovement.with_options(margin=0.01),
     }
     return [Method(name, recipe, noise_variance) for name, recipe in acquisitions.items()]
 
@@ -164,8 +164,8 @@ def _rkhs_methods(
     _, norms = _rkhs_functions(kernel_matrix, figure, seed, study.first_trial, len(study.values))
     bound = estimate_norms(kernel_matrix, study.values, noise**2) if norms is None else norms
     beside = {
-        "GP-EI, best outcome": ExpectedImprovement.with_options(incumbent="observed"),
-        "GP-PI, best outcome": ProbabilityOfImprovement.with_options(
+        "GP-EI, best outcome": LogExpectedImprovement.with_options(incumbent="observed"),
+        "GP-PI, best outcome": LogProbabilityOfImprovement.with_options(
             incumbent="observed", margin=0.01
         ),
         "DMM": DMMUpperConfidenceBound.with_options(

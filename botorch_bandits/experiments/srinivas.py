@@ -10,10 +10,10 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
-    ExpectedImprovement,
     GPUpperConfidenceBound,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
     MeanOnly,
-    ProbabilityOfImprovement,
     VarianceOnly,
 )
 from botorch_bandits.experiments.arms_experiment import ArmsExperiment
@@ -39,8 +39,8 @@ def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> li
         "GP-UCB (beta / 5)": GPUpperConfidenceBound.with_options(
             delta=DELTA, scale=BETA_DIVISOR**-0.5
         ),
-        "EI": ExpectedImprovement.with_options(),
-        "MPI": ProbabilityOfImprovement.with_options(margin=margin),
+        "EI": LogExpectedImprovement.with_options(),
+        "MPI": LogProbabilityOfImprovement.with_options(margin=margin),
         "mean only": MeanOnly.with_options(),
         "variance only": VarianceOnly.with_options(),
     }

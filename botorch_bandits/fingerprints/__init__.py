@@ -6,6 +6,7 @@ from botorch_bandits.fingerprints.environment import (
     environment,
     environment_warnings,
 )
+from botorch_bandits.fingerprints.renamed import translate_settings
 from botorch_bandits.fingerprints.settings import UnnamedSettingError, fingerprint
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "environment",
     "environment_warnings",
     "fingerprint",
+    "translate_settings",
 ]

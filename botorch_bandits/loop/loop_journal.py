@@ -16,6 +16,7 @@ from botorch_bandits.fingerprints import (
     environment,
     environment_warnings,
     fingerprint,
+    translate_settings,
 )
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.history.records import fill
@@ -169,7 +170,7 @@ class LoopJournal:
     def _check_header(self, header: Mapping[str, Any]) -> None:
         path, known = self._journal.path, self._journal.header
         check_content(self._journal)
-        differences = difference(known["settings"], header["settings"])
+        differences = difference(settings_of(known), header["settings"])
         if differences:
             raise DifferentSettingsError(path, differences)
         lines = environment_warnings(known["environment"], header["environment"])
@@ -210,6 +211,15 @@ def header_of(settings: LoopSettings) -> dict[str, Any]:
         ),
         "environment": environment(points.device),
     }
+
+
+def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in a journal's header, under the names that they have today.
+
+    Args:
+        header: Of a loop's journal, which an older version may have written.
+    """
+    return translate_settings(header["settings"])
 
 
 def check_content(journal: JournalReader) -> None:

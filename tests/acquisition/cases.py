@@ -41,12 +41,12 @@ from botorch_bandits import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
     MeanOnly,
-    ProbabilityOfImprovement,
     RandomizedUpperConfidenceBound,
     VarianceOnly,
     WidthUpperConfidenceBound,
@@ -579,7 +579,7 @@ ACQUISITIONS = (
     ),
     AcquisitionCase(
         "EI",
-        lambda case, model, **kw: ExpectedImprovement(model, X_observed=case.observed, **kw),
+        lambda case, model, **kw: LogExpectedImprovement(model, X_observed=case.observed, **kw),
         _improvement_values,
         log=True,
     ),
@@ -607,7 +607,7 @@ ACQUISITIONS = (
     ),
     AcquisitionCase(
         "PI",
-        lambda case, model, **kw: ProbabilityOfImprovement(
+        lambda case, model, **kw: LogProbabilityOfImprovement(
             model, X_observed=case.observed, margin=0.02, **kw
         ),
         _probability_values,

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement
+from botorch.acquisition import analytic
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskVariationalGP
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
 
-from botorch_bandits import BanditGP, ExpectedImprovement, RandomSearch
+import botorch_bandits
+from botorch_bandits import (
+    BanditGP,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
+    RandomSearch,
+)
 
 from .cases import MODELS, bandit_gp, bandit_gp_reference, double, named, rows, uniform
 
@@ -41,9 +47,9 @@ def test_it_is_an_expectation() -> None:
     grid = np.linspace(mean - 12 * sd, mean + 12 * sd, 400_001)
     density = np.exp(-0.5 * ((grid - mean) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
     expected = math.log(np.trapezoid(np.clip(grid - 0.3, 0.0, None) * density, grid))
-    acqf = ExpectedImprovement(bandit_gp(), best_f=0.3)
+    acqf = LogExpectedImprovement(bandit_gp(), best_f=0.3)
     assert float(acqf(x[:1])) == pytest.approx(expected, abs=1e-6)
-    assert isinstance(acqf, LogExpectedImprovement)
+    assert isinstance(acqf, analytic.LogExpectedImprovement)
 
 
 @pytest.mark.parametrize("maximize", [True, False])
@@ -58,7 +64,7 @@ def test_incumbents(incumbent: str, maximize: bool) -> None:
         best = extreme(Y_OBSERVED.numpy())
     else:
         options, best = {"best_f": 0.1}, 0.1
-    acqf = ExpectedImprovement(bandit_gp(), maximize=maximize, **options)
+    acqf = LogExpectedImprovement(bandit_gp(), maximize=maximize, **options)
     assert torch.allclose(acqf(x.unsqueeze(-2)), improvement(best, None, maximize), atol=1e-8)
     assert float(acqf.best_f) == pytest.approx(best, abs=1e-10)
 
@@ -66,13 +72,15 @@ def test_incumbents(incumbent: str, maximize: bool) -> None:
 def test_a_weight_of_minus_one_turns_observed_outcomes_too() -> None:
     case = named(MODELS, "SingleTaskGP, weight -1")
     y = OUTCOMES[:, :1]
-    acqf = ExpectedImprovement(
+    acqf = LogExpectedImprovement(
         case.build(),
         incumbent="observed",
         Y_observed=y,
         posterior_transform=case.posterior_transform,
     )
-    mirrored = ExpectedImprovement(case.build(), incumbent="observed", Y_observed=y, maximize=False)
+    mirrored = LogExpectedImprovement(
+        case.build(), incumbent="observed", Y_observed=y, maximize=False
+    )
     assert float(acqf.best_f) == -float(y.min())
     assert torch.allclose(acqf(x.unsqueeze(-2)), mirrored(x.unsqueeze(-2)), atol=1e-10)
 
@@ -86,7 +94,7 @@ def test_pending_points_raise_the_incumbent(maximize: bool) -> None:
     best = sign * max(
         (sign * reference.moments(points.numpy())[0]).max() for points in (X_OBSERVED, PENDING)
     )
-    acqf = ExpectedImprovement(bandit_gp(), X_observed=X_OBSERVED, maximize=maximize)
+    acqf = LogExpectedImprovement(bandit_gp(), X_observed=X_OBSERVED, maximize=maximize)
     alone = float(acqf.best_f)
     acqf.set_X_pending(PENDING)
     expected = improvement(best, PENDING, maximize)
@@ -97,13 +105,13 @@ def test_pending_points_raise_the_incumbent(maximize: bool) -> None:
 
 def test_picks_of_one_batch_differ_though_the_incumbent_is_low() -> None:
     choices = torch.cat([x, PENDING, X_OBSERVED])
-    acqf = ExpectedImprovement(bandit_gp(noise=1e-4), best_f=-1.0)
+    acqf = LogExpectedImprovement(bandit_gp(noise=1e-4), best_f=-1.0)
     picks, _ = optimize_acqf_discrete(acqf, q=3, choices=choices, unique=False)
     assert len(torch.unique(picks, dim=0)) == 3
 
 
 def test_nothing_observed_means_improvement_over_the_prior_mean() -> None:
-    acqf = ExpectedImprovement(bandit_gp(num_rows=0), X_observed=X_OBSERVED[:0])
+    acqf = LogExpectedImprovement(bandit_gp(num_rows=0), X_observed=X_OBSERVED[:0])
     # sd = sqrt(2): E[max(f, 0)] = sd / sqrt(2 pi)
     expected = math.log(math.sqrt(2.0) / math.sqrt(2.0 * math.pi))
     assert acqf(x.unsqueeze(-2)).tolist() == pytest.approx([expected] * 6, abs=1e-10)
@@ -113,7 +121,7 @@ def test_far_below_the_incumbent_it_still_has_a_slope() -> None:
     # 40 and more standard deviations below, expected improvement itself underflows to 0
     kernel = RBFKernel().double()
     model = BanditGP(double([[0.0], [1.0]]), double([[0.0], [0.1]]), kernel=kernel, noise=0.01)
-    acqf = ExpectedImprovement(model, best_f=60.0)
+    acqf = LogExpectedImprovement(model, best_f=60.0)
     at = double([[0.5]]).requires_grad_()
     value = acqf(at)
     slope = torch.autograd.grad(value.sum(), at)[0]
@@ -140,12 +148,12 @@ def test_infeasible_options_are_refused(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        ExpectedImprovement(bandit_gp(), **options)
+        LogExpectedImprovement(bandit_gp(), **options)
 
 
 def test_a_model_that_cannot_be_conditioned_refuses_pending_points_only() -> None:
     model = SingleTaskVariationalGP(X_OBSERVED, Y_OBSERVED, inducing_points=5).double().eval()
-    acqf = ExpectedImprovement(model, best_f=0.0)
+    acqf = LogExpectedImprovement(model, best_f=0.0)
     before = acqf(x.unsqueeze(-2)).detach()
     with pytest.raises(UnsupportedError, match="SingleTaskVariationalGP cannot take"):
         acqf.set_X_pending(PENDING)
@@ -154,7 +162,7 @@ def test_a_model_that_cannot_be_conditioned_refuses_pending_points_only() -> Non
 
 
 def test_it_promises_nothing_and_describes_its_value() -> None:
-    acqf = ExpectedImprovement(bandit_gp(), best_f=0.3)
+    acqf = LogExpectedImprovement(bandit_gp(), best_f=0.3)
     guarantee = acqf.guarantee()
     assert not guarantee.holds
     assert guarantee.theorem is None
@@ -164,3 +172,49 @@ def test_it_promises_nothing_and_describes_its_value() -> None:
 
 def test_random_searches_are_equal() -> None:
     assert RandomSearch() == RandomSearch()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (LogExpectedImprovement, analytic.LogExpectedImprovement),
+        (LogProbabilityOfImprovement, analytic.LogProbabilityOfImprovement),
+    ],
+)
+@pytest.mark.parametrize("maximize", [True, False])
+def test_arguments_by_position_and_values_are_those_of_botorch(
+    ours: type, theirs: type, maximize: bool
+) -> None:
+    model = bandit_gp()
+    margin = 0.01 if ours is LogProbabilityOfImprovement else 0.0
+    incumbent = 0.3 + (margin if maximize else -margin)
+    # BoTorch rounds a plain number to float32
+    known = torch.tensor(incumbent, dtype=torch.float64)
+    expected = theirs(model, known, None, maximize)(x.unsqueeze(-2))
+    assert bool((expected < 0.0).any())  # logarithms
+    acqf = ours(model, 0.3, None, maximize)
+    assert torch.allclose(acqf(x.unsqueeze(-2)), expected, rtol=0.0, atol=1e-10)
+    tensor = ours(model, torch.tensor(0.3, dtype=torch.float64), None, maximize)
+    assert torch.equal(acqf(x.unsqueeze(-2)), tensor(x.unsqueeze(-2)))
+
+
+def test_a_batch_of_models_may_have_one_incumbent_each() -> None:
+    X = torch.stack([X_OBSERVED, X_OBSERVED])
+    Y = torch.stack([Y_OBSERVED, -Y_OBSERVED])
+    kernel = RBFKernel().double()
+    batch = BanditGP(X, Y, kernel=kernel, noise=0.1)
+    best = double([0.1, 0.4]).unsqueeze(-1)  # ``members x 1``, as BoTorch's means
+    values = LogExpectedImprovement(batch, best)(x.unsqueeze(-2).unsqueeze(-2))
+    for j in range(2):
+        alone = BanditGP(X[j], Y[j], kernel=kernel, noise=0.1)
+        expected = LogExpectedImprovement(alone, float(best[j]))(x.unsqueeze(-2))
+        assert torch.allclose(values[:, j], expected, rtol=0.0, atol=1e-8)
+    with pytest.raises(ValueError, match="best_f"):
+        LogExpectedImprovement(batch, double([0.1, math.nan]))
+
+
+def test_the_plain_names_are_gone() -> None:
+    # a class of that name would be expected to return no logarithm
+    for name in ("ExpectedImprovement", "ProbabilityOfImprovement"):
+        assert not hasattr(botorch_bandits, name)
+        assert hasattr(botorch_bandits, f"Log{name}")

@@ -30,7 +30,6 @@ from botorch_bandits import (
     CensoredUpperConfidenceBound,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
-    ExpectedImprovement,
     Exponential,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -38,9 +37,10 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     Linear,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
     MeanOnly,
     Polynomial,
-    ProbabilityOfImprovement,
     RandomizedUpperConfidenceBound,
     VarianceOnly,
     WidthUpperConfidenceBound,
@@ -58,14 +58,14 @@ OPTIONS = {
     CensoredUpperConfidenceBound: CENSORED,
     ChangePointUpperConfidenceBound: {"horizon": 100, "smoothness": 2.5, "dim": 2},
     DMMUpperConfidenceBound: {"rkhs_bound": 20.0, "noise_bound": 0.1},
-    ExpectedImprovement: {},
+    LogExpectedImprovement: {},
     GPThompsonSampling: {**BOUNDS, "seed": 3},
     GPUpperConfidenceBound: {"num_arms": 50},
     ImprovedUpperConfidenceBound: BOUNDS,
     LagrangianThompsonSampling: {**BOUNDS, "multipliers": [1.5], "seed": 3},
     LagrangianUpperConfidenceBound: {**BOUNDS, "multipliers": [1.5]},
     MeanOnly: {},
-    ProbabilityOfImprovement: {"margin": 0.02},
+    LogProbabilityOfImprovement: {"margin": 0.02},
     RandomizedUpperConfidenceBound: {"num_arms": 50, "seed": 3},
     VarianceOnly: {},
     WidthUpperConfidenceBound: {"rule": RootOfRound()},
@@ -149,7 +149,7 @@ def test_it_is_what_a_direct_call_builds_when_minimising(cls, num_pending):
     options = dict(OPTIONS[cls])
     if "seed" in options:  # each round has draws of its own
         options["seed"] = derive_seed(3, len(X) + num_pending + 1, cls.__name__)
-    if cls in (ExpectedImprovement, ProbabilityOfImprovement):
+    if cls in (LogExpectedImprovement, LogProbabilityOfImprovement):
         options["X_observed"] = X
     direct = cls(single_model(), posterior_transform=MINIMISED, X_pending=pending, **options)
     x = uniform(9, 2, seed=3).unsqueeze(-2)
@@ -351,9 +351,9 @@ def test_incumbent_from_training_data():
     model, (X, Y) = single_model(), rows()
     x = uniform(9, 2, seed=3).unsqueeze(-2)
     observed = build(
-        ExpectedImprovement, model, training_data=datasets()["first"], incumbent="observed"
+        LogExpectedImprovement, model, training_data=datasets()["first"], incumbent="observed"
     )
-    direct = ExpectedImprovement(model, incumbent="observed", Y_observed=Y[:, :1])
+    direct = LogExpectedImprovement(model, incumbent="observed", Y_observed=Y[:, :1])
     assert torch.equal(observed(x), direct(x))
     apart = datasets()
     apart["second"] = SupervisedDataset(
@@ -362,12 +362,12 @@ def test_incumbent_from_training_data():
     weights = ScalarizedPosteriorTransform(double([0.5, 1.5]))
     given = {"training_data": apart, "posterior_transform": weights}
     two = CASES[1].build()
-    both = build(ExpectedImprovement, two, **given)
+    both = build(LogExpectedImprovement, two, **given)
     everywhere = torch.cat([X, X[:3] + 0.01])
-    direct = ExpectedImprovement(two, X_observed=everywhere, posterior_transform=weights)
+    direct = LogExpectedImprovement(two, X_observed=everywhere, posterior_transform=weights)
     assert torch.equal(both(x), direct(x))
     with pytest.raises(ValueError, match=r"at the same points.*Y_observed=, best_f="):
-        build(ExpectedImprovement, two, incumbent="observed", **given)
+        build(LogExpectedImprovement, two, incumbent="observed", **given)
 
 
 def test_penalties_by_name():

@@ -15,10 +15,10 @@ from botorch_bandits import (
     Arms,
     BanditAcquisition,
     Box,
-    ExpectedImprovement,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.confidence import ConstantWidth
@@ -40,15 +40,15 @@ BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
         (GPUpperConfidenceBound, ("num_arms", "delta", "width", "scale", "maximize")),
         (ImprovedUpperConfidenceBound, ("rkhs_bound", "noise_bound", "any_lambda", "units")),
         (GPThompsonSampling, ("rkhs_bound", "choices", "posterior_transform")),
-        (ExpectedImprovement, ("best_f", "incumbent", "maximize")),
+        (LogExpectedImprovement, ("best_f", "incumbent", "maximize")),
         (WidthUpperConfidenceBound, ("rule", "scale")),
     ],
 )
 def test_an_unknown_option_is_answered_with_the_known_ones(
     cls: type[BanditAcquisition], options: tuple[str, ...]
 ) -> None:
-    with pytest.raises(TypeError, match=f"{cls.__name__}.with_options has no option 'beta'") as e:
-        cls.with_options(beta=2.0)
+    with pytest.raises(TypeError, match=f"{cls.__name__}.with_options has no option 'gamma'") as e:
+        cls.with_options(gamma=2.0)
     listed = re.findall(r"\w+", str(e.value).split("it has ")[1])
     assert set(options) <= set(listed)
     # what changes from round to round is no setting
@@ -77,7 +77,7 @@ def test_an_unknown_option_is_answered_with_the_known_ones(
         (GPUpperConfidenceBound, {"num_arms": 0}, "num_arms is 0"),
         (GPUpperConfidenceBound, {"num_arms": 3, "width": 1.0}, "exactly one"),
         (GPUpperConfidenceBound, {"width": -1.0}, "width is -1.0"),
-        (ExpectedImprovement, {"incumbent": "best"}, "incumbent is 'best'"),
+        (LogExpectedImprovement, {"incumbent": "best"}, "incumbent is 'best'"),
     ],
 )
 def test_infeasible_options_are_refused_at_once(
@@ -184,7 +184,9 @@ def test_what_a_class_does_not_know_is_not_handed_to_it() -> None:
     draw = GPThompsonSampling.with_options(width=2.0).build(model, ARMS, **given)
     again = GPThompsonSampling(model, width=2.0, choices=ARMS.choices, seed=1, X_pending=pending)
     assert torch.equal(draw(X_TEST), again(X_TEST))
-    improvement = ExpectedImprovement.with_options(incumbent="observed").build(model, ARMS, **given)
+    improvement = LogExpectedImprovement.with_options(incumbent="observed").build(
+        model, ARMS, **given
+    )
     assert float(improvement.observed_best_f) == float(Y[:, 1].max())
     rule = WidthUpperConfidenceBound.with_options(rule=ConstantWidth(2.0))
     assert float(rule.build(model, BOX, **given).width) == pytest.approx(2.0)

@@ -204,7 +204,7 @@ FUNCTION_ARGUMENTS = ["optimize", "waiting_module:reward", "--bounds", "0:1"]
         (["tune", "--workers", "2", *DELAY], "--workers is 2 and --delay is 'poisson:2'"),
         (
             ["tune", *DELAY, "--feedback", "censored", "--method", "ei"],
-            "has no width for the acquisition ExpectedImprovement",
+            "has no width for the acquisition LogExpectedImprovement",
         ),
         (
             ["tune", *DELAY, "--feedback", "censored", "--max-delay", "0"],
