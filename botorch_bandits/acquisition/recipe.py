@@ -69,7 +69,8 @@ class AcquisitionRecipe:
             share: From the probability to the one to use, such as a segment's share of it.
         """
         parameter = inspect.signature(self.acquisition_class).parameters.get("delta")
-        if parameter is None or self.options.get("width") is not None:
+        constant = self.options.get("width", self.options.get("beta"))
+        if parameter is None or constant is not None:
             return self
         delta = self.options.get("delta", parameter.default)
         if not isinstance(delta, float):

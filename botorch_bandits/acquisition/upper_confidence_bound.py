@@ -9,6 +9,7 @@ The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from botorch_bandits.acquisition.kernelized import (
 )
 from botorch_bandits.acquisition.recipe import check_domain_size
 from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
-from botorch_bandits.checks import check_probability
+from botorch_bandits.checks import check_nonnegative, check_probability
 from botorch_bandits.confidence import (
     CompactBoxWidth,
     ConstantWidth,
@@ -53,6 +54,10 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Args:
         model: A fitted BoTorch model in float64.
+        beta: The square of a constant width, as in BoTorch's ``UpperConfidenceBound(model, beta)``;
+            the same as ``width=beta ** 0.5``.
+        posterior_transform: See :class:`WidthUpperConfidenceBound`.
+        maximize: See :class:`WidthUpperConfidenceBound`.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         smoothness_a: ``a`` of Theorem 2: partial derivatives exceed ``L`` with probability at most
             ``a exp(-(L/b)^2)``.
@@ -67,8 +72,6 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         width: A constant width in place of a theorem's.
         scale: A factor on the width (the paper's experiments use ``5 ** -0.5``).
         round_number: See :class:`WidthUpperConfidenceBound`.
-        posterior_transform: See :class:`WidthUpperConfidenceBound`.
-        maximize: See :class:`WidthUpperConfidenceBound`.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
@@ -87,6 +90,9 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
     def __init__(
         self,
         model: Model,
+        beta: float | Tensor | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
         *,
         num_arms: int | None = None,
         smoothness_a: float | None = None,
@@ -99,8 +105,6 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         width: float | None = None,
         scale: float = 1.0,
         round_number: int | None = None,
-        posterior_transform: PosteriorTransform | None = None,
-        maximize: bool = True,
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -108,6 +112,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
             model,
             self._rule(
                 delta,
+                beta=beta,
                 num_arms=num_arms,
                 smoothness_a=smoothness_a,
                 smoothness_b=smoothness_b,
@@ -175,6 +180,7 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
         rkhs_bound, information_gain, delta
     ),
     ("width",): lambda width, delta: ConstantWidth(width),
+    ("beta",): lambda beta, delta: ConstantWidth(math.sqrt(check_nonnegative("beta", beta))),
 }
 """The ingredients of each width and what they make."""
 

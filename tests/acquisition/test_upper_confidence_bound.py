@@ -19,11 +19,13 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import (
+    Arms,
     BanditGP,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.arms_rules import WidthArmsRule
 from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (
@@ -511,3 +513,40 @@ def test_gp_ucb_is_guaranteed_on_arms_but_not_with_a_constant() -> None:
     assert "heuristic" in str(constant)
     own = WidthUpperConfidenceBound(bandit_gp(), ConstantWidth(2.0), scale=3.0).guarantee()
     assert any("scaled by 3" in gap for gap in own.gaps)
+
+
+def test_beta_is_the_square_of_a_constant_width_by_position_as_in_botorch() -> None:
+    model = bandit_gp()
+    X = uniform(6, 2, seed=3).unsqueeze(-2)
+    beta = torch.tensor(6.25, dtype=torch.float64)
+    for maximize in (True, False):
+        expected = UpperConfidenceBound(model, beta, None, maximize)(X)
+        for given in (6.25, beta):
+            acqf = GPUpperConfidenceBound(model, given, None, maximize)
+            assert torch.allclose(acqf(X), expected, rtol=0.0, atol=1e-10)
+        by_width = GPUpperConfidenceBound(model, width=2.5, maximize=maximize)
+        assert torch.equal(acqf(X), by_width(X))
+    assert acqf.guarantee().gaps == ("a constant width is a heuristic",)
+    recipe = GPUpperConfidenceBound.with_options(beta=6.25)
+    assert recipe.at_share_of_delta(lambda delta: delta / 2) is recipe
+    arms = Arms(X.squeeze(-2))
+    assert torch.equal(recipe.build(model, arms)(X), GPUpperConfidenceBound(model, width=2.5)(X))
+    rule = recipe.arms_rule(arms)
+    assert isinstance(rule, WidthArmsRule)
+    assert rule.rule == ConstantWidth(2.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beta": 4.0, "width": 2.0}, r"exactly one width .* got .*beta=4\.0"),
+        ({"beta": 4.0, "num_arms": 10}, r"exactly one width .* got .*beta=4\.0"),
+        ({"beta": -4.0}, r"beta is -4\.0"),
+        ({"beta": float("nan")}, "beta is nan"),
+    ],
+)
+def test_beta_beside_another_width_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GPUpperConfidenceBound(bandit_gp(), **options)
+    with pytest.raises(ValueError, match=message):
+        GPUpperConfidenceBound.with_options(**options)
