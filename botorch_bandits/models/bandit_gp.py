@@ -221,7 +221,7 @@ class BanditGP(DataViews):
         """Return a new model with the rows ``(X, Y)`` added; this one is left as it was.
 
         Plain rows (``n' x d`` and ``n' x 1``) cost ``n^2`` operations each with a kernel whose
-        closed form is known. The new model then shares fixed hyperparameters with this one.
+        closed form is known. The new model has hyperparameters of its own, equal to these.
 
         Args:
             X: ``batch_shape x n' x d`` inputs, raw.

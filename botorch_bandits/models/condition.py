@@ -24,7 +24,6 @@ from botorch_bandits.confidence.readable_prior import (
     prior_variance_of,
     read_outcome_scale,
 )
-from botorch_bandits.models.incremental_gp import IncrementalGP
 
 
 def condition(
@@ -75,8 +74,6 @@ def condition(
             conditioned = model.condition_on_observations(X, Y, **options)
         except (NotImplementedError, AttributeError, RuntimeError) as error:
             raise UnsupportedError(_refusal(model, str(error))) from error
-    if isinstance(conditioned, IncrementalGP):
-        conditioned.own_hyperparameters()
     if extra_noise > 0.0:
         _add_noise(conditioned, X.shape[-2], extra_noise, noise_unit)
     return conditioned

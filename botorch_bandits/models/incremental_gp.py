@@ -7,7 +7,6 @@ and GPyTorch do everything else as they do for any ``SingleTaskGP``, from the sa
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -26,14 +25,13 @@ from torch import Tensor
 from botorch_bandits.checks import DTYPE, check_double, check_finite
 from botorch_bandits.confidence.readable_prior import PriorReading
 from botorch_bandits.models.closed_form import ClosedForm
-from botorch_bandits.models.hyperparameter_stamp import ModuleStamp
 from botorch_bandits.models.known_posterior import (
     KnownPosterior,
     closed_form_of,
     has_closed_posterior,
-    parts_of,
 )
 from botorch_bandits.models.lean_posterior import LeanPosterior, marginals
+from botorch_bandits.models.module_copy import copy_modules
 
 
 class IncrementalGP(SingleTaskGP):
@@ -118,18 +116,9 @@ class IncrementalGP(SingleTaskGP):
             targets = (Y.mT if self.num_outputs > 1 else Y.squeeze(-1)).clone()
             sibling = self._sibling(self.train_inputs[0], targets)
             if known is not None and known.closed_form is not None:
-                shared = parts_of(sibling) == known.modules
                 replaced = known.closed_form.with_outcomes(targets)
-                sibling._remember(replaced, known.stamps if shared else None)
+                sibling._remember(replaced)
         return sibling
-
-    def own_hyperparameters(self) -> None:
-        """Stop sharing hyperparameters with the model that this one continues."""
-        known = self._current()
-        for name, module in self._modules.items():
-            self._modules[name] = copy.deepcopy(module)
-        if known is not None:
-            self._remember(known.closed_form)
 
     @property
     def closed_form(self) -> ClosedForm | None:
@@ -200,10 +189,8 @@ class IncrementalGP(SingleTaskGP):
         known = self._known
         return known if known is not None and known.is_current(self) else None
 
-    def _remember(
-        self, closed_form: ClosedForm | None, stamps: tuple[ModuleStamp, ...] | None = None
-    ) -> KnownPosterior:
-        known = KnownPosterior.of(self, closed_form, stamps)
+    def _remember(self, closed_form: ClosedForm | None) -> KnownPosterior:
+        known = KnownPosterior.of(self, closed_form)
         self.__dict__["_known"] = known
         return known
 
@@ -230,13 +217,12 @@ class IncrementalGP(SingleTaskGP):
                 sibling._original_train_inputs = torch.cat([raw, X])
             if known is not None and known.closed_form is not None:
                 grown = known.closed_form.with_rows(points, Y.squeeze(-1))
-                shared = parts_of(sibling) == known.modules
                 if grown is not None:  # otherwise the new model tries again from the start
-                    sibling._remember(grown, known.stamps if shared else None)
+                    sibling._remember(grown)
         return sibling
 
     def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
-        """A model with other data; fixed hyperparameters are shared, learned ones copied."""
+        """A model with other data, and hyperparameters of its own that are equal to these."""
         sibling = object.__new__(type(self))
         state = sibling.__dict__
         for name, value in vars(self).items():
@@ -246,9 +232,7 @@ class IncrementalGP(SingleTaskGP):
         sibling._register_load_state_dict_pre_hook(
             type(self)._load_state_hook_ignore_shapes, with_module=True
         )
-        for name, module in self._modules.items():
-            if self.learn_hyperparameters or name == "input_transform":
-                sibling._modules[name] = copy.deepcopy(module)
+        state["_modules"] = copy_modules(self._modules)
         # past nn.Module, which looks for parameters in every attribute
         state.update(
             train_inputs=(inputs,), _train_targets=targets, prediction_strategy=None, _known=None

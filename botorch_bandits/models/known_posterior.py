@@ -38,23 +38,16 @@ class KnownPosterior:
     stamps: tuple[ModuleStamp, ...]
 
     @classmethod
-    def of(
-        cls,
-        model: SingleTaskGP,
-        closed_form: ClosedForm | None,
-        stamps: tuple[ModuleStamp, ...] | None = None,
-    ) -> KnownPosterior:
+    def of(cls, model: SingleTaskGP, closed_form: ClosedForm | None) -> KnownPosterior:
         """Tie a closed form to the present state of a model.
 
         Args:
             model: It is not changed.
             closed_form: Its closed form.
-            stamps: Of its modules, if they are known to be current.
         """
         inputs, targets = model.train_inputs[0], model.train_targets
         modules = parts_of(model)
-        if stamps is None:
-            stamps = tuple(ModuleStamp(module) for module in modules)
+        stamps = tuple(ModuleStamp(module) for module in modules)
         versions = (version(inputs), version(targets))
         return cls(closed_form, inputs, targets, versions, modules, stamps)
 
