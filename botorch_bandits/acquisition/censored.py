@@ -109,8 +109,9 @@ class CensoredUpperConfidenceBound(CensorsPending, PredictiveDeviations):
 
     Raises:
         TypeError: If the model or ``X_pending`` is not float64.
-        ValueError: If an ingredient is missing or infeasible, an outcome is below the minimum, or
-            the model's prior is needed but cannot be read.
+        ValueError: If an ingredient is missing or infeasible, an outcome is below the minimum, the
+            model's outcome transform maps the minimum to no finite number (as ``Log`` does with
+            0), or the model's prior is needed but cannot be read.
         UnsupportedError: If points are pending and the model cannot be conditioned.
 
     Example:

@@ -62,7 +62,9 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
-        ValueError: If an ingredient is missing or infeasible, or an outcome is below the minimum.
+        ValueError: If an ingredient is missing or infeasible, an outcome is below the minimum, or
+            the model's outcome transform maps the minimum to no finite number (as ``Log`` does
+            with 0).
         UnsupportedError: If the model cannot be conditioned or drawn from.
 
     Example:

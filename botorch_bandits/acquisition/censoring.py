@@ -34,7 +34,11 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.models.condition import condition
-from botorch_bandits.models.observed import observed_inputs, observed_outcomes
+from botorch_bandits.models.observed import (
+    check_transformable,
+    observed_inputs,
+    observed_outcomes,
+)
 
 RELATIVE_TOLERANCE = 1e-9
 """Outcome transforms round: an outcome below the minimum by less is taken for the minimum."""
@@ -109,7 +113,8 @@ class Censoring:
             None if the minimum is unknown and nothing was observed yet: pending points will do.
 
         Raises:
-            ValueError: If an observed outcome is worse than the minimum, or their numbers differ.
+            ValueError: If an observed outcome is worse than the minimum, their numbers differ, or
+                the model's outcome transform maps the minimum to no finite number.
         """
         if self.minimum is None:
             X = observed_inputs(model) if X_observed is None else X_observed
@@ -126,6 +131,7 @@ class Censoring:
                 f"minimum has {len(stated)} entries for {len(signs)} outputs; give one number, or "
                 "one an output."
             )
+        check_transformable("minimum", model, tuple(map(float, stated)))
         outcomes = _columns(model, Y_observed)
         if outcomes is None:
             return tuple(map(float, stated))
@@ -135,16 +141,23 @@ class Censoring:
         )
 
     def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
-        """Return the least lower confidence bound of each output at ``n x d`` points."""
+        """Return the least lower confidence bound of each output at ``n x d`` points.
+
+        Raises:
+            ValueError: If the model's outcome transform maps it to no finite number.
+        """
         assert self.minimum_proxy is not None
         with torch.no_grad():
             posterior = model.posterior(X)
             spread = self.minimum_proxy * posterior.variance.clamp_min(0.0).sqrt()
             lower, upper = posterior.mean - spread, posterior.mean + spread
-        return tuple(
+        values = tuple(
             float(upper[..., j].max() if sign < 0.0 else lower[..., j].min())
             for j, sign in enumerate(signs)
         )
+        origin = f"the pseudo-value of minimum_proxy={self.minimum_proxy:g}"
+        check_transformable(origin, model, values)
+        return values
 
     def censor(
         self, model: Model, X_pending: Tensor, values: Sequence[float], with_noise: bool = True

@@ -24,6 +24,7 @@ from botorch_bandits.confidence.readable_prior import (
     prior_variance_of,
     read_outcome_scale,
 )
+from botorch_bandits.models.observed import check_transformable
 
 
 def condition(
@@ -47,6 +48,7 @@ def condition(
 
     Raises:
         UnsupportedError: If this kind of model cannot be conditioned.
+        ValueError: If the model's outcome transform maps an outcome to no finite number.
     """
     check_double("X", X)
     check_double("Y", Y)
@@ -61,6 +63,9 @@ def condition(
                 for sub, Y_sub in zip(model.models, columns, strict=True)
             )
         )
+    if getattr(model, "outcome_transform", None) is not None:
+        for values in Y.detach().reshape(-1, Y.shape[-1]).unique(dim=0).tolist():
+            check_transformable("an outcome", model, values)
     if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
         raise UnsupportedError(_refusal(model, "it is not an exact Gaussian process"))
     options = {}

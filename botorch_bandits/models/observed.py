@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from botorch.models import ModelListGP
 from botorch.models.model import Model
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
 from torch import Tensor
+from torch.nn import Module
+
+from botorch_bandits.checks import DTYPE
 
 
 def observed_inputs(model: Model) -> Tensor | None:
@@ -82,6 +88,54 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
     if M_raw is None:
         return None
     return tuple(column.reshape(-1) for column in M_raw.detach().unbind(-1))
+
+
+def check_transformable(name: str, model: Model, values: Sequence[float]) -> None:
+    """Raise unless the model's outcome transform maps outcomes to finite numbers.
+
+    Args:
+        name: The argument that the outcomes come from, for the error.
+        model: Any model; it is not changed.
+        values: One raw outcome for each output.
+
+    Raises:
+        ValueError: If an outcome becomes infinite or not a number, as 0 does under ``Log``.
+    """
+    if isinstance(model, ModelListGP):
+        start = 0
+        for submodel in model.models:
+            end = start + submodel.num_outputs
+            check_transformable(name, submodel, values[start:end])
+            start = end
+        return
+    transform = getattr(model, "outcome_transform", None)
+    if transform is None or type(transform) is Standardize:
+        return
+    row = torch.tensor([values], dtype=DTYPE)
+    here = next(transform.buffers(), row).device
+    was_training = transform.training
+    try:
+        with torch.no_grad():
+            Y = transform.eval()(row.to(here).expand(*model.batch_shape, 1, len(values)))[0]
+    finally:
+        transform.train(was_training)
+    for value, column in zip(values, Y.unbind(-1), strict=True):
+        bad = column[~torch.isfinite(column)]
+        if len(bad):
+            kind = _name_of_transform(transform)
+            raise ValueError(
+                f"{name} is {value:g}, which the outcome transform {kind} of "
+                f"{type(model).__name__} maps to {float(bad[0])}. Pass a value that {kind} maps to "
+                "a finite number (for Log, one above 0), or a model with Standardize or without "
+                "an outcome transform."
+            )
+
+
+def _name_of_transform(transform: Module) -> str:
+    if isinstance(transform, ChainedOutcomeTransform):
+        parts = [type(part).__name__ for part in transform.values()]
+        return f"{type(transform).__name__}({', '.join(parts)})"
+    return type(transform).__name__
 
 
 def _untransform(model: Model, Y: Tensor) -> Tensor | None:
