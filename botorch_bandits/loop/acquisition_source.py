@@ -61,7 +61,7 @@ class AcquisitionSource:
         self._history, self._feedback, self._seed = history, feedback, seed
         self._rounds_before = rounds_before
         self._build_model = (
-            model.builder(seed, collapses)
+            model.builder(seed, collapses, separates_outputs=True)
             if isinstance(model, BanditGPRecipe)
             else self._call_factory
         )

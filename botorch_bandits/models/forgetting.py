@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
+from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -143,27 +145,32 @@ class ForgettingModels:
             return X
         return torch.cat([rounds.to(X).unsqueeze(-1), X], dim=-1)
 
-    def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int) -> BanditGP:
+    def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int) -> Model:
         """Return the model of a round.
 
         Args:
             X: ``n x d`` inputs; ``n`` may be 0.
-            Y: ``n x 1`` outcomes.
+            Y: ``n x m`` outcomes; weights (``ExponentialWeights``) need ``m = 1``.
             rounds: ``n`` rounds in which they were asked, from 1.
             round_number: The round that is chosen.
 
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
+            With several outcomes in a row of ``Y`` it is a ``ModelListGP`` of one model for each.
         """
         rounds = rounds.to(X.device)
         if isinstance(self.forgetting, SlidingWindow):
             kept = self.forgetting.keeps(rounds, round_number)
-            return self.recipe.builder(0, self._collapses)(X[kept], Y[kept])
+            return self._builder()(X[kept], Y[kept])
         if isinstance(self.forgetting, ExponentialWeights):
             weights = self.forgetting.weights(rounds, round_number)
             kept = weights > NEGLIGIBLE_WEIGHT
             return self._weighted(X[kept], Y[kept], weights[kept])
-        return self.recipe(self.inputs(X, rounds), Y)
+        return self._builder()(self.inputs(X, rounds), Y)
+
+    def _builder(self) -> Callable[[Tensor, Tensor], Any]:
+        # a new one each time, for nothing can be continued: rows leave, or the time goes on
+        return self.recipe.builder(0, self._collapses, separates_outputs=True)
 
     def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP:
         if self._collapses and len(X):

@@ -102,3 +102,20 @@ def _probe(kernel: Kernel) -> list[Any]:
             continue  # a kernel that needs another number of dimensions
         return values
     return []
+
+
+def kernel_of_output(kernel: Kernel, output: int) -> Kernel:
+    """Return a copy of a kernel with the parameters of one output.
+
+    Args:
+        kernel: Without a batch shape, or with one entry of it for each output.
+        output: Which one, from 0.
+    """
+    kernel = copy.deepcopy(kernel)
+    for part in kernel.modules():
+        if isinstance(part, Kernel) and len(part._batch_shape) > 0:
+            for parameter in part.parameters(recurse=False):
+                index = output if parameter.shape[0] > 1 else 0
+                parameter.data = parameter.data[index].clone()
+            part.batch_shape = torch.Size()
+    return kernel
