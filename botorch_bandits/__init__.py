@@ -62,13 +62,7 @@ from botorch_bandits.forgetting import (
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop import BanditLoop, DifferentSettingsError
 from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
-from botorch_bandits.penalties import (
-    CustomPenalty,
-    Exponential,
-    Linear,
-    Penalty,
-    Polynomial,
-)
+from botorch_bandits.penalties import CustomPenalty, Exponential, Linear, Penalty, Polynomial
 from botorch_bandits.simulation import Policy, SimulationResult, simulate
 from botorch_bandits.version import __version__
 

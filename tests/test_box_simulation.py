@@ -26,7 +26,7 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.acquisition.box_player import BoxPlayer
+from botorch_bandits.acquisition.engines import BoxPlayer
 from botorch_bandits.confidence import RateGain
 from botorch_bandits.problems import ArmsProblem, BraninReward, GPDraw, Hartmann3Reward
 from botorch_bandits.random_streams import RandomBlocks

@@ -19,7 +19,7 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition.arms_player import build_arms_player
+from botorch_bandits.acquisition.engines import build_arms_player
 from botorch_bandits.problems import (
     ArmsProblem,
     ChangingProblem,

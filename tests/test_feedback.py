@@ -33,7 +33,7 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.feedback import LateOutcomeWarning
-from botorch_bandits.models.arms_posterior import ArmsPosterior
+from botorch_bandits.models.arms import ArmsPosterior
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)

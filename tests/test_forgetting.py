@@ -40,12 +40,7 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.problems import (
-    ArmsProblem,
-    ConstantDelay,
-    SwitchingProblem,
-    gp_draw_on_arms,
-)
+from botorch_bandits.problems import ArmsProblem, ConstantDelay, SwitchingProblem, gp_draw_on_arms
 
 CHOICES = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
 ARMS, BOX = Arms(CHOICES), Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)

@@ -19,8 +19,8 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     Policy,
 )
-from botorch_bandits.acquisition.arms_player import ArmsPlayer, build_arms_player
-from botorch_bandits.models.arms_posterior import ArmsPosterior
+from botorch_bandits.acquisition.engines import ArmsPlayer, build_arms_player
+from botorch_bandits.models.arms import ArmsPosterior
 
 CHOICES = torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(-1)
 MODEL = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.1)

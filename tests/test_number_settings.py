@@ -58,8 +58,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
 )
 from botorch_bandits.acquisition import GrowingDiscretization
-from botorch_bandits.acquisition.option_values import FLOAT_OPTIONS, INTEGER_OPTIONS
-from botorch_bandits.acquisition.recipe import GIVEN_BY_THE_LOOP
+from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
 from botorch_bandits.confidence import (
     AMMWidth,
     CensoredWidth,

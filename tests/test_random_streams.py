@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits.random_streams import (
-    RandomBlocks,
-    derive_seed,
-    generator,
-    seeded_globally,
-)
+from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 
 def test_seeds_are_the_same_in_every_process_and_release() -> None:

@@ -27,8 +27,8 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition.arms_player import build_arms_player
-from botorch_bandits.acquisition.arms_rules import WidthArmsRule
+from botorch_bandits.acquisition.engines import build_arms_player
+from botorch_bandits.acquisition.scores import WidthArmsRule
 from botorch_bandits.change_points import PowerThreshold, Restart
 from botorch_bandits.problems import BraninReward, SwitchingProblem, switching_gp_draws
 from botorch_bandits.simulation import ReplicateSegments

@@ -1,21 +1,36 @@
-"""Rules that only exploit, only explore, or do not look: what every paper compares with."""
+"""What every paper compares with: improvement, exploitation, exploration, random search.
+
+They are BoTorch's classes, with pending points and a choice of incumbent.
+
+Under noise the largest OBSERVED reward drifts above the optimum, and improvement over it becomes
+hopeless everywhere; the largest posterior mean at an observed point does not drift.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
+from botorch.acquisition import analytic
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 
-from botorch_bandits.acquisition.arms_rules import ArmsRule, OneMomentArmsRule
-from botorch_bandits.acquisition.pending import HallucinatesPending
-from botorch_bandits.acquisition.recipe import check_model, check_single_point
+from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_single_point
+from botorch_bandits.acquisition.scores import ArmsRule, ImprovementArmsRule, OneMomentArmsRule
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_nonnegative,
+    check_number,
+    check_one_of,
+)
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.domains import Domain
 
 
 @dataclass(frozen=True)
@@ -126,3 +141,233 @@ class VarianceOnly(_OneMoment):
         if options.get("posterior_transform") is not None:
             return None
         return OneMomentArmsRule(uses_mean=False, maximize=options.get("maximize", True))
+
+
+INCUMBENTS = ("posterior_mean", "observed")
+
+
+class _Improvement(HallucinatesPending):
+    """What expected improvement and probability of improvement share: the incumbent."""
+
+    default_margin: ClassVar[float] = 0.0
+    observed_best_f: Tensor
+    best_f: Tensor
+
+    def __init__(
+        self,
+        model: Model,
+        best_f: float | Tensor | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        *,
+        incumbent: str = "posterior_mean",
+        margin: float | None = None,
+        X_observed: Tensor | None = None,
+        Y_observed: Tensor | None = None,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        check_one_of("incumbent", incumbent, INCUMBENTS)
+        check_model(model)
+        super().__init__(
+            model,
+            best_f=_best(
+                type(self).__name__,
+                model,
+                incumbent,
+                X_observed,
+                Y_observed,
+                posterior_transform,
+                maximize,
+            )
+            if best_f is None
+            else _given_best(best_f),
+            posterior_transform=posterior_transform,
+            maximize=maximize,
+        )
+        self.margin = check_nonnegative("margin", self.default_margin if margin is None else margin)
+        self.base_model = model
+        self.register_buffer("observed_best_f", self.best_f)
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Check the options; see the base class."""
+        check_one_of("incumbent", options.get("incumbent", "posterior_mean"), INCUMBENTS)
+        if options.get("best_f") is not None:
+            check_number("best_f", options["best_f"])
+        if options.get("margin") is not None:
+            check_nonnegative("margin", options["margin"])
+        return options
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending; their posterior means compete for the incumbent.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+            UnsupportedError: If the model cannot be conditioned.
+        """
+        super().set_X_pending(X_pending)
+        best = self.observed_best_f
+        if self.X_pending is not None:
+            among_pending = _best_mean(
+                self.base_model, self.X_pending, self.posterior_transform, self.maximize
+            )
+            best = (torch.maximum if self.maximize else torch.minimum)(best, among_pending)
+        self.best_f = best + (self.margin if self.maximize else -self.margin)
+
+    def guarantee(self) -> Guarantee:
+        """Say that there is none."""
+        return Guarantee(
+            method=type(self).__name__,
+            gaps=("no width is involved, so no theorem here applies",),
+        )
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the logarithm of the acquisition value.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` values.
+        """
+        check_single_point(self, X)
+        return super().forward(X)
+
+
+class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
+    """BoTorch's ``LogExpectedImprovement``, with a choice of incumbent and pending points.
+
+    Values are logarithms, and the arguments that BoTorch takes by position are taken by position.
+
+    Args:
+        model: A fitted BoTorch model in float64.
+        best_f: The incumbent's value, or one value for each batch of the model; computed if
+            omitted.
+        posterior_transform: Needed for a model with several outputs.
+        maximize: If False, the reward is minimized.
+        incumbent: ``"posterior_mean"`` or ``"observed"``; how ``best_f`` is computed.
+        margin: Added to the incumbent (subtracted when minimizing), in outcome units; default 0.
+        X_observed: ``n x d`` observed inputs; needed for ``"posterior_mean"``.
+        Y_observed: ``n x m`` observed outcomes of the model's ``m`` outputs; needed for
+            ``"observed"``.
+        X_pending: ``n x d`` points whose outcomes have not arrived; they enter at the posterior
+            mean.
+
+    Example:
+        >>> from botorch.models import SingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> acqf = LogExpectedImprovement(SingleTaskGP(X, X.sin()), X_observed=X)
+        >>> acqf(X.unsqueeze(-2)).shape
+        torch.Size([3])
+    """
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        return _arms_rule(options, True, cls.default_margin)
+
+
+class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprovement):
+    """BoTorch's ``LogProbabilityOfImprovement`` (MPI), by at least a margin.
+
+    Values are logarithms, and the arguments that BoTorch takes by position are taken by position.
+    With the posterior mean as incumbent and no margin it is the mean-only rule: it never explores.
+
+    Args:
+        model: A fitted BoTorch model in float64.
+        best_f: The incumbent's value, or one value for each batch of the model; computed if
+            omitted.
+        posterior_transform: Needed for a model with several outputs.
+        maximize: If False, the reward is minimized.
+        incumbent: See :class:`LogExpectedImprovement`.
+        margin: By how much the incumbent is to be improved, in outcome units; default 0.01.
+        X_observed: See :class:`LogExpectedImprovement`.
+        Y_observed: See :class:`LogExpectedImprovement`.
+        X_pending: See :class:`LogExpectedImprovement`.
+
+    Example:
+        >>> from botorch.models import SingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> acqf = LogProbabilityOfImprovement(SingleTaskGP(X, X.sin()), X_observed=X, margin=0.05)
+        >>> acqf(X.unsqueeze(-2)).shape
+        torch.Size([3])
+    """
+
+    default_margin = 0.01
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        return _arms_rule(options, False, cls.default_margin)
+
+
+def _arms_rule(
+    options: dict[str, Any], is_expected: bool, default_margin: float
+) -> ArmsRule | None:
+    if options.get("posterior_transform") is not None:
+        return None
+    margin = options.get("margin")
+    return ImprovementArmsRule(
+        is_expected,
+        options.get("incumbent", "posterior_mean"),
+        default_margin if margin is None else margin,
+        options.get("best_f"),
+        options.get("maximize", True),
+    )
+
+
+def _given_best(best_f: float | Tensor) -> Tensor:
+    """Return the incumbent that the user gave: one number, or one for each batch of the model."""
+    if isinstance(best_f, Tensor) and best_f.numel() > 1:
+        return check_finite("best_f", check_double("best_f", best_f))
+    return torch.tensor(check_number("best_f", best_f), dtype=torch.float64)
+
+
+def _best(
+    method: str,
+    model: Model,
+    incumbent: str,
+    X_observed: Tensor | None,
+    Y_observed: Tensor | None,
+    posterior_transform: PosteriorTransform | None,
+    maximize: bool,
+) -> Tensor:
+    name, rows = (
+        ("Y_observed", Y_observed) if incumbent == "observed" else ("X_observed", X_observed)
+    )
+    if rows is None:
+        raise ValueError(f"{method} with incumbent={incumbent!r} needs {name}= or best_f=.")
+    check_finite(name, check_double(name, rows))
+    if rows.dim() < 2:
+        raise ValueError(
+            f"{name} has shape {tuple(rows.shape)}; it must be n x columns. A vector becomes that "
+            f"with {name}.unsqueeze(-1)."
+        )
+    if rows.shape[-2] == 0:
+        return rows.new_zeros(())  # nothing observed: improvement over the prior mean
+    if incumbent == "posterior_mean":
+        return _best_mean(model, rows, posterior_transform, maximize)
+    return _extreme(
+        rows.squeeze(-1) if posterior_transform is None else posterior_transform.evaluate(rows),
+        maximize,
+    )
+
+
+def _best_mean(
+    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None, maximize: bool
+) -> Tensor:
+    with torch.no_grad():
+        posterior = model.posterior(X, posterior_transform=posterior_transform)
+    return _extreme(posterior.mean.squeeze(-1), maximize)
+
+
+def _extreme(values: Tensor, maximize: bool) -> Tensor:
+    # ``members x 1``, one incumbent a member, for an ensemble or a batched model
+    keepdim = values.dim() > 1
+    return values.amax(-1, keepdim=keepdim) if maximize else values.amin(-1, keepdim=keepdim)

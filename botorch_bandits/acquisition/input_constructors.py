@@ -23,11 +23,7 @@ from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
-from botorch_bandits.acquisition.recipe import (
-    GIVEN_BY_THE_LOOP,
-    BanditAcquisition,
-    check_required,
-)
+from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP, BanditAcquisition, check_required
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of
 from botorch_bandits.confidence import PriorReading
 from botorch_bandits.domains import Box

@@ -1,9 +1,14 @@
-r"""Upper confidence bound of a penalised reward, on a model of the reward and its constraints.
+r"""A penalized reward, on a model of the reward and its constraints: bound and Thompson sampling.
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1), \qquad g_j(x) \le 0 \text{ is feasible}
 
 Sources: Shi and Eryilmaz 2022 (the penalised reward); Zhou and Ji 2022 (bounds of ``f`` and of
 each ``g_j`` apart, clipped; from memory of that paper).
+
+.. math:: \tilde f(x) - \sum_j \kappa_j (\psi(\tilde g_j(x)) - 1)
+
+Shi and Eryilmaz 2022, Remark 1: in Algorithm 2 GP-TS may take the place of IGP-UCB. Remark 2:
+Algorithm 3 is not covered then.
 """
 
 from __future__ import annotations
@@ -13,27 +18,349 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
+from botorch.models import ModelListGP
+from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
-from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
+from botorch.utils.transforms import (
+    average_over_ensemble_models,
+    is_ensemble,
+    t_batch_mode_transform,
+)
+from gpytorch.distributions import MultitaskMultivariateNormal
 from torch import Tensor
 
-from botorch_bandits.acquisition.lagrangian_base import LagrangianAcquisition, check_no_overflow
-from botorch_bandits.acquisition.lagrangian_options import (
-    check_lagrangian_options,
-    check_num_outputs,
+from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
+from botorch_bandits.acquisition.base import (
+    BanditAcquisition,
+    HallucinatesPending,
+    check_model,
+    check_pending,
+    check_single_point,
 )
-from botorch_bandits.acquisition.pending import HallucinatesPending
-from botorch_bandits.acquisition.recipe import check_model, check_single_point
-from botorch_bandits.acquisition.width_upper_confidence_bound import MINIMUM_VARIANCE
-from botorch_bandits.checks import check_one_of, check_positive, check_probability
-from botorch_bandits.confidence import GainBound, Guarantee
-from botorch_bandits.domains import Domain
-from botorch_bandits.penalties import Penalty
+from botorch_bandits.acquisition.thompson_sampling import SeededDraw, check_gaussian, draw_deviation
+from botorch_bandits.acquisition.upper_confidence_bound import (
+    KERNELIZED_OPTIONS,
+    MINIMUM_VARIANCE,
+    kernelized_rule,
+)
+from botorch_bandits.checks import (
+    DTYPE,
+    check_one_of,
+    check_positive,
+    check_probability,
+    check_vector,
+)
+from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading, WidthRule
+from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch, pick_bound
+from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.penalties import Linear, Penalty
+from botorch_bandits.random_streams import derive_seed, seeded_globally
+
+
+def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
+    """Return multipliers as a float64 vector of numbers that are at least 0.
+
+    Raises:
+        ValueError: If there are none, or one is negative or not finite.
+    """
+    vector = check_vector("multipliers", multipliers).detach().clone()
+    if len(vector) == 0:
+        raise ValueError("multipliers is empty; give one for each constraint.")
+    if bool((vector < 0.0).any()):
+        raise ValueError(f"multipliers is {vector.tolist()}; each must be at least 0.")
+    return vector
+
+
+def check_penalty(penalty: Penalty) -> Penalty:
+    """Return ``penalty`` if it is one.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if not isinstance(penalty, Penalty):
+        raise TypeError(
+            f"penalty must be a Penalty, got {penalty!r}. Use Linear(), Polynomial(c, n), "
+            "Exponential(c) or CustomPenalty(function)."
+        )
+    return penalty
+
+
+def check_outputs(
+    name: str, model: Model, num_outputs: int, posterior_transform: PosteriorTransform | None
+) -> None:
+    """Raise unless the model has an output for the reward and one for each constraint.
+
+    Raises:
+        ValueError: If the numbers differ.
+        UnsupportedError: If the posterior transform makes one output of all.
+    """
+    if posterior_transform is not None:
+        if getattr(posterior_transform, "scalarize", False):
+            raise UnsupportedError(
+                f"{name} weights the outputs by its multipliers itself; "
+                f"{type(posterior_transform).__name__} leaves only one. Leave it out, or pass one "
+                "with scalarize = False."
+            )
+        if isinstance(posterior_transform, AffineOutcomes):
+            check_num_outputs(name, len(posterior_transform.weights), num_outputs)
+        return  # how many outputs another one makes shows in the first evaluation
+    check_num_outputs(name, model.num_outputs, num_outputs)
+
+
+def check_num_outputs(name: str, found: int, wanted: int) -> None:
+    """Raise unless two numbers of outputs agree.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    if found != wanted:
+        raise ValueError(
+            f"{name} has {wanted - 1} multipliers, so it needs a model with {wanted} outputs (the "
+            f"reward first, then each constraint), but the model has {found}. ModelListGP makes "
+            "one of several models."
+        )
+
+
+def output_rules(name: str, num_outputs: int, **options: Any) -> tuple[WidthRule, ...]:
+    """Return a width rule for each output, with an equal share of ``delta`` each.
+
+    Each output always gets ``delta / num_outputs``, also where its multiplier is 0: the bounds
+    then hold for all multipliers, and in all rounds, at once.
+
+    Args:
+        name: The acquisition class, for errors.
+        num_outputs: The reward's and the constraints'.
+        options: Those of :data:`KERNELIZED_OPTIONS` that were given; bounds and ``width`` may be
+            tuples with one entry an output.
+    """
+    given = {key: value for key, value in options.items() if key in KERNELIZED_OPTIONS}
+    delta = check_probability("delta", given.pop("delta", 0.1)) / num_outputs
+    each = ("rkhs_bound", "noise_bound", "width")
+
+    def of_output(j: int) -> dict[str, Any]:
+        return {
+            key: pick_bound(key, value, j, num_outputs) if key in each else value
+            for key, value in given.items()
+        }
+
+    return tuple(kernelized_rule(name, delta=delta, **of_output(j)) for j in range(num_outputs))
+
+
+def check_lagrangian_options(name: str, options: dict[str, Any]) -> None:
+    """Raise what the constructors raise for bad options, as far as it can be known.
+
+    ``multipliers`` may be missing: in a loop the rule in use gives them.
+    """
+    check_scale(options.get("scale", 1.0))
+    if "penalty" in options:
+        check_penalty(options["penalty"])
+    tuples = [
+        len(options[key])
+        for key in ("rkhs_bound", "noise_bound", "width")
+        if isinstance(options.get(key), tuple)
+    ]
+    num_outputs = tuples[0] if tuples else 2
+    if options.get("multipliers") is not None:
+        num_outputs = 1 + len(check_multipliers(options["multipliers"]))
+    output_rules(name, num_outputs, **options)
+
+
+class OutputWidths:
+    """The widths of the outputs of a model, each from its own prior.
+
+    Args:
+        name: The acquisition class, for errors.
+        model: Without pending points.
+        num_outputs: How many outputs it has after the transform.
+        posterior_transform: That of the user, if any; the prior can be read through
+            :class:`~botorch_bandits.acquisition.affine_outcomes.AffineOutcomes` only.
+        scale: A factor on every width.
+        options: See :func:`output_rules`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        num_outputs: int,
+        posterior_transform: PosteriorTransform | None,
+        scale: float = 1.0,
+        **options: Any,
+    ) -> None:
+        """See the class."""
+        check_one_of("any_lambda", options.get("any_lambda", False), (True, False))
+        self.rules = output_rules(name, num_outputs, **options)
+        self.scale = check_scale(scale)
+        width = options.get("width")
+        self.is_one_number = width is not None and not isinstance(width, tuple)
+        self.model = model
+        self.posterior_transform = posterior_transform
+        self.forget()
+
+    def forget(self) -> None:
+        """Read the prior again when it is needed next."""
+        self.readings = tuple(
+            PriorReading(self.model, self._transform_of(j)) for j in range(len(self.rules))
+        )
+
+    def _transform_of(self, j: int) -> PosteriorTransform:
+        if isinstance(self.posterior_transform, AffineOutcomes):
+            return self.posterior_transform.row(j)
+        return self.posterior_transform or select_output(j, self.model.num_outputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        return {key: value for key, value in self.__dict__.items() if key != "readings"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set everything, and read the prior again when it is needed."""
+        self.__dict__.update(state)
+        self.forget()
+
+    @property
+    def are_one(self) -> bool:
+        """Whether every width is the constant 1, which leaves a draw as it is."""
+        return self.scale == 1.0 and all(
+            isinstance(rule, ConstantWidth) and rule.value == 1.0 for rule in self.rules
+        )
+
+    def compute(self) -> Tensor:
+        """Return ``batch_shape x num_outputs`` widths, where ``batch_shape`` is the model's."""
+        widths = [
+            fit_to_batch(WIDTH, self.scale * rule.width(reading, 1), self.model.batch_shape)
+            for rule, reading in zip(self.rules, self.readings, strict=True)
+        ]
+        return torch.stack(torch.broadcast_tensors(*widths), dim=-1)
+
+    def guarantee(self, method: str, delta: float) -> Guarantee:
+        """Return what the widths of all outputs promise together.
+
+        Args:
+            method: What they are used for.
+            delta: For all outputs together.
+        """
+        each = [
+            rule.guarantee(reading, 1)
+            for rule, reading in zip(self.rules, self.readings, strict=True)
+        ]
+        names = ["reward", *(f"constraint {j}" for j in range(1, len(each)))]
+        gaps: dict[str, list[str]] = {}
+        for name, guarantee in zip(names, each, strict=True):
+            for gap in guarantee.gaps:
+                gaps.setdefault(gap, []).append(name)
+        told = tuple(
+            gap if len(who) == len(each) else f"{', '.join(who)}: {gap}"
+            for gap, who in gaps.items()
+        )
+        constants = {"delta": delta}
+        for j, guarantee in enumerate(each):
+            constants.update({f"{key}_{j}": value for key, value in guarantee.constants.items()})
+        combined = Guarantee(method=method, constants=constants, gaps=told)
+        if all(guarantee.theorem is not None for guarantee in each):
+            combined = replace(
+                combined,
+                theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
+                "each (union bound)",
+                statement=f"with probability {1 - delta:g} the reward and each constraint lie "
+                "within their widths of their posterior means, at all points and in all rounds, "
+                "for all multipliers at once",
+                assumptions=(
+                    *dict.fromkeys(
+                        a.replace("the reward function", "each function")
+                        for guarantee in each
+                        for a in guarantee.assumptions
+                    ),
+                ),
+            )
+        if self.scale != 1.0:
+            combined = combined.with_gaps(f"the width is scaled by {self.scale:g}")
+        if is_ensemble(self.model):
+            combined = combined.with_gaps("the bound is averaged over the members of an ensemble")
+        return combined
+
+
+def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
+    """Return the transform that leaves one output as it is and drops the others."""
+    weights = torch.zeros(num_outputs, dtype=DTYPE)
+    weights[index] = 1.0
+    return ScalarizedPosteriorTransform(weights)
+
+
+class LagrangianAcquisition(BanditAcquisition):
+    """Multipliers, a penalty, and a width for each output of the model."""
+
+    multipliers: Tensor
+    widths: Tensor
+    penalty: Penalty
+    delta: float
+    posterior_transform: PosteriorTransform | None
+    _output_widths: OutputWidths
+
+    def _prepare_outputs(
+        self,
+        model: Model,
+        multipliers: Tensor | Sequence[float],
+        penalty: Penalty | None,
+        posterior_transform: PosteriorTransform | None,
+        scale: float,
+        **options: Any,
+    ) -> None:
+        """Take what the constructor was given; ``options`` are those of the widths."""
+        name = type(self).__name__
+        self.penalty = Linear() if penalty is None else check_penalty(penalty)
+        self.posterior_transform = posterior_transform
+        here = next(model.parameters(), torch.empty(0)).device
+        self.register_buffer("multipliers", check_multipliers(multipliers).to(here))
+        num_outputs = 1 + len(self.multipliers)
+        check_outputs(name, model, num_outputs, posterior_transform)
+        self._output_widths = OutputWidths(
+            name, model, num_outputs, posterior_transform, scale, **options
+        )
+        self.register_buffer("widths", self._output_widths.compute().to(here))
+
+    @property
+    def num_constraints(self) -> int:
+        """How many constraints there are."""
+        return len(self.multipliers)
+
+    def _compute_widths(self) -> None:
+        self.widths = self._output_widths.compute().to(self.widths.device)
+
+    def _base_guarantee(self, method: str) -> Guarantee:
+        """Return what the widths of all outputs promise together."""
+        guarantee = self._output_widths.guarantee(method, self.delta)
+        if isinstance(self.posterior_transform, AffineOutcomes | None):
+            return guarantee
+        return guarantee.with_gaps("posterior_transform changes what is modelled")
+
+    def _penalised(self, reward: Tensor, constraints: Tensor) -> Tensor:
+        """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
+
+        Args:
+            reward: ``batch_shape`` values ``f``.
+            constraints: ``batch_shape x num_constraints`` values ``g``.
+        """
+        return reward - (self.multipliers * self.penalty.excess(constraints)).sum(dim=-1)
+
+
+def check_no_overflow(values: Tensor) -> Tensor:
+    """Return values of a penalised reward if they are finite or NaN.
+
+    Raises:
+        OverflowError: If one is infinite.
+    """
+    if bool(torch.isinf(values).any()):
+        raise OverflowError(
+            "a penalty is too large for float64. Use penalty=Polynomial(c, n), which grows "
+            "more slowly, a smaller c, or smaller multipliers."
+        )
+    return values
 
 
 class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending):
@@ -297,3 +624,279 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
 def _check_clip(name: str, bound: float | None) -> float | None:
     return None if bound is None else check_positive(name, bound)
+
+
+def draw_outputs(
+    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Draw every output of a model on a finite set of points.
+
+    The cost is cubic in points times outputs that are correlated.
+
+    Args:
+        model: With a Gaussian posterior; no batch, no ensemble.
+        choices: ``num_points x d`` points.
+        posterior_transform: Applied to the posterior first, if given.
+        seed: Of the draw.
+
+    Returns:
+        Mean and the draw's deviation from it, ``num_points x num_outputs`` each.
+
+    Raises:
+        UnsupportedError: If the posterior is not Gaussian.
+    """
+    with torch.no_grad():
+        parts = [
+            _draw(posterior, derive_seed(seed, j, "output"))
+            for j, posterior in enumerate(_independent(model, choices, posterior_transform))
+        ]
+    return torch.cat([part[0] for part in parts], -1), torch.cat([part[1] for part in parts], -1)
+
+
+def _independent(
+    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
+) -> list[Posterior]:
+    """Return the posteriors of groups of outputs that do not depend on one another."""
+    if posterior_transform is None and isinstance(model, ModelListGP):
+        return [submodel.posterior(choices) for submodel in model.models]
+    if posterior_transform is None and isinstance(model, BatchedMultiOutputGPyTorchModel):
+        num_outputs = model.num_outputs
+        return [
+            model.posterior(choices, posterior_transform=select_output(j, num_outputs))
+            for j in range(num_outputs)
+        ]
+    return [model.posterior(choices, posterior_transform=posterior_transform)]
+
+
+def _draw(posterior: Posterior, seed: int) -> tuple[Tensor, Tensor]:
+    posterior = check_gaussian(posterior)
+    mean = posterior.mean
+    if isinstance(posterior, MultitaskGPPosterior):
+        # of a Kronecker model: its distribution holds variances only, its samples are joint
+        with seeded_globally(seed):
+            return mean, posterior.rsample(torch.Size([1])).squeeze(0) - mean
+    distribution = posterior.distribution
+    deviation = draw_deviation(distribution.covariance_matrix, seed)
+    if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
+        return mean, deviation.reshape(mean.shape[-1], mean.shape[-2]).T
+    return mean, deviation.reshape(mean.shape)
+
+
+class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
+    r"""One joint draw of reward and constraints, scored ``f - sum_j kappa_j (psi(g_j) - 1)``.
+
+    Each output's draw is scaled about its mean by its own width. The same draw answers every
+    evaluation until :meth:`set_X_pending` is called: each pending set has a draw of its own.
+
+    Args:
+        model: A fitted BoTorch model in float64 with ``1 + num_constraints`` outputs (the reward
+            first), or a ``ModelListGP``. No batch of models, no ensemble.
+        multipliers: ``kappa``, one number at least 0 for each constraint.
+        penalty: What is charged for a violation.
+        rkhs_bound: See :class:`LagrangianUpperConfidenceBound`.
+        noise_bound: See there.
+        delta: As in GP-TS, half is for the confidence bounds and half for the draws.
+        any_lambda: See there.
+        information_gain: See there.
+        units: See there.
+        width: A constant scale; one number, or one an output. 1 is plain Thompson sampling.
+        scale: A factor on every scale.
+        choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then. In a
+            loop on arms these are the arms. Without choices the draw is pathwise.
+        posterior_transform: See there; any but ``AffineOutcomes`` only with ``choices``.
+        X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model;
+            each set of them has another draw.
+        seed: Makes the draws reproducible; taken from torch's global generator if omitted.
+
+    Raises:
+        TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
+        ValueError: If the number of outputs is wrong or an ingredient is infeasible.
+        UnsupportedError: If the model is a batch or an ensemble, its posterior is not Gaussian, or
+            BoTorch has no pathwise draws for it (pass ``choices`` then).
+
+    Example:
+        >>> import torch
+        >>> from botorch.models import ModelListGP, SingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> model = ModelListGP(SingleTaskGP(X, X.sin()), SingleTaskGP(X, X - 0.5))
+        >>> acqf = LagrangianThompsonSampling(model, multipliers=[2.0], width=1.0, seed=0)
+        >>> bool((acqf(X.unsqueeze(-2)) == acqf(X.unsqueeze(-2))).all())
+        True
+    """
+
+    stream = "lagrangian thompson"
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        multipliers: Tensor | Sequence[float],
+        penalty: Penalty | None = None,
+        rkhs_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | tuple[float, ...] | None = None,
+        delta: float = 0.1,
+        any_lambda: bool = False,
+        information_gain: float | GainBound | None = None,
+        units: str = "outcome",
+        width: float | tuple[float, ...] | None = None,
+        scale: float = 1.0,
+        choices: Tensor | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(check_model(model))
+        if is_ensemble(model) or len(model.batch_shape) > 0:
+            raise UnsupportedError(
+                f"{type(self).__name__} draws from one model, got {type(model).__name__} with "
+                f"batch shape {tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound for "
+                "these."
+            )
+        if not isinstance(posterior_transform, AffineOutcomes | None) and choices is None:
+            raise UnsupportedError(
+                "a pathwise draw cannot go through posterior_transform; pass choices= to draw on."
+            )
+        self.delta = check_probability("delta", delta)
+        self._prepare_outputs(
+            model,
+            multipliers,
+            penalty,
+            posterior_transform,
+            scale,
+            rkhs_bound=rkhs_bound,
+            noise_bound=noise_bound,
+            delta=self.delta / 2,
+            any_lambda=any_lambda,
+            information_gain=information_gain,
+            units=units,
+            width=width,
+        )
+        self._prepare_draws(choices, seed)
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Draw on the arms of a finite domain; see the base class."""
+        check_lagrangian_options(cls.__name__, options)
+        if options.get("choices") is not None:
+            Arms(options["choices"])
+        elif isinstance(domain, Arms):
+            options["choices"] = domain.choices
+        return options
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending and draw again.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+        """
+        AcquisitionFunction.set_X_pending(self, check_pending(X_pending))
+        self._compute_widths()
+        self._begin_draw()
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the score of the draw.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` scores.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
+            OverflowError: If a penalty is too large for float64.
+        """
+        drawn = self.draw(X)
+        return check_no_overflow(self._penalised(drawn[..., 0], drawn[..., 1:]))
+
+    def draw(self, X: Tensor) -> Tensor:
+        """Evaluate the draw of every output.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape x (1 + num_constraints)`` values, the reward's first.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
+        """
+        check_single_point(self, X)
+        X = X if X.dim() > 2 else X.unsqueeze(0)
+        if self.arms is not None:
+            if self._values is None:
+                self._values = self._draw_on_arms(self.arms.choices)
+            index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
+            return self._values[index]
+        values: Tensor = self._current_path()(X).squeeze(-2)  # ``batch_shape x m``
+        if isinstance(self.posterior_transform, AffineOutcomes):
+            values = self.posterior_transform.evaluate(values)
+        if self._output_widths.are_one:
+            return values
+        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
+        mean = posterior.mean.squeeze(-2)
+        return mean + self.widths * (values - mean)
+
+    def guarantee(self) -> Guarantee:
+        """Return what theorem covers this draw, or why none does."""
+        guarantee = self._base_guarantee("Thompson sampling of a penalised reward")
+        if guarantee.theorem is not None:
+            guarantee = replace(
+                guarantee, statement=f"{guarantee.statement}; half of delta is for the draws"
+            )
+            # Remark 1 has one draw of the penalised reward; draws of f and g are another method
+            guarantee = guarantee.with_gaps(
+                "the confidence bounds hold, but no theorem bounds the regret of joint draws of "
+                "reward and constraints"
+            )
+        if self.X_pending is not None:
+            guarantee = guarantee.with_gaps(f"{len(self.X_pending)} outcomes are pending")
+        return guarantee
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return moments of the reward and, of the constraints, means, draws and lower bounds.
+
+        Args:
+            x: A ``d``-dimensional point.
+        """
+        with torch.no_grad():
+            value = self(x.unsqueeze(0))
+            drawn = self.draw(x.unsqueeze(0)).reshape(-1)
+            posterior = self.model.posterior(
+                x.unsqueeze(0), posterior_transform=self.posterior_transform
+            )
+            mean, variance = posterior.mean.reshape(-1), posterior.variance.reshape(-1)
+        known = {
+            "mean": float(mean[0]),
+            "standard_deviation": float(variance[0].clamp_min(0.0).sqrt()),
+            "width": float(self.widths[0]),
+            "acquisition_value": float(value),
+        }
+        for j in range(1, 1 + self.num_constraints):
+            known[f"constraint_mean_{j}"] = float(mean[j])
+            known[f"constraint_draw_{j}"] = float(drawn[j])
+            deviation = float(variance[j].clamp_min(0.0).sqrt())
+            known[f"constraint_lower_bound_{j}"] = (
+                known[f"constraint_mean_{j}"] - float(self.widths[j]) * deviation
+            )
+        return known
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._output_widths.forget()
+
+    def _draw_on_arms(self, choices: Tensor) -> Tensor:
+        """Return the scaled draw of every output, ``num_points x (1 + num_constraints)``."""
+        mean, deviation = draw_outputs(
+            self.model, choices, self.posterior_transform, self._seed_of("arms")
+        )
+        check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
+        return mean + self.widths * deviation

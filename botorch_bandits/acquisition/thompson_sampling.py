@@ -1,5 +1,9 @@
 r"""Thompson sampling with the scale of GP-TS, as a drop-in acquisition function.
 
+The draws have the posterior mean of what arrived and the covariance that pending queries would
+leave, were their outcomes known. Source: the baseline GP-BTS of Verma, Dai and Low 2022; the rule
+for pending queries is that of GP-BUCB (Desautels, Krause and Burdick 2014).
+
 In round ``t`` a function is drawn from the posterior with its standard deviations multiplied by
 ``v_t``, jointly over all points, and maximised:
 
@@ -11,8 +15,10 @@ exactly; on a box a pathwise draw is scaled, ``mu + v_t (path - mu)``.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -20,31 +26,252 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from botorch.posteriors.posterior import Posterior
+from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
-from botorch_bandits.acquisition.arms_rules import ArmsRule, ThompsonArmsRule
-from botorch_bandits.acquisition.discretization import GrowingDiscretization
-from botorch_bandits.acquisition.hallucinated_thompson import HallucinatedThompsonArmsRule
-from botorch_bandits.acquisition.kernelized import (
+from botorch_bandits.acquisition.base import (
+    BanditAcquisition,
+    check_model,
+    check_single_point,
+    copy_pending,
+)
+from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule
+from botorch_bandits.acquisition.upper_confidence_bound import (
     check_kernelized_options,
     kernelized_rule,
     kernelized_rule_of,
 )
-from botorch_bandits.acquisition.pending import copy_pending
-from botorch_bandits.acquisition.recipe import check_model, check_single_point
-from botorch_bandits.acquisition.seeded_draw import SeededDraw, check_gaussian, draw_deviation
 from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
     check_one_of,
+    check_positive,
     check_probability,
+    store_checked,
 )
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading
-from botorch_bandits.confidence.rules import WIDTH, fit_to_batch
-from botorch_bandits.confidence.widths import check_scale
+from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.random_streams import derive_seed, seeded_globally
+
+
+class SeededDraw(BanditAcquisition):
+    """One draw answers every evaluation; it is a function of model, seed and count of draws.
+
+    So it need not be kept: it is left out of pickles and drawn again when it is needed.
+    """
+
+    stream: ClassVar[str]
+    """Names the random numbers: classes with another name draw others from the same seed."""
+
+    model: Model
+    arms: Arms | None
+    seed: int
+    _path: GenericDeterministicModel | None
+    _values: Tensor | None
+
+    def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
+        """Take the points to draw on, if there are any, and the seed; nothing is drawn yet."""
+        self.arms = None if choices is None else Arms(choices)
+        self.seed = (
+            int(torch.randint(2**62, ()))
+            if seed is None
+            else check_integer("seed", seed, minimum=0)
+        )
+        self._num_draws = -1
+
+    @property
+    def choices(self) -> Tensor | None:
+        """The finite set of points that can be evaluated, if there is one."""
+        return None if self.arms is None else self.arms.choices
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the draw out."""
+        return {**self.__dict__, "_path": None, "_values": None}
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._forget_draw()
+        super()._load_from_state_dict(*args, **kwargs)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self._forget_draw()  # it lives where the model lived
+        return super()._apply(fn, recurse)
+
+    def _begin_draw(self) -> None:
+        self._num_draws += 1
+        self._forget_draw()
+
+    def _forget_draw(self) -> None:
+        self._path = None
+        self._values = None
+
+    def _current_path(self) -> GenericDeterministicModel:
+        """Return the pathwise draw."""
+        path = self._draw_path() if self._path is None else self._path
+        # not registered as a module: a draw is no part of the state
+        object.__setattr__(self, "_path", path)
+        return path
+
+    def _draw_path(self) -> GenericDeterministicModel:
+        try:
+            with torch.no_grad(), seeded_globally(self._seed_of("path")):
+                return get_matheron_path_model(self.model)
+        except NotImplementedError as error:
+            raise UnsupportedError(
+                "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
+                f"points, to draw on exactly, or Arms as the domain. (BoTorch: {error})"
+            ) from error
+
+    def _seed_of(self, purpose: str) -> int:
+        return derive_seed(self.seed, self._num_draws, f"{self.stream} {purpose}")
+
+
+def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
+    """Return a posterior if it can be drawn from exactly.
+
+    Raises:
+        UnsupportedError: If it is not Gaussian.
+    """
+    if not isinstance(posterior, GPyTorchPosterior):
+        raise UnsupportedError(
+            f"an exact draw needs a Gaussian posterior, got {type(posterior).__name__}. Pass a "
+            "model that has one, such as SingleTaskGP."
+        )
+    return posterior
+
+
+def draw_deviation(covariance: Tensor, seed: int) -> Tensor:
+    """Draw from the normal distribution with mean 0.
+
+    Covariances of smooth kernels are singular to rounding: Cholesky would fail, eigenvectors do
+    not.
+
+    Args:
+        covariance: ``batch_shape x n x n``.
+        seed: Of the draw; the numbers are the same on every device.
+
+    Returns:
+        ``batch_shape x n``.
+    """
+    eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+    generator = torch.Generator().manual_seed(seed)
+    normal = torch.randn(eigenvalues.shape, dtype=covariance.dtype, generator=generator)
+    root = eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
+    return (root @ normal.to(covariance.device).unsqueeze(-1)).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class GrowingDiscretization:
+    r"""A grid so fine in round ``t`` that rounding to it costs at most ``1 / t^2``.
+
+    A function whose slope along each axis is at most ``B L`` differs by at most ``1 / t^2`` between
+    a point and the nearest of a grid with ``ceil(B L r d t^2)`` points a side, ``r`` the longest
+    side.
+
+    Source: Chowdhury and Gopalan 2017, the decision sets ``D_t`` of Theorem 4. They serve the
+    proof: the grid grows so fast that it is soon cut at ``max_points``, which :meth:`is_cut` tells.
+
+    Attributes:
+        lipschitz: ``L``; a function of norm 1 has slopes of at most ``L``, in prior standard
+            deviations per unit of input.
+        max_points: Exact draws cost the cube of the number of points.
+        box: Where it lives; a loop on a box fills it in.
+    """
+
+    lipschitz: float
+    max_points: int = 1000
+    box: Box | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        store_checked(self, lipschitz=check_positive("lipschitz", self.lipschitz))
+        store_checked(self, max_points=check_integer("max_points", self.max_points, minimum=2))
+        if self.box is not None and self.box.integer_dims:
+            raise ValueError(
+                f"box has integer dimensions {self.box.integer_dims}; list its points as Arms."
+            )
+
+    def on(self, box: Box) -> GrowingDiscretization:
+        """Return the same discretisation of this box."""
+        return replace(self, box=box)
+
+    def points(self, round_number: int, rkhs_bound: float) -> Tensor:
+        """Return the grid of one round, ``num_points x d``.
+
+        Args:
+            round_number: ``t``, from 1.
+            rkhs_bound: ``B``, in prior standard deviations.
+
+        Raises:
+            ValueError: If no box is known.
+        """
+        box = self._box
+        size = min(self._wanted(round_number, rkhs_bound), self._affordable)
+        lower, sides = box.bounds[0], box.bounds[1] - box.bounds[0]
+        # the middles of equal cells: no point of the box is farther than half a cell
+        middles = (torch.arange(size, dtype=torch.float64) + 0.5) / size
+        unit = torch.cartesian_prod(*[middles] * box.dim).reshape(-1, box.dim)
+        return lower + sides * unit
+
+    def is_cut(self, round_number: int, rkhs_bound: float) -> bool:
+        """Return whether the theorem's grid would have had more than ``max_points``.
+
+        Args:
+            round_number: The round ``t``, from 1.
+            rkhs_bound: The norm's bound, in prior standard deviations.
+        """
+        return self._wanted(round_number, rkhs_bound) > self._affordable
+
+    @property
+    def _box(self) -> Box:
+        if self.box is None:
+            raise ValueError("discretization has no box; pass discretization.on(Box(bounds)).")
+        return self.box
+
+    @property
+    def _affordable(self) -> int:
+        return max(int(self.max_points ** (1.0 / self._box.dim) + 1e-9), 1)
+
+    def _wanted(self, round_number: int, rkhs_bound: float) -> int:
+        box = self._box
+        longest = float((box.bounds[1] - box.bounds[0]).max())
+        slope = max(rkhs_bound, 1e-12) * self.lipschitz
+        return max(math.ceil(slope * longest * box.dim * round_number**2), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class HallucinatedThompsonArmsRule(ThompsonArmsRule):
+    """A joint draw, conditioned on each pending query having the posterior mean as its outcome."""
+
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """See the base class.
+
+        The draw of the base class is corrected once more by kriging (Matheron's rule): with ``P``
+        the pending arms, ``C`` the posterior covariance and ``e`` its deviation from the mean,
+        ``e - C_P' (C_PP + lam I)^-1 (e_P + noise)`` has the hallucinated covariance.
+        """
+        scores = super().scores(seen)
+        pending = seen.pending
+        if pending is None or pending.shape[-1] == 0:
+            return scores
+        posterior = seen.posterior
+        count = pending.shape[-1]
+        columns = posterior.covariance_columns(pending)
+        block = columns.gather(-1, pending.unsqueeze(-2).expand(*pending.shape, count)).clone()
+        lam = torch.as_tensor(posterior.lam, dtype=scores.dtype, device=scores.device)
+        block.diagonal(dim1=-2, dim2=-1).add_(lam.unsqueeze(-1) if lam.dim() else lam)
+        width = self._width(seen)
+        width = width.unsqueeze(-1) if width.dim() else width
+        noise = seen.draw(f"hallucinated noise {count}", (count,), "normal", None)
+        scale = width * (lam.unsqueeze(-1) if lam.dim() else lam).sqrt()
+        simulated = (scores - seen.mean).gather(-1, pending) + scale * noise
+        weights = torch.cholesky_solve(simulated.unsqueeze(-1), torch.linalg.cholesky(block))
+        return scores - (columns * weights).sum(-2)
+
 
 PENDING = ("redraw", "hallucinate")
 """What a draw can make of pending points."""

@@ -2,9 +2,28 @@ r"""Upper confidence bounds with theory-backed widths, as drop-ins for BoTorch's
 
 .. math:: a_t(x) = \mu_{t-1}(x) + w_t \, \sigma_{t-1}(x)
 
+.. math:: a_t(x) = \mu_{t-1}(x) + w_t \, \sigma_{t-1}(x)
+
 The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``beta``, which is
 ``w_t ** 2``: what BoTorch can do with UCB it can do with them. Beyond it they honour
 ``X_pending``, so that ``q > 1`` works in every sequential optimiser.
+
+.. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / \lambda) + 2 c \ln(1/\delta)}, \qquad c = R^2/\lambda
+
+Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
+2403.12732, 2024.
+
+.. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
+
+Source: Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence bound with
+tighter Bayesian regret bounds*, ICML 2023.
+
+.. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
+
+Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no
+regrets*, arXiv 1908.07636, Theorem 3.1. The restarts are those of
+:class:`~botorch_bandits.change_points.ChangePointRestart`, which goes with any other acquisition
+function as well.
 """
 
 from __future__ import annotations
@@ -13,29 +32,350 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.arms_rules import ArmsRule, width_arms_rule
-from botorch_bandits.acquisition.kernelized import (
-    check_kernelized_options,
-    kernelized_rule,
-    kernelized_rule_of,
+from botorch_bandits.acquisition.base import (
+    HallucinatesPending,
+    check_domain_size,
+    check_model,
+    check_pending,
+    check_required,
+    check_single_point,
 )
-from botorch_bandits.acquisition.recipe import check_domain_size
-from botorch_bandits.acquisition.width_upper_confidence_bound import WidthUpperConfidenceBound
-from botorch_bandits.checks import check_nonnegative, check_probability
+from botorch_bandits.acquisition.scores import ArmsRule, RandomizedArmsRule, width_arms_rule
+from botorch_bandits.checks import check_integer, check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
+    AMMWidth,
     CompactBoxWidth,
     ConstantWidth,
     FiniteArmsWidth,
     GainBound,
+    Guarantee,
+    KernelizedWidth,
+    PriorReading,
+    RandomizedWidth,
     RKHSWidth,
+    UnreadablePriorError,
     WidthRule,
 )
-from botorch_bandits.confidence.widths import check_scale
+from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
+from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
 from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.optim import gen_candidates_batched
+
+KERNELIZED_OPTIONS = (
+    "rkhs_bound",
+    "noise_bound",
+    "delta",
+    "any_lambda",
+    "information_gain",
+    "units",
+    "width",
+)
+
+
+def check_kernelized_options(name: str, options: dict[str, Any]) -> None:
+    """Raise what :func:`kernelized_rule` raises for these options, and check the scale."""
+    check_scale(options.get("scale", 1.0))
+    kernelized_rule_of(name, options)
+
+
+def kernelized_rule_of(name: str, options: dict[str, Any]) -> WidthRule:
+    """Return what :func:`kernelized_rule` makes of those options that concern it."""
+    return kernelized_rule(name, **{k: v for k, v in options.items() if k in KERNELIZED_OPTIONS})
+
+
+def kernelized_rule(
+    name: str,
+    rkhs_bound: float | tuple[float, ...] | None = None,
+    noise_bound: float | tuple[float, ...] | None = None,
+    delta: float = 0.1,
+    any_lambda: bool = False,
+    information_gain: float | GainBound | None = None,
+    units: str = "outcome",
+    width: float | None = None,
+) -> WidthRule:
+    """Return the rule of IGP-UCB and GP-TS from the ingredients or an explicit width.
+
+    Args:
+        name: The acquisition class, for errors.
+        rkhs_bound: See :class:`ImprovedUpperConfidenceBound`.
+        noise_bound: See :class:`ImprovedUpperConfidenceBound`.
+        delta: See :class:`ImprovedUpperConfidenceBound`.
+        any_lambda: See :class:`ImprovedUpperConfidenceBound`.
+        information_gain: See :class:`ImprovedUpperConfidenceBound`.
+        units: See :class:`ImprovedUpperConfidenceBound`.
+        width: See :class:`ImprovedUpperConfidenceBound`.
+
+    Raises:
+        ValueError: If neither the two bounds nor ``width`` is given, or both are.
+    """
+    delta = check_probability("delta", delta)
+    check_one_of("any_lambda", any_lambda, (True, False))
+    if width is not None:
+        if rkhs_bound is not None or noise_bound is not None or information_gain is not None:
+            raise ValueError(
+                f"{name} takes either width= or rkhs_bound= and noise_bound=, not both; "
+                f"got width={width}."
+            )
+        return ConstantWidth(width)
+    if rkhs_bound is None or noise_bound is None:
+        raise ValueError(
+            f"{name} needs rkhs_bound= and noise_bound= (or a constant width=), got "
+            f"rkhs_bound={rkhs_bound} and noise_bound={noise_bound}."
+        )
+    return KernelizedWidth(rkhs_bound, noise_bound, delta, any_lambda, information_gain, units)
+
+
+MINIMUM_VARIANCE = 1e-18
+"""Posterior variances are clamped here: a wide bound would make a larger clamp visible."""
+
+
+MAXIMUM_ROWS_FOR_DIFFERENCES = 256
+"""Above it an evaluation's cost, quadratic in the rows, outweighs what a step costs otherwise."""
+
+
+class ClosedFormBound:
+    """An upper confidence bound without automatic differentiation.
+
+    Args:
+        posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
+            replicates: points, values and gradients then have a first dimension for these.
+        width: The factor of the standard deviation; for replicates ``num_replicates x 1``.
+        sign: 1 to maximise the reward, -1 to minimise it.
+    """
+
+    def __init__(self, posterior: Any, width: float | Tensor, sign: float) -> None:
+        """See the class."""
+        self.posterior = posterior
+        self.width = width
+        self.sign = sign
+
+    @property
+    def has_cheap_gradients(self) -> bool:
+        """Whether ``d`` more gradients at each point cost less than the steps that they save.
+
+        The kinks of a Matern kernel with ``nu = 1/2`` would spoil their differences.
+        """
+        is_smooth = self.posterior.kernel.smoothness > 0.5
+        return is_smooth and self.posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
+
+    def value(self, X: Tensor) -> Tensor:
+        """Return the ``b`` values at ``b x d`` points."""
+        mean, variance = self.posterior.mean_and_variance(X)
+        sigma: Tensor = variance.clamp_min(MINIMUM_VARIANCE).sqrt_()
+        return sigma.mul_(self.width).add_(mean, alpha=self.sign)
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
+        mean, variance, mean_gradient, variance_gradient = self.posterior.value_and_gradient(X)
+        if self.sign < 0.0:
+            mean, mean_gradient = -mean, -mean_gradient
+        sigma = variance.clamp_min(MINIMUM_VARIANCE).sqrt()
+        slope = torch.where(variance >= MINIMUM_VARIANCE, 0.5 * self.width / sigma, 0.0)
+        gradient = torch.addcmul(mean_gradient, slope.unsqueeze(-1), variance_gradient)
+        return sigma.mul_(self.width).add_(mean), gradient
+
+
+class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
+    r"""Upper confidence bound whose width is a :class:`~botorch_bandits.confidence.WidthRule`.
+
+    The user's model is never changed. Pending points shrink the posterior variance as if their
+    outcomes were known to equal the posterior mean (hallucination, as in GP-BUCB); the width
+    keeps the information gain of the observed data. No theorem covers the bound then.
+
+    Args:
+        model: A fitted BoTorch model in float64.
+        rule: Computes the width from the model's prior and the round.
+        scale: A factor on the width. Only 1 keeps a guarantee.
+        round_number: The round ``t`` of the first point that is chosen; the model's rows plus
+            pending points plus 1 if omitted.
+        posterior_transform: Needed for a model with several outputs.
+        maximize: If False, the reward is minimised: the value is ``-mean + width * sigma``.
+        X_pending: ``n x d`` points whose outcomes have not arrived.
+
+    Raises:
+        TypeError: If the model or ``X_pending`` is not float64.
+        ValueError: If an ingredient is infeasible or the model's prior is needed but cannot be
+            read.
+        UnsupportedError: If points are pending and the model cannot be conditioned.
+    """
+
+    beta: Tensor
+
+    def __init__(
+        self,
+        model: Model,
+        rule: WidthRule,
+        *,
+        scale: float = 1.0,
+        round_number: int | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(
+            check_model(model),
+            beta=torch.zeros((), dtype=torch.float64),
+            posterior_transform=posterior_transform,
+            maximize=maximize,
+        )
+        self.base_model = model
+        self.rule = rule
+        self.scale = check_scale(scale)
+        self._reading = PriorReading(model, posterior_transform)
+        pending = check_pending(X_pending)
+        self._first_round = (
+            None
+            if round_number is None
+            else check_integer("round_number", round_number, minimum=1)
+            - (0 if pending is None else len(pending))
+        )
+        self.set_X_pending(X_pending)
+
+    @property
+    def is_optimistic(self) -> bool:
+        """See the base class."""
+        return self.rule.is_uniform
+
+    @property
+    def width(self) -> Tensor:
+        """The factor of the posterior standard deviation; the model's batch shape."""
+        return self.beta.sqrt().squeeze(-1) if self.beta.dim() else self.beta.sqrt()
+
+    @property
+    def closed_form(self) -> ClosedFormBound | None:
+        """The bound's values and gradients in closed form; None if the model has none.
+
+        A model has one if it offers a ``closed_form`` of its posterior mean and variance, as
+        :class:`~botorch_bandits.BanditGP` does for stationary kernels. There is none with a
+        ``posterior_transform``, nor for a subclass that evaluates something else.
+        """
+        posterior = getattr(self.model, "closed_form", None)
+        evaluated = (type(self).forward, type(self)._mean_and_sigma)
+        if (
+            posterior is None
+            or self.posterior_transform is not None
+            or self.beta.numel() != 1
+            or evaluated
+            != (WidthUpperConfidenceBound.forward, WidthUpperConfidenceBound._mean_and_sigma)
+        ):
+            return None
+        width = float(self.beta.detach().sqrt())
+        return ClosedFormBound(posterior, width, 1.0 if self.maximize else -1.0)
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
+
+    @property
+    def round_number(self) -> int:
+        """The round of the next point: rows plus pending points plus 1, unless given.
+
+        Raises:
+            ValueError: If it was not given and the model does not show its rows.
+        """
+        num_pending = 0 if self.X_pending is None else len(self.X_pending)
+        if self._first_round is not None:
+            return max(self._first_round + num_pending, 1)
+        try:
+            return self._reading.num_rows + num_pending + 1
+        except UnreadablePriorError as error:
+            raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending, starting again from the user's model.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+            UnsupportedError: If the model cannot be conditioned.
+        """
+        super().set_X_pending(X_pending)
+        round_number = self.round_number if self.rule.needs_round else 1
+        width = self.scale * self.rule.width(self._reading, round_number)
+        if width.dim():
+            width = fit_to_batch(WIDTH, width, self.base_model.batch_shape)
+        # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
+        beta = (width**2).unsqueeze(-1) if width.dim() else width**2
+        self.beta = beta.to(self.beta.device)
+
+    def guarantee(self) -> Guarantee:
+        """Return the theorem that covers this bound with this model, or why none does."""
+        round_number = self.round_number if self.rule.needs_round else 1
+        guarantee = self.rule.guarantee(self._reading, round_number)
+        if self.scale != 1.0:
+            guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
+        if is_ensemble(self.base_model):
+            guarantee = guarantee.with_gaps("the bound is averaged over the members of an ensemble")
+        if self.X_pending is not None:
+            guarantee = guarantee.with_gaps(
+                f"{len(self.X_pending)} pending points enter at the posterior mean"
+            )
+        return guarantee
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return mean, standard deviation, width and information gain at one point.
+
+        Args:
+            x: A ``d``-dimensional point. The model must not be batched.
+        """
+        with torch.no_grad():
+            value = self(x.unsqueeze(0))  # refuses float32, to which BoTorch would cast the model
+            mean, sigma = self._mean_and_sigma(x.unsqueeze(0))
+        assert sigma is not None
+        known = {
+            "mean": float(mean.mean()),
+            "standard_deviation": float(sigma.mean()),
+            "width": float(self.width.mean()),
+            "acquisition_value": float(value),
+        }
+        gain = self.rule.information_gain(self._reading)
+        if gain is not None:
+            known["information_gain"] = float(gain.mean())
+        return known
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the bound.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` values.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
+        """
+        check_single_point(self, X)
+        return super().forward(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        return {
+            **self.__dict__,
+            "_reading": PriorReading(self.base_model, self.posterior_transform),
+        }
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._reading = PriorReading(self.base_model, self.posterior_transform)
+
+    def _mean_and_sigma(
+        self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
+    ) -> tuple[Tensor, Tensor | None]:
+        return super()._mean_and_sigma(X, compute_sigma, min_var)
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -279,3 +619,216 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
     def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
         """See the base class."""
         return width_arms_rule(kernelized_rule_of(cls.__name__, options), options)
+
+
+class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
+    r"""Upper confidence bound with the AMM width at the model's own regularisation.
+
+    It holds for every ``lam``, under the assumptions of IGP-UCB: norm at most ``B`` in the
+    UNIT-VARIANCE kernel, R-sub-Gaussian noise, both in raw outcome units.
+    :class:`~botorch_bandits.DMMUpperConfidenceBound` is tighter still, at the price of an
+    eigendecomposition.
+
+    Args:
+        model: A fitted BoTorch model in float64 whose prior can be read.
+        rkhs_bound: ``B``. One number, or one an output.
+        noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
+        delta: The bound fails with at most this probability.
+        scale: See :class:`WidthUpperConfidenceBound`.
+        posterior_transform: See :class:`WidthUpperConfidenceBound`.
+        maximize: See :class:`WidthUpperConfidenceBound`.
+        X_pending: See :class:`WidthUpperConfidenceBound`.
+
+    Example:
+        >>> import torch
+        >>> from botorch.models import SingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> model = SingleTaskGP(X, X.sin())
+        >>> acqf = AMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
+        >>> acqf(X.unsqueeze(-2)).shape
+        torch.Size([3])
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        rkhs_bound: float | tuple[float, ...],
+        noise_bound: float | tuple[float, ...],
+        delta: float = 0.1,
+        scale: float = 1.0,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(
+            model,
+            AMMWidth(rkhs_bound, noise_bound, delta),
+            scale=scale,
+            posterior_transform=posterior_transform,
+            maximize=maximize,
+            X_pending=X_pending,
+        )
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Check the ingredients; see the base class."""
+        check_required(cls.__name__, options, ("rkhs_bound", "noise_bound"))
+        check_scale(options.get("scale", 1.0))
+        AMMWidth(options["rkhs_bound"], options["noise_bound"], options.get("delta", 0.1))
+        return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        delta = options.get("delta", 0.1)
+        rule = AMMWidth(options["rkhs_bound"], options["noise_bound"], delta)
+        return width_arms_rule(rule, options)
+
+
+class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
+    r"""IRGP-UCB (Takeno, Inatsu and Karasuyama 2023), on finitely many arms.
+
+    For rewards drawn from the model's prior. The theorem bounds the EXPECTED regret; the width is
+    no confidence bound that holds in all rounds at once.
+
+    Args:
+        model: A fitted BoTorch model in float64.
+        num_arms: ``|D|``, at least 2; in a loop on arms it may be omitted.
+        seed: Seeds the draw of each round; taken from torch's global generator if omitted.
+        round_number: See :class:`WidthUpperConfidenceBound`; each round has a draw of its own.
+        posterior_transform: See :class:`WidthUpperConfidenceBound`.
+        maximize: See :class:`WidthUpperConfidenceBound`.
+        X_pending: See :class:`WidthUpperConfidenceBound`.
+
+    Example:
+        >>> from botorch.models import SingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> acqf = RandomizedUpperConfidenceBound(SingleTaskGP(X, X.sin()), num_arms=100, seed=0)
+        >>> bool(acqf.width ** 2 > 2 * torch.log(torch.tensor(50.0)))
+        True
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        num_arms: int,
+        seed: int | None = None,
+        round_number: int | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(
+            model,
+            RandomizedWidth(num_arms, int(torch.randint(2**62, ())) if seed is None else seed),
+            round_number=round_number,
+            posterior_transform=posterior_transform,
+            maximize=maximize,
+            X_pending=X_pending,
+        )
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Take the number of arms from the domain; see the base class."""
+        if options.get("num_arms") is None:
+            if isinstance(domain, Arms):
+                options["num_arms"] = domain.num_arms
+            elif domain is None:
+                return options
+        check_required(cls.__name__, options, ("num_arms",))
+        check_domain_size(cls.__name__, options, domain)
+        RandomizedWidth(options["num_arms"])
+        return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        if options.get("posterior_transform") is not None or options.get("seed") is not None:
+            return None
+        rule = RandomizedWidth(options["num_arms"])
+        return RandomizedArmsRule(rule, maximize=options.get("maximize", True))
+
+
+CHANGE_POINT_INGREDIENTS = ("horizon", "smoothness", "dim", "width_constant")
+
+
+class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
+    """The upper confidence bound of GP-UCB-CPD (Avanesov, Theorem 3.1).
+
+    Its width grows with the queries in the model, hence starts again small after a reset.
+
+    Args:
+        model: A fitted BoTorch model in float64, of the data since the last reset.
+        horizon: ``T``, the number of rounds in all.
+        smoothness: ``a``, the ``nu`` of the Matern kernel.
+        dim: ``d``; in a loop it may be omitted.
+        width_constant: ``D``; 0.02 in the paper's experiments.
+        scale: See :class:`WidthUpperConfidenceBound`.
+        round_number: The round since the last reset; see :class:`WidthUpperConfidenceBound`.
+        posterior_transform: See :class:`WidthUpperConfidenceBound`.
+        maximize: See :class:`WidthUpperConfidenceBound`.
+        X_pending: See :class:`WidthUpperConfidenceBound`.
+
+    Example:
+        >>> import torch
+        >>> from botorch.models import SingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> acqf = ChangePointUpperConfidenceBound(
+        ...     SingleTaskGP(X, X.sin()), horizon=1200, smoothness=2.5, dim=1
+        ... )
+        >>> round(float(acqf.width), 4)
+        8.3172
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        horizon: int,
+        smoothness: float,
+        dim: int,
+        width_constant: float = PUBLISHED_CONSTANT,
+        scale: float = 1.0,
+        round_number: int | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(
+            model,
+            ChangePointWidth(horizon, smoothness, dim, width_constant),
+            scale=scale,
+            round_number=round_number,
+            posterior_transform=posterior_transform,
+            maximize=maximize,
+            X_pending=X_pending,
+        )
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Take the dimension from the domain; see the base class."""
+        if options.get("dim") is None:
+            if domain is None:
+                ChangePointWidth(**{"dim": 1, **_ingredients(cls, options, needs_dim=False)})
+                return options
+            options["dim"] = domain.dim
+        ChangePointWidth(**_ingredients(cls, options))
+        check_domain_size(cls.__name__, {"dim": options["dim"]}, domain)
+        return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        return width_arms_rule(ChangePointWidth(**_ingredients(cls, options)), options)
+
+
+def _ingredients(cls: type, options: dict[str, Any], needs_dim: bool = True) -> dict[str, Any]:
+    check_required(cls.__name__, options, ("horizon", "smoothness", *(("dim",) * needs_dim)))
+    return {
+        name: options[name] for name in CHANGE_POINT_INGREDIENTS if options.get(name) is not None
+    }

@@ -6,8 +6,12 @@ from botorch_bandits.change_points.calibration import (
     cross_validated_ridge,
     estimate_false_alarm_rate,
 )
-from botorch_bandits.change_points.detector import ChangePointDetector
-from botorch_bandits.change_points.engine import DetectorEngine
+from botorch_bandits.change_points.detector import (
+    ChangePointDetector,
+    ChangePointTest,
+    DetectorEngine,
+    DetectorStream,
+)
 from botorch_bandits.change_points.restart import (
     ChangePointRestart,
     NeverRestart,
@@ -15,8 +19,6 @@ from botorch_bandits.change_points.restart import (
     Reset,
     Restart,
 )
-from botorch_bandits.change_points.result import ChangePointTest
-from botorch_bandits.change_points.stream import DetectorStream
 from botorch_bandits.change_points.thresholds import (
     CalibratedThreshold,
     PowerThreshold,

@@ -1,4 +1,11 @@
-r"""Thresholds with a stated rate of false alarms, by simulation without a change.
+"""Thresholds with a stated rate of false alarms, by simulation without a change.
+
+With the smoother :math:`H = K (K + r I)^{-1}` the prediction error at a sample that is left out is
+:math:`e_i / (1 - H_{ii})`, where :math:`e = (I - H) y`. Residuals are scaled by
+:math:`(1 - H_{ii})^{-1/2}`, which gives them the variance of the noise where the fit is unbiased
+and ``H`` nearly a projection, and centred.
+
+Source: Avanesov 2020, remark 3.1 (cross-validation); Rasmussen and Williams 2006, (5.12).
 
 The threshold has a given shape in ``n`` and one level. For each simulated stream the largest ratio
 of statistic to shape over all tests within the horizon is kept: the stream alarms if and only if
@@ -13,7 +20,7 @@ Source: Avanesov 2020, remark 3.1, which proposes calibration; the guarantee is 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,19 +28,204 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from botorch_bandits.change_points.detector import ChangePointDetector
-from botorch_bandits.change_points.residuals import fit_to_data
-from botorch_bandits.change_points.simulation import Functions, NullStreams
+from botorch_bandits.change_points.detector import ChangePointDetector, DetectorEngine
+from botorch_bandits.change_points.half_samples import UnitKernel, scan_statistics
 from botorch_bandits.change_points.thresholds import CalibratedThreshold, rate_exponent
 from botorch_bandits.checks import (
     DTYPE,
+    check_finite,
     check_instance,
     check_integer,
+    check_matrix,
+    check_nonnegative,
     check_one_of,
+    check_positive,
     check_probability,
+    check_vector,
+    store_checked,
 )
-from botorch_bandits.domains import Domain
+from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.progress import ProgressBar
+from botorch_bandits.random_streams import generator
+
+
+@dataclass(frozen=True, eq=False)
+class DataFit:
+    """A fit to ``N`` samples.
+
+    Attributes:
+        ridge: ``c`` of the schedule: the ridge of the fit is ``c N^(1 - r)``.
+        residuals: ``N``, with mean 0.
+        points: ``N x d``.
+        weights: ``N``.
+        kernel: Of unit variance.
+        prior_mean: Added to predictions.
+    """
+
+    ridge: float
+    residuals: Tensor
+    points: Tensor
+    weights: Tensor
+    kernel: UnitKernel
+    prior_mean: float
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Return the fitted function at ``n x d`` points."""
+        return self.kernel(X, self.points) @ self.weights + self.prior_mean
+
+
+def fit_to_data(
+    engine: DetectorEngine, X: Tensor, Y: Tensor, candidates: Sequence[float] | None = None
+) -> DataFit:
+    """Fit samples with the ridge that predicts best when each sample is left out.
+
+    Args:
+        engine: A detector on a domain.
+        X: ``N x d`` inputs, at least 3.
+        Y: ``N`` outcomes.
+        candidates: Values of ``c``; 25 from 0.001 to 1000 if None.
+
+    Raises:
+        ValueError: If there are fewer than 3 samples or no candidates.
+    """
+    outcomes = engine.check_outcomes(Y)
+    points = engine.check_inputs(X, None, len(outcomes))
+    if points.dim() == 1:
+        points = engine.measure.points[points]
+    if len(points) < 3:
+        raise ValueError(f"data has {len(points)} samples; at least 3 are needed.")
+    if candidates is None:
+        candidates = torch.logspace(-3.0, 3.0, 25, dtype=DTYPE).tolist()
+    if not candidates:
+        raise ValueError("candidates is empty; give at least one ridge.")
+    smoothness = engine.detector.known_smoothness
+    assert smoothness is not None
+    growth = len(points) ** (1.0 - rate_exponent(smoothness, engine.domain.dim))
+    eigenvalues, vectors = torch.linalg.eigh(engine.space.kernel(points, points))
+    rotated = vectors.mT @ outcomes
+    best: tuple[float, float, Tensor, Tensor] | None = None
+    for candidate in candidates:
+        ridge = check_positive("candidates", candidate) * growth
+        kept = ridge / (eigenvalues.clamp_min(0.0) + ridge)  # eigenvalues of I - H
+        errors = vectors @ (kept * rotated)
+        leverage_left = (vectors.square() @ kept).clamp_min(1e-12)
+        loss = float((errors / leverage_left).square().mean())
+        if best is None or loss < best[0]:
+            best = loss, candidate, errors / leverage_left.sqrt(), errors / ridge
+    assert best is not None
+    _, chosen, residuals, weights = best
+    return DataFit(
+        float(chosen),
+        residuals - residuals.mean(),
+        points,
+        weights,
+        engine.space.kernel,
+        engine.detector.prior_mean,
+    )
+
+
+Functions = Tensor | Sequence[Callable[[Tensor], Tensor]]
+"""Function values on arms, one function a row, or functions of ``n x d`` points."""
+
+
+@dataclass(frozen=True, eq=False)
+class NullStreams:
+    """Random streams of uniform samples of one function.
+
+    Attributes:
+        engine: The detector on its domain.
+        horizon: Samples a stream.
+        noise_std: Standard deviation of Gaussian noise; unused with ``residuals``.
+        functions: Given functions, one is drawn for each stream; drawn from the prior if None.
+        residuals: Noise is drawn from these, if given.
+        seed: Of everything.
+    """
+
+    engine: DetectorEngine
+    horizon: int
+    noise_std: float = 0.0
+    functions: Functions | None = None
+    residuals: Tensor | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what the user gave."""
+        store_checked(self, noise_std=check_nonnegative("noise_std", self.noise_std))
+        domain, functions = self.engine.domain, self.functions
+        if isinstance(functions, Tensor):
+            if not isinstance(domain, Arms):
+                raise TypeError(
+                    "functions is a tensor, which holds values on arms, but the domain is "
+                    f"{domain!r}. Pass a list of functions of n x d points."
+                )
+            check_matrix("functions", functions, num_columns=domain.num_arms)
+        if functions is not None and not isinstance(functions, Tensor | list | tuple):
+            raise TypeError(
+                f"functions is {functions!r}; pass a list of functions of n x d points, such as "
+                "[function], or on arms a matrix with one function's values a row."
+            )
+        if functions is not None and len(functions) == 0:
+            raise ValueError("functions is empty; give at least one, or None for prior draws.")
+
+    def draw(self, number: int) -> tuple[Tensor, Tensor]:
+        """Return inputs (``horizon x d``, or arm numbers) and outcomes of one stream."""
+        random = generator(self.seed, number, "null stream")
+        domain = self.engine.domain
+        if isinstance(domain, Arms):
+            inputs = torch.randint(domain.num_arms, (self.horizon,), generator=random)
+            inputs = inputs.to(domain.choices.device)
+        else:
+            inputs = domain.sample(self.horizon, random)
+        values = self._values(inputs, random)
+        if self.residuals is not None:
+            chosen = torch.randint(len(self.residuals), (self.horizon,), generator=random)
+            noise = self.residuals[chosen.to(self.residuals.device)]
+        else:
+            noise = self.noise_std * torch.randn(
+                self.horizon, dtype=torch.float64, generator=random
+            )
+        return inputs, values + noise.to(values)
+
+    def ratios(self, number: int, shape: Tensor) -> Tensor:
+        """Return the largest ratio of statistic to ``shape`` for each half size.
+
+        Args:
+            number: Of the stream.
+            shape: Positive, one for each ``n = 1 .. horizon // 2``.
+        """
+        engine = self.engine
+        inputs, outcomes = self.draw(number)
+        located = engine.space.locate(inputs)
+        kernel, gram = engine.space.matrices(located, located)
+        scans = scan_statistics(
+            kernel,
+            gram,
+            outcomes - engine.detector.prior_mean,
+            engine.ridges(self.horizon // 2),
+        )
+        return torch.stack([scan.max() for scan in scans]) * engine.factor / shape
+
+    def _values(self, inputs: Tensor, random: torch.Generator) -> Tensor:
+        functions = self.functions
+        if functions is None:
+            return self._prior_draw(inputs, random)
+        chosen = int(torch.randint(len(functions), (), generator=random))
+        if isinstance(functions, Tensor):
+            return functions[chosen].to(inputs.device)[inputs]
+        domain = self.engine.domain
+        points = domain.choices[inputs] if isinstance(domain, Arms) else inputs
+        values = functions[chosen](points)
+        return check_finite("a function's values", check_vector("values", values, len(inputs)))
+
+    def _prior_draw(self, inputs: Tensor, random: torch.Generator) -> Tensor:
+        engine = self.engine
+        points = engine.measure.points[inputs] if inputs.dim() == 1 else inputs
+        unit: UnitKernel = engine.space.kernel
+        # eigenvectors: the matrix of a smooth kernel is singular up to rounding
+        eigenvalues, vectors = torch.linalg.eigh(unit(points, points))
+        normal = torch.randn(len(points), dtype=torch.float64, generator=random).to(vectors)
+        draw = vectors @ (eigenvalues.clamp_min(0.0).sqrt() * normal)
+        return draw * engine.prior_variance**0.5 + engine.detector.prior_mean
 
 
 @dataclass(frozen=True)

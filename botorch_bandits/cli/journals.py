@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from botorch_bandits.journal import Journal
-from botorch_bandits.loop.loop_journal import check_content, header_of
+from botorch_bandits.loop.journal import check_content, header_of
 from botorch_bandits.loop.settings import LoopSettings
 
 OWN_OPTIONS = ("--journal", "--overwrite")

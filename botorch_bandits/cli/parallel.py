@@ -18,7 +18,7 @@ from typing import Any, Self, TypeAlias
 import torch
 from torch import Tensor
 
-from botorch_bandits.asynchronous.workers import one_thread_each
+from botorch_bandits.asynchronous import one_thread_each
 from botorch_bandits.checks import DTYPE, check_integer, check_number
 from botorch_bandits.evaluation import progress_of
 from botorch_bandits.history import Query

@@ -1,47 +1,41 @@
 """Confidence: widths, information gain and what they promise. Numbers only, no loop."""
 
-from botorch_bandits.confidence.bayesian_rules import (
-    CompactBoxWidth,
-    FiniteArmsWidth,
-    RandomizedWidth,
-)
-from botorch_bandits.confidence.bayesian_widths import (
-    gp_ucb_compact_width,
-    gp_ucb_finite_width,
-    irgp_ucb_width,
-)
-from botorch_bandits.confidence.censored_rules import CensoredWidth
-from botorch_bandits.confidence.censored_widths import (
+from botorch_bandits.confidence.censored import (
+    CensoredWidth,
     any_lambda_censored_width,
     bounded_censored_width,
     censored_width,
 )
-from botorch_bandits.confidence.change_point_widths import ChangePointWidth, gp_ucb_cpd_width
-from botorch_bandits.confidence.confidence_sets import RidgeConfidenceSet
+from botorch_bandits.confidence.dmm import RidgeConfidenceSet
+from botorch_bandits.confidence.gp_ucb import (
+    CompactBoxWidth,
+    FiniteArmsWidth,
+    gp_ucb_compact_width,
+    gp_ucb_finite_width,
+)
+from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth, gp_ucb_cpd_width
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.information_gain import realized_information_gain
-from botorch_bandits.confidence.maximal_information_gain import (
+from botorch_bandits.confidence.igp_ucb import (
+    AMMWidth,
+    KernelizedWidth,
+    RKHSWidth,
+    amm_width,
+    any_lambda_width,
+    gp_ucb_rkhs_width,
+    igp_ucb_width,
+)
+from botorch_bandits.confidence.information_gain import (
     GainBound,
     GreedyGain,
     RateGain,
     SpectralGain,
     WaterFillingGain,
     exact_maximal_information_gain,
+    realized_information_gain,
 )
-from botorch_bandits.confidence.readable_prior import (
-    OutputPrior,
-    PriorReading,
-    UnreadablePriorError,
-)
-from botorch_bandits.confidence.rkhs_rules import AMMWidth, KernelizedWidth, RKHSWidth
-from botorch_bandits.confidence.rkhs_widths import (
-    amm_width,
-    any_lambda_width,
-    gp_ucb_rkhs_width,
-    igp_ucb_width,
-)
-from botorch_bandits.confidence.rules import ConstantWidth, WidthRule
-from botorch_bandits.confidence.widths import constant_width
+from botorch_bandits.confidence.irgp import RandomizedWidth, irgp_ucb_width
+from botorch_bandits.confidence.prior import OutputPrior, PriorReading, UnreadablePriorError
+from botorch_bandits.confidence.width_rules import ConstantWidth, WidthRule, constant_width
 
 __all__ = [
     "AMMWidth",

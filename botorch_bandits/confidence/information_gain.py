@@ -1,4 +1,4 @@
-r"""Information gain: how much the observed inputs tell about the reward function.
+r"""Information gain: what was realized, and bounds on the most that any inputs could realize.
 
 .. math:: I(X) = \tfrac12 \ln\det(I + K / \lambda)
            = \tfrac12 \sum_s \ln(1 + \sigma_{s-1}^2(x_s) / \lambda)
@@ -6,9 +6,23 @@ r"""Information gain: how much the observed inputs tell about the reward functio
 in nats, with the same regularisation ``lam`` as the posterior. The realised gain of the inputs
 in the posterior may stand for the maximal gain in the widths of Chowdhury and Gopalan 2017
 (Theorem 2): it is never larger, and free from a Cholesky factor.
+
+.. math:: \gamma_T = \max_{|A| = T} \tfrac12 \ln\det(I + K_A / \lambda)
+
+over MULTISETS ``A`` of points: an arm may be observed many times. The exact value is NP-hard.
+Some widths need an upper bound on it; those of Chowdhury and Gopalan 2017 do not (the realised
+gain may stand for it there). Every bound is an object that is called with the number of
+observations; it keeps what it computed.
+
+Sources: Srinivas et al. 2010, section 5 and Lemma 7.6; Vakili, Khezeli and Picheny, *On
+information gain and regret bounds in Gaussian process bandits*, AISTATS 2021.
 """
 
 from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -16,7 +30,13 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from botorch_bandits.checks import check_double
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_integer,
+    check_one_of,
+    check_positive,
+)
 
 
 def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Tensor:
@@ -58,3 +78,227 @@ def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Ten
             f"{lam.tolist()} is too small for float64."
         ) from error
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1).clamp_min(0.0)
+
+
+GREEDY_FACTOR = 1.0 / (1.0 - math.exp(-1.0))
+"""A greedy set has at least 1 - 1/e of the largest gain (submodularity)."""
+
+
+class GainBound(ABC):
+    """A bound on the maximal information gain as a function of the number of observations."""
+
+    is_upper_bound: bool = True
+
+    def __call__(self, num_observations: int) -> float:
+        """Return the bound in nats; 0 for no observations.
+
+        Args:
+            num_observations: How many points are observed, at least 0.
+        """
+        num_observations = check_integer("num_observations", num_observations, minimum=0)
+        return 0.0 if num_observations == 0 else self._bound(num_observations)
+
+    @abstractmethod
+    def _bound(self, num_observations: int) -> float: ...
+
+
+class GreedyGain(GainBound):
+    r"""Upper bound from greedy selection: ``I(greedy) / (1 - 1/e)``.
+
+    The greedy rule observes the arm of largest posterior variance; no outcomes are needed.
+    ``I(greedy) <= gamma_T <= I(greedy) / (1 - 1/e)``: the greedy gain itself is a LOWER bound.
+
+    Source: Srinivas et al. 2010, sections 2 and 5.1 (after Nemhauser, Wolsey and Fisher 1978).
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
+        lam: The regularisation (noise variance), in the same units.
+
+    Example:
+        >>> bound = GreedyGain(torch.eye(3, dtype=torch.float64), lam=1.0)
+        >>> round(bound.greedy_gain(3), 6) == round(1.5 * math.log(2.0), 6)
+        True
+    """
+
+    def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
+        """See the class."""
+        self._covariance = _check_kernel_matrix(kernel_matrix).clone()
+        self._lam = check_positive("lam", lam)
+        self._gains = [0.0]
+
+    def greedy_gain(self, num_observations: int) -> float:
+        """Return the gain of the greedy set, a lower bound on the maximal gain.
+
+        Args:
+            num_observations: How many points it has, repeats counted.
+        """
+        while len(self._gains) <= num_observations:
+            variance = self._covariance.diagonal()
+            arm = int(variance.argmax())
+            largest = float(variance[arm].clamp_min(0.0))
+            self._gains.append(self._gains[-1] + 0.5 * math.log1p(largest / self._lam))
+            column = self._covariance[:, arm].clone()
+            self._covariance -= torch.outer(column, column) / (largest + self._lam)
+        return self._gains[num_observations]
+
+    def _bound(self, num_observations: int) -> float:
+        return GREEDY_FACTOR * self.greedy_gain(num_observations)
+
+
+class WaterFillingGain(GainBound):
+    r"""Upper bound from the spectrum, observations spread like water over eigenvalues.
+
+    .. math:: \max_{\sum m_i = T,\; m_i \ge 0} \tfrac12 \sum_i \ln(1 + m_i l_i / \lambda)
+
+    over real ``m_i``, with ``l_i`` the eigenvalues of the arms' kernel matrix. The gain of any
+    multiset is the gain of a diagonal matrix of counts, whose trace is ``T``, and the determinant
+    is largest where that matrix commutes with ``K``: no factor ``1 / (1 - 1/e)`` is needed. It is
+    the tightest of the simple bounds on arms.
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
+        lam: The regularisation (noise variance), in the same units.
+    """
+
+    def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
+        """See the class."""
+        eigenvalues = torch.linalg.eigvalsh(_check_kernel_matrix(kernel_matrix))
+        ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
+        self._ratios = ratios[ratios > 1e-14 * ratios[0].clamp_min(1.0)]
+
+    def _bound(self, num_observations: int) -> float:
+        if len(self._ratios) == 0:
+            return 0.0  # nothing varies, so nothing can be learned
+        # m_i = (level - 1 / ratio_i)^+ ; the k largest ratios are under water
+        inverse = 1.0 / self._ratios
+        k = torch.arange(1, len(inverse) + 1, dtype=inverse.dtype)
+        levels = (num_observations + inverse.cumsum(0)) / k
+        num_under_water = int((levels > inverse).sum())
+        level = levels[num_under_water - 1]
+        return 0.5 * float((level * self._ratios[:num_under_water]).log().sum())
+
+
+class SpectralGain(GainBound):
+    r"""The paper's bound from the spectrum.
+
+    .. math:: \frac{1/2}{1 - 1/e} \max_{(m_i)} \sum_i \ln(1 + m_i l_i / \lambda),
+              \qquad \sum_i m_i = T, \; m_i \in \{0, 1, ...\}
+
+    Source: Srinivas et al. 2010, Lemma 7.6 (Theorem 4 bounds it further; as printed that has
+    ``log(r n_T / sigma^2)`` where ``log(1 + ...)`` is meant). Up to the rounding of ``m_i`` it is
+    the water-filling bound times ``1 / (1 - 1/e)``.
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
+        lam: The regularisation (noise variance), in the same units.
+    """
+
+    def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
+        """See the class."""
+        eigenvalues = torch.linalg.eigvalsh(_check_kernel_matrix(kernel_matrix)).clamp_min(0.0)
+        self._ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
+        self._counts = torch.zeros_like(self._ratios)
+        self._sums = [0.0]
+
+    def _bound(self, num_observations: int) -> float:
+        while len(self._sums) <= num_observations:
+            # the logarithm is concave: one more observation goes where it gains most
+            gains = torch.log1p(self._ratios / (1.0 + self._counts * self._ratios))
+            best = int(gains.argmax())
+            self._counts[best] += 1.0
+            self._sums.append(self._sums[-1] + float(gains[best]))
+        return 0.5 * GREEDY_FACTOR * self._sums[num_observations]
+
+
+class RateGain(GainBound):
+    r"""A published growth rate, times a constant. It is NOT a bound with constant 1.
+
+    ==================  =====================================================================
+    ``"linear"``        :math:`d \ln T` (Srinivas et al. 2010, Theorem 5)
+    ``"rbf"``           :math:`(\ln T)^{d+1}` (the same)
+    ``"matern"``        :math:`T^{d(d+1)/(2\nu+d(d+1))} \ln T` (the same)
+    ``"matern-tight"``  :math:`T^{d/(2\nu+d)} (\ln T)^{2\nu/(2\nu+d)}` (Vakili et al. 2021)
+    ==================  =====================================================================
+
+    A rate is 0 at ``T = 1`` too.
+
+    Args:
+        kernel: One of the names above.
+        dim: ``d``.
+        nu: The smoothness of the Matern kernel.
+        constant: The factor; the papers do not give it.
+    """
+
+    is_upper_bound = False
+
+    def __init__(
+        self, kernel: str, dim: int, nu: float | None = None, constant: float = 1.0
+    ) -> None:
+        """See the class."""
+        self.kernel = check_one_of("kernel", kernel, ("linear", "rbf", "matern", "matern-tight"))
+        self.dim = check_integer("dim", dim, minimum=1)
+        self.constant = check_positive("constant", constant)
+        if (nu is None) == kernel.startswith("matern"):
+            raise ValueError(f"nu is {nu}; it is needed for Matern kernels and for no others.")
+        self.nu = 0.0 if nu is None else check_positive("nu", nu)
+
+    def _bound(self, num_observations: int) -> float:
+        T, d, nu = float(num_observations), self.dim, self.nu
+        if self.kernel == "linear":
+            rate = d * math.log(T)
+        elif self.kernel == "rbf":
+            rate = math.log(T) ** (d + 1)
+        elif self.kernel == "matern":
+            rate = T ** (d * (d + 1) / (2 * nu + d * (d + 1))) * math.log(T)
+        else:
+            rate = T ** (d / (2 * nu + d)) * math.log(T) ** (2 * nu / (2 * nu + d))
+        return self.constant * rate
+
+
+def exact_maximal_information_gain(
+    kernel_matrix: Tensor, lam: float, num_observations: int, max_multisets: int = 200_000
+) -> float:
+    """Return the maximal information gain by trying every multiset of arms.
+
+    For tiny sets only; the bounds are tested against it.
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
+        lam: The regularisation (noise variance), in the same units.
+        num_observations: The size of the multisets.
+        max_multisets: More than this are refused.
+
+    Raises:
+        ValueError: If there are too many multisets.
+    """
+    num_arms = len(_check_kernel_matrix(kernel_matrix))
+    num_observations = check_integer("num_observations", num_observations, minimum=0)
+    lam = check_positive("lam", lam)
+    count = math.comb(num_arms + num_observations - 1, num_observations)
+    if count > max_multisets:
+        raise ValueError(
+            f"{num_arms} arms and {num_observations} observations make {count} multisets, more "
+            f"than max_multisets={max_multisets}. Use WaterFillingGain for a bound."
+        )
+    if num_observations == 0:
+        return 0.0
+    multisets = torch.tensor(
+        list(itertools.combinations_with_replacement(range(num_arms), num_observations))
+    )
+    best = 0.0
+    for chunk in multisets.split(20_000):
+        matrices = kernel_matrix[chunk.unsqueeze(-1), chunk.unsqueeze(-2)] / lam
+        matrices = matrices + torch.eye(num_observations, dtype=matrices.dtype)
+        best = max(best, 0.5 * float(torch.logdet(matrices).max()))
+    return best
+
+
+def _check_kernel_matrix(kernel_matrix: Tensor) -> Tensor:
+    check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
+    if kernel_matrix.dim() != 2 or kernel_matrix.shape[0] != kernel_matrix.shape[1]:
+        raise ValueError(
+            f"kernel_matrix has shape {tuple(kernel_matrix.shape)}; it must be num_arms x num_arms."
+        )
+    if not torch.allclose(kernel_matrix, kernel_matrix.T, rtol=1e-8, atol=1e-10):
+        raise ValueError("kernel_matrix is not symmetric; pass (K + K.T) / 2 if that is rounding.")
+    return kernel_matrix.detach()

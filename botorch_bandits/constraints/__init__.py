@@ -1,20 +1,22 @@
 """Long-term constraints: multiplier rules, and the ledger of what was violated."""
 
-from botorch_bandits.constraints.epochs import AdditiveEpochs, MultiplicativeEpochs
-from botorch_bandits.constraints.ledger import Ledger
-from botorch_bandits.constraints.primal_dual import PrimalDual
-from botorch_bandits.constraints.recognition import (
+from botorch_bandits.constraints.feasibility import (
     InfeasibleConstraintsWarning,
     NoisyConstraintsWarning,
     recognise_infeasibility,
     warn_if_noisy,
 )
+from botorch_bandits.constraints.ledger import Ledger
 from botorch_bandits.constraints.rules import (
     SURROGATES,
+    AdditiveEpochs,
+    MultiplicativeEpochs,
+    MultiplierOverflowError,
     MultiplierRule,
+    MultiplierState,
+    PrimalDual,
+    penalise,
 )
-from botorch_bandits.constraints.state import MultiplierState
-from botorch_bandits.constraints.targets import MultiplierOverflowError, penalise
 
 __all__ = [
     "SURROGATES",

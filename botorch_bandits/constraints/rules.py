@@ -1,4 +1,4 @@
-r"""Multiplier rules as folds over tensors: what they share.
+r"""Multiplier rules as folds over tensors: once an epoch, or every round.
 
 A rule turns observed constraint values into multipliers ``kappa``, and multipliers into the
 penalised outcomes that a surrogate is fitted to,
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -25,13 +25,113 @@ from botorch_bandits.checks import (
     check_double,
     check_integer,
     check_nonnegative,
+    check_number,
+    check_one_of,
+    check_positive,
     check_probability,
     store_checked,
 )
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.constraints.state import MultiplierState, initial_state
-from botorch_bandits.constraints.targets import penalise
-from botorch_bandits.penalties import Penalty
+from botorch_bandits.penalties import (
+    CustomPenalty,
+    Exponential,
+    Linear,
+    Penalty,
+    Polynomial,
+    check_penalty_properties,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MultiplierState:
+    """The state of a rule, for one stream (``batch_shape`` is ``()``) or for replicates.
+
+    Attributes:
+        levels: ``batch_shape x num_constraints``; what the rule updates: multipliers, or their
+            logarithms. :meth:`MultiplierRule.multipliers` makes multipliers of them.
+        sums: ``batch_shape x num_constraints``; observed constraint values of the running epoch.
+        rounds: ``batch_shape``; rounds of the running epoch that are over.
+        epochs: ``batch_shape``; epochs that are over. The running epoch has number ``epochs + 1``.
+    """
+
+    levels: Tensor
+    sums: Tensor
+    rounds: Tensor
+    epochs: Tensor
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The shape of the replicates."""
+        return self.rounds.shape
+
+    @property
+    def epoch(self) -> Tensor:
+        """``batch_shape``; the number ``l`` of the running epoch, from 1."""
+        return self.epochs + 1
+
+
+def initial_state(
+    level: float,
+    num_constraints: int,
+    batch_shape: tuple[int, ...] | torch.Size = (),
+    device: torch.device | str | None = None,
+) -> MultiplierState:
+    """Return the state before the first round, with every level at ``level``."""
+    shape = (*batch_shape, num_constraints)
+    return MultiplierState(
+        levels=torch.full(shape, level, dtype=DTYPE, device=device),
+        sums=torch.zeros(shape, dtype=DTYPE, device=device),
+        rounds=torch.zeros(tuple(batch_shape), dtype=torch.int64, device=device),
+        epochs=torch.zeros(tuple(batch_shape), dtype=torch.int64, device=device),
+    )
+
+
+LARGEST_TARGET = 1e150
+"""Sums of squares of what is smaller are finite in float64."""
+
+
+class MultiplierOverflowError(OverflowError):
+    """A multiplier or a penalised outcome is too large for float64."""
+
+
+def penalise(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
+    """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
+
+    Args:
+        penalty: ``psi``.
+        rewards: ``batch_shape x n``.
+        constraints: ``batch_shape x n x num_constraints``.
+        multipliers: ``batch_shape x num_constraints``.
+
+    Returns:
+        ``batch_shape x n``.
+
+    Raises:
+        TypeError: If a tensor is not float64.
+        ValueError: If shapes do not fit.
+        MultiplierOverflowError: If the result of finite outcomes is not finite, or so large that
+            sums of its squares are not.
+    """
+    check_double("rewards", rewards)
+    check_double("constraints", constraints)
+    check_double("multipliers", multipliers)
+    m = multipliers.shape[-1]
+    if constraints.shape != (*rewards.shape, m):
+        raise ValueError(
+            f"rewards {tuple(rewards.shape)}, constraints {tuple(constraints.shape)} and "
+            f"multipliers {tuple(multipliers.shape)} do not fit: they must be batch x n, "
+            f"batch x n x {m} and batch x {m}."
+        )
+    targets = rewards - (multipliers.unsqueeze(-2) * penalty.excess(constraints)).sum(dim=-1)
+    known = torch.isfinite(rewards) & torch.isfinite(constraints).all(dim=-1)
+    if bool((known & ~(targets.abs() < LARGEST_TARGET)).any()):
+        raise MultiplierOverflowError(
+            "a penalised outcome is too large for float64 (largest multiplier "
+            f"{float(multipliers.max()):.3g}). Use penalty=Polynomial(c, n), which grows more "
+            "slowly, or a smaller c."
+        )
+    return targets
+
 
 SURROGATES = ("relabelled", "fresh", "separate")
 """What the Gaussian process models.
@@ -374,3 +474,347 @@ def _check_mask(name: str, mask: Tensor, shape: torch.Size) -> Tensor:
     if mask.shape != shape:
         raise ValueError(f"{name} has shape {tuple(mask.shape)}, not {tuple(shape)}.")
     return mask
+
+
+SOURCE = "Shi and Eryilmaz 2022"
+
+SURROGATE_GAPS = {
+    "relabelled": "the targets of earlier epochs are made with multipliers that depend on their "
+    "noise, and the theorem's epochs each start without data",
+    "separate": "the theorem's inner algorithm models the penalised outcome; confidence bounds of "
+    "separate models hold for all multipliers at once, its rates are not proven for them",
+}
+"""Why the theorems do not cover a surrogate; the paper's own is ``"fresh"``."""
+
+
+@dataclass(frozen=True)
+class EpochRule(MultiplierRule):
+    """What the two rules with epochs share.
+
+    Attributes:
+        num_constraints: See :class:`MultiplierRule`.
+        epoch_length: ``S``, the rounds of an epoch.
+        surrogate: One of :data:`SURROGATES`.
+    """
+
+    epoch_length: int
+    surrogate: str = field(default="relabelled", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        length = check_integer("epoch_length", self.epoch_length, minimum=1)
+        store_checked(self, epoch_length=length)
+        check_one_of("surrogate", self.surrogate, SURROGATES)
+
+    @property
+    def rounds_per_update(self) -> int:
+        """See :class:`MultiplierRule`."""
+        return self.epoch_length
+
+    @property
+    def surrogate_in_use(self) -> str:
+        """See :class:`MultiplierRule`."""
+        return self.surrogate
+
+    def _guarantee(
+        self, method: str, theorem: str, statement: str, assumptions: tuple[str, ...]
+    ) -> Guarantee:
+        gap = SURROGATE_GAPS.get(self.surrogate)
+        return Guarantee(
+            method=method,
+            theorem=f"{SOURCE}, {theorem}",
+            statement=statement,
+            assumptions=(
+                "the reward is observed with independent sub-Gaussian noise",
+                "the norm of the penalised function is bounded in every epoch",
+                *assumptions,
+            ),
+            constants={"epoch_length": float(self.epoch_length)},
+            gaps=() if gap is None else (gap,),
+        )
+
+
+@dataclass(frozen=True)
+class MultiplicativeEpochs(EpochRule):
+    r"""Algorithm 2 of Shi and Eryilmaz 2022, for constraints observed exactly.
+
+    .. math:: \kappa_j^1 = 1, \qquad
+        \kappa_j^{l+1} = \kappa_j^l \, \psi\Big(\frac{1}{S} \sum_{s=1}^S g_j(x_l^s)\Big)
+
+    Multipliers are kept as logarithms, so that the update itself cannot overflow. They never
+    decrease.
+
+    Attributes:
+        num_constraints: ``m``.
+        epoch_length: ``S``, the rounds of an epoch.
+        penalty: ``psi``.
+        max_multiplier: Multipliers are held at this value, at least 1, once they reach it. No
+            theorem covers that. If None, a multiplier beyond float64 is an error.
+        surrogate: One of :data:`SURROGATES`.
+
+    Raises:
+        PenaltyPropertyError: If the penalty is linear, or lacks another required property.
+
+    Example:
+        >>> import torch
+        >>> rule = MultiplicativeEpochs(num_constraints=1, epoch_length=2)
+        >>> state = rule.init()
+        >>> for g in (1.0, 2.0):
+        ...     state = rule.step(state, torch.tensor([g], dtype=torch.float64))
+        >>> rule.multipliers(state).log()
+        tensor([1.5000], dtype=torch.float64)
+    """
+
+    penalty: Penalty = field(default_factory=Exponential)
+    max_multiplier: float | None = None
+
+    expects_exact_constraints: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if not isinstance(self.penalty, Penalty):
+            raise TypeError(
+                f"penalty must be a Penalty, got {self.penalty!r}. Use Polynomial(c, n), "
+                "Exponential(c) or CustomPenalty(function)."
+            )
+        if self.penalty.is_linear:
+            check_penalty_properties(self.penalty, largest=0.5)  # it is not 1 for x <= 0
+        if self.max_multiplier is None:
+            return
+        store_checked(self, max_multiplier=check_number("max_multiplier", self.max_multiplier))
+        if self.max_multiplier < 1.0:
+            raise ValueError(
+                f"max_multiplier is {self.max_multiplier}; multipliers start at 1, so it must be "
+                "at least that."
+            )
+
+    @property
+    def penalty_in_use(self) -> Penalty:
+        """See :class:`MultiplierRule`."""
+        return self.penalty
+
+    def update(self, levels: Tensor, mean: Tensor) -> Tensor:
+        """Add ``ln psi`` of the mean to the logarithms; see :class:`MultiplierRule`."""
+        levels = levels + self.penalty.log_value(mean)
+        if self.max_multiplier is None:
+            return levels
+        return levels.clamp_max(math.log(self.max_multiplier))
+
+    def multipliers(self, state: MultiplierState) -> Tensor:
+        """See :class:`MultiplierRule`."""
+        multipliers = state.levels.exp()
+        if not bool(torch.isfinite(multipliers).all()):
+            raise MultiplierOverflowError(
+                f"the logarithm of a multiplier is {float(state.levels.max()):.4g}, too large for "
+                "float64. Use penalty=Polynomial(c, n), which grows more slowly, a smaller c, "
+                "longer epochs, or max_multiplier=. If all points violate the constraint, no "
+                "multiplier will do: see Ledger and recognise_infeasibility."
+            )
+        return multipliers
+
+    def guarantee(self) -> Guarantee:
+        """Return what Theorem 1 says of regret and violation, and whether it applies."""
+        guarantee = self._guarantee(
+            "GP-UCB with noiseless constraints",
+            "Theorem 1",
+            "regret and violation are bounded; both are sublinear in T = L S for suitable L and S",
+            ("constraint values are observed without noise", *_assumed_of(self.penalty)),
+        )
+        if self.max_multiplier is not None:
+            guarantee = guarantee.with_gaps("multipliers are held at max_multiplier")
+        if getattr(self.penalty, "n", 2.0) <= 1.0:
+            guarantee = guarantee.with_gaps("the bound on the violation is linear in T for n = 1")
+        return guarantee
+
+
+def _assumed_of(penalty: Penalty) -> tuple[str, ...]:
+    """Return what is not known of a penalty."""
+    if isinstance(penalty, Polynomial | Exponential):
+        return ()
+    known = ", which was checked on a grid" if isinstance(penalty, CustomPenalty) else ""
+    return (f"the penalty has the four properties of Assumption 2{known}",)
+
+
+@dataclass(frozen=True)
+class AdditiveEpochs(EpochRule):
+    r"""Algorithm 3 of Shi and Eryilmaz 2022, for constraints observed with noise.
+
+    .. math:: \kappa_j^1 = 0, \qquad \kappa_j^{l+1} = \Big[\kappa_j^l
+        + \mu \frac{1}{S} \sum_{s=1}^S (g_j(x_l^s) + \varepsilon_{l,j}^s)\Big]^+
+
+    The penalty is linear, so a penalised outcome has the noise of the reward and that of each
+    constraint: its noise bound is ``R sqrt(1 + sum_j kappa_j^2)`` (the paper's box prints ``R``
+    inside the root), and each epoch gets ``delta / (2 L)``.
+
+    Attributes:
+        num_constraints: ``m``.
+        epoch_length: ``S``, the rounds of an epoch.
+        step_size: ``mu``, of order ``1 / sqrt(L)`` in the theorem; 0.5 in the paper's experiments.
+        surrogate: One of :data:`SURROGATES`.
+
+    Example:
+        >>> import torch
+        >>> rule = AdditiveEpochs(num_constraints=1, epoch_length=2, step_size=0.5)
+        >>> state = rule.init()
+        >>> for g in (1.0, 2.0):
+        ...     state = rule.step(state, torch.tensor([g], dtype=torch.float64))
+        >>> rule.multipliers(state)
+        tensor([0.7500], dtype=torch.float64)
+    """
+
+    step_size: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        store_checked(self, step_size=check_positive("step_size", self.step_size))
+
+    @property
+    def penalty_in_use(self) -> Penalty:
+        """See :class:`MultiplierRule`."""
+        return Linear()
+
+    def update(self, levels: Tensor, mean: Tensor) -> Tensor:
+        """Take a step along the mean, not below 0; see :class:`MultiplierRule`."""
+        return (levels + self.step_size * mean).clamp_min(0.0)
+
+    def multipliers(self, state: MultiplierState) -> Tensor:
+        """See :class:`MultiplierRule`."""
+        return state.levels
+
+    def noise_factor(self, multipliers: Tensor) -> Tensor:
+        """Return ``sqrt(1 + sum_j kappa_j^2)``; see :class:`MultiplierRule`."""
+        return (1.0 + multipliers.square().sum(dim=-1)).sqrt()
+
+    def delta(self, delta: float, epoch: int = 1, num_epochs: int | None = None) -> float:
+        """Return half of an epoch's share: the other half is for the noise of the updates.
+
+        Args:
+            delta: See :class:`MultiplierRule`.
+            epoch: See :class:`MultiplierRule`.
+            num_epochs: See :class:`MultiplierRule`.
+        """
+        share = super().delta(delta, epoch, num_epochs)
+        return share if self.surrogate == "separate" else share / 2.0
+
+    def guarantee(self) -> Guarantee:
+        """Return what Theorem 2 says of regret and violation, and whether it applies."""
+        return self._guarantee(
+            "GP-UCB with noisy constraints",
+            "Theorem 2",
+            "regret and violation are bounded; both are sublinear in T = L S for suitable L and S",
+            (
+                "constraint values are observed with independent sub-Gaussian noise",
+                "reward and constraints are bounded",
+                "some point meets all constraints with a margin that is large enough for S "
+                "(Slater's condition)",
+                "step_size is of order 1 / sqrt(L)",
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class PrimalDual(MultiplierRule):
+    r"""A multiplier update in every round, after Zhou and Ji 2022.
+
+    Each round plays the maximiser of ``UCB_f(x) - sum_j phi_j LCB_j(x)``, with ``UCB_f`` clipped
+    to ``[-B, B]`` and ``LCB_j`` to ``[-G, G]``, on separate models of ``f`` and each ``g_j``, and
+    then takes a step along the lower confidence bounds at the point played:
+
+    .. math:: \phi_j \leftarrow \min\{\max\{\phi_j + \mathrm{LCB}_j(x_t) / V, 0\}, \rho\}
+
+    The rule observes lower bounds, not outcomes (:attr:`observes`), so delays do not concern it.
+    The form and its constants are restated FROM MEMORY of the paper, not checked against it.
+
+    Attributes:
+        num_constraints: ``m``.
+        max_multiplier: ``rho``.
+        divisor: ``V``.
+        reward_bound: ``B``, or None for no clipping of ``UCB_f``.
+        constraint_bound: ``G``, or None for no clipping of ``LCB_j``.
+
+    Example:
+        >>> import torch
+        >>> rule = PrimalDual(num_constraints=1, max_multiplier=2.0, divisor=4.0)
+        >>> state = rule.step(rule.init(), torch.tensor([1.0], dtype=torch.float64))
+        >>> rule.multipliers(state)
+        tensor([0.2500], dtype=torch.float64)
+    """
+
+    max_multiplier: float
+    divisor: float
+    reward_bound: float | None = None
+    constraint_bound: float | None = None
+
+    observes: ClassVar[str] = "lower_bounds"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        store_checked(self, max_multiplier=check_positive("max_multiplier", self.max_multiplier))
+        store_checked(self, divisor=check_positive("divisor", self.divisor))
+        for name in ("reward_bound", "constraint_bound"):
+            if getattr(self, name) is not None:
+                store_checked(self, **{name: check_positive(name, getattr(self, name))})
+
+    @classmethod
+    def with_constants(
+        cls,
+        num_constraints: int,
+        *,
+        reward_bound: float,
+        constraint_bound: float,
+        slater_gap: float,
+        horizon: int,
+    ) -> PrimalDual:
+        """Return the rule with ``rho = 4 B / gap`` and ``V = G sqrt(T) / rho``.
+
+        These constants are from memory of Zhou and Ji 2022.
+
+        Args:
+            num_constraints: ``m``.
+            reward_bound: ``B``, a bound on the absolute value of ``f``.
+            constraint_bound: ``G``, a bound on the absolute value of each ``g_j``.
+            slater_gap: Some point has ``g_j <= -slater_gap`` for all ``j``.
+            horizon: ``T``, the number of rounds.
+        """
+        bound = check_positive("reward_bound", reward_bound)
+        largest = 4.0 * bound / check_positive("slater_gap", slater_gap)
+        rounds = check_integer("horizon", horizon, minimum=1)
+        divisor = check_positive("constraint_bound", constraint_bound) * math.sqrt(rounds) / largest
+        return cls(num_constraints, largest, divisor, reward_bound, constraint_bound)
+
+    @property
+    def rounds_per_update(self) -> int:
+        """See :class:`MultiplierRule`."""
+        return 1
+
+    @property
+    def penalty_in_use(self) -> Penalty:
+        """See :class:`MultiplierRule`."""
+        return Linear()
+
+    @property
+    def surrogate_in_use(self) -> str:
+        """See :class:`MultiplierRule`; always separate."""
+        return "separate"
+
+    def update(self, levels: Tensor, mean: Tensor) -> Tensor:
+        """Take a step along the clipped lower bounds; see :class:`MultiplierRule`."""
+        if self.constraint_bound is not None:
+            mean = mean.clamp(-self.constraint_bound, self.constraint_bound)
+        return (levels + mean / self.divisor).clamp(0.0, self.max_multiplier)
+
+    def multipliers(self, state: MultiplierState) -> Tensor:
+        """See :class:`MultiplierRule`."""
+        return state.levels
+
+    def guarantee(self) -> Guarantee:
+        """Return that no theorem is claimed: its constants were not checked."""
+        return Guarantee(
+            method="primal-dual multipliers, every round",
+            constants={"max_multiplier": self.max_multiplier, "divisor": self.divisor},
+            gaps=("form and constants are from memory of Zhou and Ji 2022, not checked",),
+        )

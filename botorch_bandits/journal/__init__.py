@@ -1,6 +1,9 @@
 """A durable, append-only journal: one record a line, on disk before the writer goes on."""
 
-from botorch_bandits.journal.errors import (
+from botorch_bandits.journal.files import Snapshot
+from botorch_bandits.journal.journal import Journal, JournalReader
+from botorch_bandits.journal.lines import (
+    FORMAT_VERSION,
     JournalCorruptionError,
     JournalError,
     JournalFormatError,
@@ -9,10 +12,6 @@ from botorch_bandits.journal.errors import (
     SnapshotWarning,
     TornTailWarning,
 )
-from botorch_bandits.journal.journal import Journal
-from botorch_bandits.journal.lines import FORMAT_VERSION
-from botorch_bandits.journal.reader import JournalReader
-from botorch_bandits.journal.snapshot import Snapshot
 
 __all__ = [
     "FORMAT_VERSION",

@@ -1,4 +1,4 @@
-"""The lines of a journal: one record a line, with its length and a chained checksum.
+"""The lines of a journal, one record each, and everything that can be wrong with them.
 
 Line 1 names the format and its version. Every other line is::
 
@@ -21,7 +21,56 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from botorch_bandits.journal.errors import JournalCorruptionError, JournalFormatError
+
+class JournalError(RuntimeError):
+    """A journal cannot be read or written."""
+
+
+class JournalFormatError(JournalError):
+    """The file is no journal, or one of another version of the format."""
+
+
+class JournalCorruptionError(JournalError):
+    """A line that was once good is damaged.
+
+    Attributes:
+        path: The file.
+        line: The number of the damaged line, from 1.
+    """
+
+    def __init__(self, path: Path, line: int, reason: str) -> None:
+        """Name the line and what is wrong with it."""
+        self.path, self.line = path, line
+        super().__init__(
+            f"line {line} of {path} is damaged: {reason}. All records from there on are in doubt, "
+            "so nothing is changed. Restore the file from a backup."
+        )
+
+
+class JournalLockedError(JournalError):
+    """Somebody else is writing to the journal.
+
+    Attributes:
+        holder: The process number of who holds the lock; None if it is not known.
+    """
+
+    def __init__(self, message: str, holder: int | None) -> None:
+        """Keep the holder."""
+        self.holder = holder
+        super().__init__(message)
+
+
+class JournalWriteError(JournalError):
+    """A record could not be put on disk; it does not count as written."""
+
+
+class TornTailWarning(RuntimeWarning):
+    """The last line was incomplete or damaged, and was cut off: its writing was interrupted."""
+
+
+class SnapshotWarning(RuntimeWarning):
+    """A snapshot cannot be used; the journal alone is read."""
+
 
 FORMAT_VERSION = 1
 """The version of the format of journals and snapshots that is written and read."""

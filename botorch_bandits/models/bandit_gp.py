@@ -31,20 +31,15 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import (
-    check_double,
-    check_finite,
-    check_positive,
-)
+from botorch_bandits.checks import check_double, check_finite, check_positive
 from botorch_bandits.confidence import realized_information_gain
-from botorch_bandits.confidence.readable_prior import learns_input_scale
-from botorch_bandits.models.data_views import DataViews
-from botorch_bandits.models.fixed_mean import prior_mean_module, read_prior_mean
+from botorch_bandits.confidence.prior import learns_input_scale
+from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.kernels import double_kernel
-from botorch_bandits.models.marginal_likelihood_fit import fit_marginal_likelihood
-from botorch_bandits.models.marginal_likelihood_objective import has_closed_form
+from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
+from botorch_bandits.models.marginal_likelihood import fit_marginal_likelihood, has_closed_form
+from botorch_bandits.models.means import prior_mean_module, read_prior_mean
 from botorch_bandits.models.recipe import BanditGPRecipe
-from botorch_bandits.models.repeats import RepeatedGaussianLikelihood
 
 MINIMUM_NOISE = 1e-10
 """Lower end of the modelled noise variance; float64 cannot factorise much below it."""

@@ -22,8 +22,9 @@ import math
 import torch
 from torch import Tensor
 
+from botorch_bandits.confidence.prior import RunningReading
 from botorch_bandits.models.inverse_factor import SMALLEST_PIVOT
-from botorch_bandits.models.stationary_kernel import StationaryKernel
+from botorch_bandits.models.kernels import StationaryKernel
 
 CHUNK_ENTRIES = 2**17
 """Kernel values computed at a time on a CPU: larger temporaries leave its cache."""
@@ -224,3 +225,26 @@ class BatchedClosedForm:
         self._outcomes = pad(self._outcomes, (0, more))
         self._weights = pad(self._weights, (0, more))
         self._factor = pad(self._factor, (0, more, 0, more))
+
+
+class ReplicatesReading(RunningReading):
+    """Reads the posteriors of replicates on a box.
+
+    Args:
+        posterior: Of all replicates; the prior variance is that of its kernel.
+    """
+
+    def __init__(self, posterior: BatchedClosedForm) -> None:
+        """See the class."""
+        self._posterior = posterior
+        noise_variance = posterior.centre.new_tensor(posterior.noise)
+        super().__init__(posterior, noise_variance, posterior.outputscale)
+
+    def kernel_matrix(self) -> Tensor:
+        """See the base class."""
+        return self._posterior.kernel_matrix()
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows each replicate has."""
+        return self._posterior.num_rows

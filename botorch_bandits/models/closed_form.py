@@ -16,13 +16,84 @@ Source: Rasmussen and Williams 2006, algorithm 2.1, with the gradients worked ou
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import torch
+from botorch.models import SingleTaskGP
+from botorch.posteriors import GPyTorchPosterior
+from gpytorch import settings
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.likelihoods import GaussianLikelihood
+from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
+from torch.nn import Module
 
+from botorch_bandits.checks import DTYPE
 from botorch_bandits.models.inverse_factor import InverseFactor
-from botorch_bandits.models.stationary_kernel import StationaryKernel
+from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.means import read_prior_mean
+
+
+class ModuleStamp:
+    """Notices every change of a module's parameters, buffers and parts.
+
+    Parameters are compared by value (GPyTorch sets them behind the back of torch's version
+    counters), everything else by identity and version.
+
+    Args:
+        module: A kernel, a likelihood or the like, with few parameters.
+    """
+
+    def __init__(self, module: Module) -> None:
+        """See the class."""
+        self._entries: list[tuple[Mapping[str, Any], str, Any]] = []
+        self._values: list[tuple[Tensor, Tensor]] = []
+        self._versions: list[tuple[Tensor, int]] = []
+        for part in module.modules():
+            for table in (part._modules, part._parameters, part._buffers):
+                self._entries += [(table, key, value) for key, value in table.items()]
+            self._values += [
+                (value, value.detach().clone())
+                for value in part._parameters.values()
+                if value is not None
+            ]
+            self._versions += [
+                (value, version(value)) for value in part._buffers.values() if value is not None
+            ]
+            settings = vars(part)
+            self._entries += [
+                (settings, key, value)
+                for key, value in settings.items()
+                if isinstance(value, float | int | str) and key != "training"
+            ]
+
+    def is_current(self) -> bool:
+        """Return whether nothing has changed since."""
+        for table, key, value in self._entries:
+            if table.get(key) is not value:
+                return False
+        for tensor, known in self._versions:
+            if version(tensor) != known:
+                return False
+        for parameter, value in self._values:
+            if parameter.dtype != value.dtype or parameter.device != value.device:
+                return False
+            if not torch.equal(parameter, value):
+                return False
+        return True
+
+    def is_left_alone_by(self, function: Callable[[Tensor], Tensor]) -> bool:
+        """Return whether ``function`` returns every tensor itself, as a conversion to nothing."""
+        return all(function(tensor) is tensor for tensor, _ in self._values + self._versions)
+
+
+def version(tensor: Tensor) -> int:
+    """Return how often a tensor was changed in place, as far as torch knows."""
+    return 0 if tensor.is_inference() else int(tensor._version)
+
 
 CHUNK_ENTRIES = 2**17
 """Kernel values computed at a time: larger temporaries leave the processor's cache."""
@@ -237,3 +308,234 @@ class ClosedForm:
         for column in others:
             first = first + column
         return torch.cat([scaled, torch.ones_like(scaled[:, :1]), first.unsqueeze(-1)], dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownPosterior:
+    """A model's closed form and the state of the model that it belongs to.
+
+    Attributes:
+        closed_form: None if the model has none.
+        inputs: The model's inputs, as the kernel sees them.
+        targets: The model's outcomes.
+        versions: How often ``inputs`` and ``targets`` had been changed in place.
+        modules: Kernel, likelihood and mean.
+        stamps: One for each module.
+    """
+
+    closed_form: ClosedForm | None
+    inputs: Tensor
+    targets: Tensor
+    versions: tuple[int, int]
+    modules: tuple[Module, ...]
+    stamps: tuple[ModuleStamp, ...]
+
+    @classmethod
+    def of(cls, model: SingleTaskGP, closed_form: ClosedForm | None) -> KnownPosterior:
+        """Tie a closed form to the present state of a model.
+
+        Args:
+            model: It is not changed.
+            closed_form: Its closed form.
+        """
+        inputs, targets = model.train_inputs[0], model.train_targets
+        modules = parts_of(model)
+        stamps = tuple(ModuleStamp(module) for module in modules)
+        versions = (version(inputs), version(targets))
+        return cls(closed_form, inputs, targets, versions, modules, stamps)
+
+    def is_current(self, model: SingleTaskGP) -> bool:
+        """Return whether neither data nor hyperparameters of the model have changed since."""
+        inputs, targets = model.train_inputs[0], model.train_targets
+        return (
+            inputs is self.inputs
+            and targets is self.targets
+            and (version(inputs), version(targets)) == self.versions
+            and parts_of(model) == self.modules
+            and all(stamp.is_current() for stamp in self.stamps)
+        )
+
+
+def parts_of(model: SingleTaskGP) -> tuple[Module, ...]:
+    """Return the modules that hold hyperparameters: kernel, likelihood and mean."""
+    modules = model._modules  # quicker than the attributes
+    return modules["covar_module"], modules["likelihood"], modules["mean_module"]
+
+
+def has_closed_posterior(model: SingleTaskGP) -> bool:
+    """Return whether data and hyperparameters of a model are such that it has a closed form.
+
+    It takes evaluation mode, at least one row, one output, no batches, float64, a kernel that
+    ``StationaryKernel`` knows, a fixed mean, one noise variance, and input transforms that map each
+    row to one row in training and evaluation alike.
+    """
+    inputs, targets = model.train_inputs[0], model.train_targets
+    kernel, likelihood, mean = parts_of(model)
+    transform = model._modules.get("input_transform")
+    if (
+        model.training
+        or type(model).forward is not SingleTaskGP.forward
+        or model.num_outputs != 1
+        or len(model.train_inputs) != 1
+        or inputs.dim() != 2
+        or targets.dim() != 1
+        or targets.shape[0] == 0
+        or inputs.dtype != DTYPE
+        or (inputs.requires_grad or targets.requires_grad)
+        or type(likelihood) is not GaussianLikelihood
+        or read_prior_mean(mean) is None
+        or "outcome_transform" in model._modules
+    ):
+        return False
+    if transform is not None and not (
+        transform.transform_on_train
+        and transform.transform_on_eval
+        and not transform.is_one_to_many
+    ):
+        return False
+    form = StationaryKernel.read(kernel)
+    return form is not None and len(form.lengthscale) in (1, inputs.shape[-1])
+
+
+def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
+    """Factorise the kernel matrix of a model that :func:`has_closed_posterior`.
+
+    Returns:
+        None if it cannot be factorised in float64.
+    """
+    form = StationaryKernel.read(model.covar_module)
+    assert form is not None
+    noise = model.likelihood.noise.detach().item()
+    prior_mean = read_prior_mean(model.mean_module)
+    assert prior_mean is not None
+    # what is computed in inference mode must be usable outside of it
+    with torch.inference_mode(False), torch.no_grad():
+        return ClosedForm.of_data(
+            form, noise, model.train_inputs[0], model.train_targets, prior_mean
+        )
+
+
+class LeanPosterior(GPyTorchPosterior):
+    """BoTorch's posterior of one output, from marginals that are known already.
+
+    Analytic acquisition functions ask for nothing but mean and variance; building a GPyTorch
+    distribution would take longer than computing them. Sampling, quantiles and posterior transforms
+    work as with any ``GPyTorchPosterior``.
+
+    Args:
+        mean: ``batch_shape x q``.
+        variance: ``batch_shape x q``, with the observation noise if that was asked for.
+        covariance: Computes the ``batch_shape x q x q`` covariance; not needed at ``q = 1``.
+    """
+
+    def __init__(
+        self, mean: Tensor, variance: Tensor, covariance: Callable[[], Tensor] | None = None
+    ) -> None:
+        """See the class."""
+        self._marginal_mean = mean
+        self._marginal_variance = variance
+        self._covariance = covariance
+        self._is_mt = False
+        self._device = mean.device
+        self._dtype = mean.dtype
+
+    @cached_property
+    def distribution(self) -> MultivariateNormal:
+        """The joint distribution, built on first use."""
+        if self._covariance is None:
+            covariance = self._marginal_variance.unsqueeze(-1)
+        else:
+            covariance = self._covariance()
+        return MultivariateNormal(self._marginal_mean, DenseLinearOperator(covariance))
+
+    @property
+    def mean(self) -> Tensor:
+        """The posterior mean, ``batch_shape x q x 1``."""
+        return self._marginal_mean.unsqueeze(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """The posterior variance, ``batch_shape x q x 1``."""
+        return self._marginal_variance.unsqueeze(-1)
+
+    @property
+    def base_sample_shape(self) -> torch.Size:
+        """The shape of the base samples of one sample, ``batch_shape x q``."""
+        return self._marginal_mean.shape
+
+    def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
+        return sample_shape + self._marginal_mean.shape + torch.Size([1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The joint distribution goes along, the model that would compute it does not."""
+        if self._covariance is not None:
+            _ = self.distribution
+        return self.__dict__ | {"_covariance": None}
+
+
+def marginals(closed_form: ClosedForm, X: Tensor, noise: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return posterior mean and variance, ``b`` each, at ``b x d`` points.
+
+    They have first derivatives in ``X``; asking for second ones is a ``RuntimeError``. Variances
+    below GPyTorch's ``min_variance`` become that, without a gradient, as in GPyTorch.
+
+    Args:
+        closed_form: The posterior.
+        X: The points, as the kernel sees them.
+        noise: Added to the variance.
+    """
+    lowest = settings.min_variance.value(X.dtype)
+    if torch.is_grad_enabled() and X.requires_grad:
+        return _Marginals.apply(X, closed_form, noise, lowest)
+    mean, variance = closed_form.mean_and_variance(X)
+    return mean, variance.add_(noise).clamp_min_(lowest)
+
+
+class _Marginals(torch.autograd.Function):
+    """Mean and variance, with gradients that come with the values at little cost."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, X: Tensor, closed_form: ClosedForm, noise: float, lowest: float
+    ) -> tuple[Tensor, Tensor]:
+        """Compute values and gradients: both need the same products with the factor."""
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(X)
+        mean, variance, *gradients = closed_form.value_and_gradient(X)
+        variance.add_(noise)
+        gradients[1].mul_((variance >= lowest).unsqueeze(-1))
+        ctx.gradients = gradients
+        return mean, variance.clamp_min_(lowest)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor | None) -> tuple[Tensor | None, None, None, None]:
+        """Chain the gradients with the outer ones, ``b`` each."""
+        terms = [
+            weight.unsqueeze(-1) * gradient
+            for weight, gradient in zip(outer, ctx.gradients, strict=True)
+            if weight is not None
+        ]
+        if not terms:
+            return None, None, None, None
+        total = terms[0] if len(terms) == 1 else terms[0] + terms[1]
+        if torch.is_grad_enabled():  # somebody may differentiate the gradient
+            total = _OnlyOnce.apply(total, *ctx.saved_tensors)
+        return total, None, None, None
+
+
+class _OnlyOnce(torch.autograd.Function):
+    """Returns a gradient that would be taken for a constant, and refuses to differentiate it."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, X: Tensor) -> Tensor:
+        """Return the gradient as one that depends on ``X``."""
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Tensor:
+        """Refuse."""
+        raise RuntimeError(
+            "the posterior of BanditGP can be differentiated once, and this asks for a second "
+            "derivative. Inside botorch.settings.propagate_grads(True) the posterior comes from "
+            "GPyTorch, which has it."
+        )

@@ -20,7 +20,7 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.confidence.readable_prior import learns_input_scale
+from botorch_bandits.confidence.prior import learns_input_scale
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,

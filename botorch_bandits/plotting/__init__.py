@@ -16,21 +16,18 @@
 Nothing here changes matplotlib's global settings, and no screen is needed.
 """
 
-from botorch_bandits.plotting.coverage import plot_width_against_error
-from botorch_bandits.plotting.gain import plot_information_gain
-from botorch_bandits.plotting.ledger import plot_ledger
-from botorch_bandits.plotting.pending import plot_pending
-from botorch_bandits.plotting.posterior import plot_posterior
+from botorch_bandits.plotting.posterior import plot_posterior, plot_width_against_error
 from botorch_bandits.plotting.regret import plot_regret
-from botorch_bandits.plotting.rounds import plot_diagnostic, plot_rewards, plot_run
-from botorch_bandits.plotting.style import (
-    LINE_STYLES,
-    MARKERS,
-    STYLE,
-    need_matplotlib,
-    new_figure,
+from botorch_bandits.plotting.runs import (
+    plot_diagnostic,
+    plot_information_gain,
+    plot_ledger,
+    plot_pending,
+    plot_rewards,
+    plot_run,
+    plot_timeline,
 )
-from botorch_bandits.plotting.timeline import plot_timeline
+from botorch_bandits.plotting.style import LINE_STYLES, MARKERS, STYLE, need_matplotlib, new_figure
 
 __all__ = [
     "LINE_STYLES",

@@ -1,10 +1,12 @@
-"""The posterior over a domain of one or two dimensions."""
+"""The posterior over a domain of one or two dimensions, and whether its band covers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,10 +22,200 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import History
-from botorch_bandits.plotting.plane import draw_plane
-from botorch_bandits.plotting.queries import PlacedQueries, place_queries
-from botorch_bandits.plotting.rounds import check_history
-from botorch_bandits.plotting.style import SMALL, axes_or_new
+from botorch_bandits.plotting.runs import check_history
+from botorch_bandits.plotting.style import SMALL, axes_or_new, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass
+class PlacedQueries:
+    """Queries by what became of them, a row each; those that failed are left out.
+
+    Attributes:
+        told: Points whose outcome was told, and their rewards.
+        pending: Points without an outcome.
+        elsewhere: Points whose outcome was told in another context, and their rewards.
+    """
+
+    told: list[tuple[Tensor, float]] = field(default_factory=list)
+    pending: list[Tensor] = field(default_factory=list)
+    elsewhere: list[tuple[Tensor, float]] = field(default_factory=list)
+
+    def draw_on_line(self, ax: Any, mean_at: Callable[[Tensor], Tensor]) -> None:
+        """Draw rewards that were told, and pending queries on the mean."""
+        for rows, style, label in (
+            (self.elsewhere, _ELSEWHERE, "told in another context"),
+            (self.told, _TOLD, "told"),
+        ):
+            if rows:
+                points, rewards = [float(p) for p, _ in rows], [y for _, y in rows]
+                ax.plot(points, rewards, ls="none", label=label, **style)
+        if self.pending:
+            X = torch.stack(self.pending)
+            x, y = X[:, 0].numpy(), mean_at(X).numpy()
+            ax.plot(x, y, ls="none", label="pending (at the mean)", **_PENDING)
+
+    def draw_on_plane(self, ax: Any) -> None:
+        """Draw the points."""
+        for points, style, label in (
+            ([p for p, _ in self.elsewhere], _ELSEWHERE, "told in another context"),
+            ([p for p, _ in self.told], {**_TOLD, "mec": "white", "ms": 6.5}, "told"),
+            (self.pending, _PENDING, "pending"),
+        ):
+            if points:
+                x, y = torch.stack(points).T.numpy()
+                ax.plot(x, y, ls="none", label=label, clip_on=False, **style)
+
+
+_TOLD = {"marker": "o", "color": "black", "mfc": "black", "ms": 4.5}
+_PENDING = {"marker": "o", "color": "black", "mfc": "white", "ms": 5.5, "mew": 1.3, "zorder": 3}
+_ELSEWHERE = {"marker": "x", "color": "0.4", "ms": 4}
+
+
+def place_queries(history: History, dim: int, front: Tensor) -> PlacedQueries:
+    """Sort queries by what became of them.
+
+    Args:
+        history: Of the loop.
+        dim: The dimension of the points in the picture.
+        front: What stands before the points in the model's inputs; it ends with the context.
+
+    Raises:
+        ValueError: If the points of the history have another dimension.
+    """
+    if history.dim != dim:
+        raise ValueError(
+            f"history has points of {history.dim} dimensions, but the domain has {dim}; pass the "
+            "history of a loop on this domain."
+        )
+    placed = PlacedQueries()
+    here = front.cpu()[max(len(front) - history.context_dim, 0) :]  # without the round, if any
+    for query in history.queries:
+        outcome, x = history.outcome(query.id), query.x.cpu()
+        is_here = query.context is None or torch.equal(query.context.to("cpu", DTYPE), here)
+        if outcome is not None:
+            (placed.told if is_here else placed.elsewhere).append((x, outcome.reward))
+        elif history.failure(query.id) is None and is_here:
+            placed.pending.append(x)
+    return placed
+
+
+NUM_LEVELS = 8
+_STAR: dict[str, Any] = {"ms": 14, "ls": "none", "clip_on": False, "zorder": 4}
+
+
+def draw_plane(
+    X: Tensor,
+    mean: Tensor,
+    deviation: Tensor,
+    true_values: Tensor | None,
+    excluded: Tensor | None,
+    queries: PlacedQueries,
+    star: Tensor | None,
+    axes: Any,
+    is_arms: bool,
+) -> Any:
+    """Draw mean and standard deviation side by side; see :func:`.plot_posterior`.
+
+    Args:
+        X: ``n x 2`` points; those of a grid, first dimension slowest, unless they are arms.
+        mean: ``n`` values.
+        deviation: ``n`` values.
+        true_values: ``n`` values, or None.
+        excluded: ``n`` values of a constraint, or None.
+        queries: To be marked.
+        star: The next query, or None.
+        axes: A pair of axes, or None for new ones.
+        is_arms: Whether points are drawn in place of contours.
+
+    Returns:
+        An array of two axes.
+    """
+    panels = new_figure(1, 2, width=9.0, height=4.2)[1][0] if axes is None else axes
+    if np.size(panels) != 2:
+        raise ValueError(
+            f"ax is {axes!r}; two dimensions need a pair of axes: mean and standard deviation."
+        )
+    panels = np.asarray(panels).reshape(-1)
+    for ax, values, title in zip(
+        panels, (mean, deviation), ("posterior mean", "posterior standard deviation"), strict=True
+    ):
+        if is_arms:
+            _draw_arms(ax, X, values, excluded, title)
+        else:
+            _draw_contours(ax, X, values, excluded)
+        queries.draw_on_plane(ax)
+        if star is not None:
+            x, y = star.tolist()
+            ax.plot(x, y, "*", color="black", mfc="white", label="next query", **_STAR)
+        ax.set_title(f"{title} (units of the reward)", fontsize=SMALL + 2)
+        ax.set_xlabel("x1")
+        ax.set_ylabel("x2")
+        ax.grid(False)
+    if true_values is not None and not is_arms:
+        levels = _levels(mean)
+        side = round(len(X) ** 0.5)
+        x, y, z = (v.reshape(side, side).numpy() for v in (X[:, 0], X[:, 1], true_values))
+        panels[0].contour(x, y, z, levels=levels, colors="black", linestyles="--", linewidths=0.8)
+        panels[0].plot([], [], color="black", ls="--", lw=0.8, label="reward function")
+    handles, labels = panels[0].get_legend_handles_labels()
+    if handles:
+        panels[0].figure.legend(
+            handles, labels, loc="outside lower center", ncols=len(handles), fontsize=SMALL
+        )
+    return panels
+
+
+def _levels(values: Tensor) -> Any:
+    """Return increasing levels for contours, also of a constant."""
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = float(values.min()), float(values.max())
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-300):
+        low, high = low - 0.5, high + 0.5
+    return MaxNLocator(NUM_LEVELS).tick_values(low, high)
+
+
+def _light_greys() -> Any:
+    """Return shades on which black and white markers can be seen; dark is large."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("light greys", ["1.0", "0.45"])
+
+
+def _draw_contours(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None) -> None:
+    side = round(len(X) ** 0.5)
+    x, y, z = (v.reshape(side, side).numpy() for v in (X[:, 0], X[:, 1], values))
+    levels = _levels(values)
+    ax.contourf(x, y, z, levels=levels, cmap=_light_greys())
+    lines = ax.contour(x, y, z, levels=levels, colors="0.35", linestyles="-", linewidths=0.7)
+    ax.clabel(lines, fontsize=SMALL - 1, colors="black")
+    if excluded is None:
+        return
+    g = excluded.reshape(side, side).numpy()
+    if g.max() > 0.0:
+        hatched = ax.contourf(
+            x, y, g, levels=[0.0, max(float(g.max()), 1e-300)], colors="none", hatches=["//"]
+        )
+        hatched.set_edgecolor("0.5")
+        hatched.set_linewidth(0.0)
+    if g.min() < 0.0 < g.max():
+        ax.contour(x, y, g, levels=[0.0], colors="black", linestyles="-.", linewidths=1.4)
+        ax.plot([], [], color="black", ls="-.", lw=1.4, label="limit of the constraint")
+
+
+def _draw_arms(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None, title: str) -> None:
+    x, y = X.T.numpy()
+    shades = ax.scatter(
+        x, y, c=values.numpy(), cmap=_light_greys(), s=90, marker="s", edgecolors="0.4"
+    )
+    ax.figure.colorbar(shades, ax=ax).set_label(title, fontsize=SMALL)
+    if excluded is not None:
+        bad = (excluded > 0.0).numpy()
+        ax.plot(x[bad], y[bad], "x", color="black", ms=9, ls="none", label="not feasible")
+
 
 POINTS_ON_A_LINE, POINTS_ON_A_SIDE = 400, 60
 
@@ -230,3 +422,132 @@ def _hatch(ax: Any, x: Tensor, values: Tensor, mean: Any, is_arms: bool) -> None
         share = float(values[i] / (values[i] - values[i + 1]))  # where a line would cross 0
         edge = float(x[i] + share * (x[i + 1] - x[i]))
         ax.axvline(edge, color="black", ls="-.", lw=1.0)
+
+
+NEEDED = ("mean", "standard_deviation", "width")
+
+
+def plot_width_against_error(
+    model: Any,
+    X: Tensor | None = None,
+    truth: Any = None,
+    width: float | None = None,
+    *,
+    logarithmic: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how far the reward function is from the posterior mean, against the band's half-width.
+
+    Points on or below the diagonal are covered: the error is at most the width times the standard
+    deviation. Crosses above it are not; the legend has the share that is covered. Points far below
+    the diagonal say that the width is larger than it would have to be.
+
+    Args:
+        model: A BoTorch model of one output; or, with nothing else, the result of
+            :func:`~botorch_bandits.run` on a problem that knows its noiseless values: then a round
+            is a point, with the mean, standard deviation and width with which its query was chosen.
+        X: ``n x d`` points, the model's inputs.
+        truth: The reward function there, noiseless: ``n`` values, or a function from ``X`` to them.
+        width: Half the height of the band, in posterior standard deviations.
+        logarithmic: Logarithmic axes; points without an error or a deviation are left out then.
+        ax: Axes to draw on; new ones if omitted.
+
+    Raises:
+        TypeError: If an argument is missing, or a tensor is not float64.
+        ValueError: If a shape is wrong, a value is not finite, or a result does not say what is
+            needed.
+    """
+    if hasattr(model, "posterior"):
+        half, error = _of_model(model, X, truth, width)
+    else:
+        if X is not None or truth is not None or width is not None:
+            raise TypeError(
+                f"model is a {type(model).__name__}. With X, truth and width pass a BoTorch model; "
+                "the result of run goes alone."
+            )
+        half, error = _of_result(model)
+    ax = axes_or_new(ax)
+    covered = error <= half
+    count = int(covered.sum())
+    for mask, marker, fill, label in (
+        (covered, "o", "white", f"covered ({count} of {len(half)}, {count / len(half):.1%})"),
+        (~covered, "x", "black", f"not covered ({len(half) - count})"),
+    ):
+        x, y = half[mask].numpy(), error[mask].numpy()
+        ax.plot(x, y, marker, color="black", mfc=fill, ms=4, mew=0.8, ls="none", label=label)
+    largest = 1.05 * max(float(half.max()), float(error.max()), torch.finfo(DTYPE).tiny)
+    if logarithmic:
+        smallest = torch.cat([half, error])
+        smallest = smallest[smallest > 0.0]
+        lowest = 0.8 * float(smallest.min()) if len(smallest) else 0.1 * largest
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+    else:
+        lowest = 0.0
+    ends = [lowest, largest]
+    ax.plot(ends, ends, color="black", ls="--", lw=1.0, label="error = half-width")
+    ax.set_xlabel("half-width of the band: width x standard deviation (units of the reward)")
+    ax.set_ylabel("|reward function - mean|")
+    ax.legend(fontsize=SMALL)
+    return ax
+
+
+def _of_model(model: Any, X: Any, truth: Any, width: Any) -> tuple[Tensor, Tensor]:
+    """Return half-widths and errors at points, on the CPU."""
+    missing = [n for n, v in (("X", X), ("truth", truth), ("width", width)) if v is None]
+    if missing:
+        raise TypeError(
+            f"{', '.join(missing)} is missing; with a model pass X, truth and width, or pass the "
+            "result of run alone."
+        )
+    X = check_matrix("X", X)
+    if len(X) == 0:
+        raise ValueError("X has no rows; pass the points to look at.")
+    values = truth(X) if callable(truth) else truth
+    if isinstance(values, Tensor) and values.dim() == 2 and values.shape[-1] == 1:
+        values = values.squeeze(-1)
+    values = check_vector("truth", values, length=len(X)).detach().cpu()
+    mean, deviation = read_posterior(model, X)
+    return check_nonnegative("width", width) * deviation, (values - mean).abs()
+
+
+def _of_result(result: Any) -> tuple[Tensor, Tensor]:
+    """Return half-widths and errors of the rounds that have them."""
+    history, values = getattr(result, "history", None), getattr(result, "values", None)
+    if history is None or not hasattr(result, "rewards"):
+        raise TypeError(
+            f"model is a {type(result).__name__}; pass a BoTorch model with X, truth and width, or "
+            "the result of run."
+        )
+    if not isinstance(values, Tensor):
+        raise ValueError(
+            "the result has no noiseless values; run a problem that knows them, such as those in "
+            "botorch_bandits.problems, or pass a model with X, truth and width."
+        )
+    if history.num_constraints:
+        raise ValueError(
+            "the result is of a loop with constraints, whose model may be of the penalised reward; "
+            "pass a model with X, truth and width."
+        )
+    queries = history.queries[history.num_queries - len(values) :]
+    told = [history.outcome(q.id) for q in queries]
+    rewards = torch.tensor([torch.nan if o is None else o.reward for o in told], dtype=DTYPE)
+    if len(queries) != len(values) or not torch.equal(
+        rewards.nan_to_num(), result.rewards.cpu().nan_to_num()
+    ):
+        raise ValueError(
+            "the rounds of the result are not the last ones of its history, which has gone on; "
+            "draw it before the loop goes on, or pass a model with X, truth and width."
+        )
+    rows = [
+        (d["width"] * d["standard_deviation"], abs(value - d["mean"]))
+        for d, value in ((q.diagnostics, v) for q, v in zip(queries, values.tolist(), strict=True))
+        if all(name in d for name in NEEDED)
+    ]
+    if not rows:
+        raise ValueError(
+            "no round of the result has a mean, a standard deviation and a width: this method has "
+            "none. Pass a model with X, truth and width."
+        )
+    half, error = torch.tensor(rows, dtype=DTYPE).unbind(dim=-1)
+    return half, error

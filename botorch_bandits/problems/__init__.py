@@ -6,27 +6,24 @@ in float64 and take their randomness from a ``seed`` argument; only the observat
 noise of ``problem(X)`` uses torch's global random state, as everywhere in BoTorch.
 """
 
-from botorch_bandits.problems.arms import ArmsProblem, restrict_to_arms
+from botorch_bandits.problems.base import ArmsProblem, restrict_to_arms
 from botorch_bandits.problems.changing import (
     ChangingProblem,
+    DriftingGP,
+    DriftingProblem,
     SwitchingProblem,
+    TabulatedProblem,
     evenly_spaced_change_points,
-)
-from botorch_bandits.problems.changing_builders import (
     gp_draws_of_periods,
     sensor_day,
     switching_gp_draws,
     switching_rkhs,
 )
-from botorch_bandits.problems.changing_gradual import (
-    DriftingGP,
-    DriftingProblem,
-    TabulatedProblem,
-)
-from botorch_bandits.problems.constrained import GardnerProblem, RatesProblem
-from botorch_bandits.problems.constrained_problem import (
+from botorch_bandits.problems.constrained import (
     ConstrainedArmsProblem,
     ConstrainedProblem,
+    GardnerProblem,
+    RatesProblem,
 )
 from botorch_bandits.problems.delays import (
     ConstantDelay,
@@ -37,9 +34,15 @@ from botorch_bandits.problems.delays import (
     PoissonDelay,
     parse_delays,
 )
-from botorch_bandits.problems.gp_draws import GPDraw, gp_draw_on_arms, posterior_mean_of_gp_draw
-from botorch_bandits.problems.rkhs import RKHSFunction
-from botorch_bandits.problems.synthetic import BraninReward, Hartmann3Reward, RosenbrockReward
+from botorch_bandits.problems.functions import (
+    BraninReward,
+    GPDraw,
+    Hartmann3Reward,
+    RKHSFunction,
+    RosenbrockReward,
+    gp_draw_on_arms,
+    posterior_mean_of_gp_draw,
+)
 
 __all__ = [
     "ArmsProblem",

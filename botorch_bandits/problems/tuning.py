@@ -2,28 +2,128 @@
 
 The reward is the accuracy in cross-validation with fixed folds. Points live in a box whose
 coordinates are the hyperparameters, logarithms to base 10 where that is the natural scale.
+
+A budget ``cost <= limit`` is the constraint ``g = cost / limit - 1``, which must be at most 0 on
+average. It has no unit: 0 is on the budget, 1 is twice the budget, and nothing is below -1.
+
+One feature splits the rows into two populations: those up to its median, and those above. The
+reward is the accuracy on the first population until a change point, and on the second afterwards.
 """
 
 from __future__ import annotations
 
+import math
+import pickle
 import warnings
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from botorch_bandits.checks import check_integer
-from botorch_bandits.problems.hyperparameters import (
-    AccuracyProblem,
-    Hyperparameter,
-    check_labelled_data,
-    need_scikit_learn,
-)
+from botorch_bandits.domains import Box
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One hyperparameter and its range.
+
+    Attributes:
+        name: The estimator's argument.
+        low: Smallest value.
+        high: Largest value.
+        scale: ``"linear"``, ``"log10"`` (searched over the logarithm) or ``"integer"``.
+    """
+
+    name: str
+    low: float
+    high: float
+    scale: str = "linear"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range as the box has it."""
+        if self.scale == "log10":
+            return float(np.log10(self.low)), float(np.log10(self.high))
+        return float(self.low), float(self.high)
+
+    def decode(self, coordinate: float) -> float | int:
+        """Turn a coordinate of the box into the estimator's argument."""
+        if self.scale == "log10":
+            return float(10.0**coordinate)
+        return round(coordinate) if self.scale == "integer" else float(coordinate)
+
+
+class AccuracyProblem(ABC):
+    """The accuracy of a classifier as a function on a box of hyperparameters."""
+
+    @property
+    @abstractmethod
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """What is tuned, in the order of the coordinates."""
+
+    @abstractmethod
+    def accuracy(self, **hyperparameters: Any) -> float:
+        """Return the accuracy of explicit hyperparameters; the box's ranges do not bind."""
+
+    @property
+    def box(self) -> Box:
+        """Where points are chosen."""
+        bounds = np.array([h.bounds for h in self.hyperparameters]).T
+        integer = [i for i, h in enumerate(self.hyperparameters) if h.scale == "integer"]
+        return Box(bounds.tolist(), integer_dims=integer)
+
+    def decode(self, x: Tensor | Sequence[float]) -> dict[str, float | int]:
+        """Turn a point of the box into the estimator's arguments."""
+        coordinates = x.tolist() if isinstance(x, Tensor) else list(x)
+        return {
+            h.name: h.decode(value)
+            for h, value in zip(self.hyperparameters, coordinates, strict=True)
+        }
+
+    def __call__(self, x: Tensor) -> float:
+        """Return the accuracy at a point of the box."""
+        return self.accuracy(**self.decode(self.box.check_point("x", x)))
+
+
+def check_labelled_data(inputs: Any, labels: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return features and labels as arrays, ``n x p`` and ``n``.
+
+    Raises:
+        ValueError: If they are not two-dimensional and finite with one label a row.
+    """
+    inputs, labels = np.asarray(inputs, dtype=np.float64), np.asarray(labels)
+    if inputs.ndim != 2 or labels.shape != (len(inputs),):
+        raise ValueError(
+            f"inputs have shape {inputs.shape} and labels {labels.shape}; they must be n x p and n."
+        )
+    if not np.isfinite(inputs).all():
+        row, column = np.argwhere(~np.isfinite(inputs))[0]
+        raise ValueError(
+            f"inputs[{row}, {column}] is {inputs[row, column]}; fill or drop missing values."
+        )
+    return inputs, labels
+
+
+def need_scikit_learn() -> None:
+    """Raise if scikit-learn is missing.
+
+    Raises:
+        ImportError: With the command that installs it.
+    """
+    try:
+        import sklearn  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "tuning needs scikit-learn: pip install 'botorch_bandits[tune]'."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -236,3 +336,255 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         raise ValueError(f"{path} has no column beside the target {target!r}.")
     features = pd.get_dummies(table.drop(columns=[target]), dtype=float)
     return features.to_numpy(dtype=np.float64), table[target].to_numpy()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Something that is measured at each evaluation.
+
+    Attributes:
+        title: What it is.
+        measure: Reads it from what scikit-learn's ``cross_validate`` returned.
+        is_exact: Whether the same hyperparameters always cost the same.
+        tasks: Names of the tasks that have it; empty for all.
+    """
+
+    title: str
+    measure: Callable[[Mapping[str, Any]], float]
+    is_exact: bool
+    tasks: tuple[str, ...] = ()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _support_vectors(scores: Mapping[str, Any]) -> float:
+    return _mean([float(model[-1].n_support_.sum()) for model in scores["estimator"]])
+
+
+def _model_size(scores: Mapping[str, Any]) -> float:
+    return _mean([float(len(pickle.dumps(model, protocol=5))) for model in scores["estimator"]])
+
+
+COSTS: dict[str, Cost] = {
+    "fit_seconds": Cost(
+        "wall time of fitting one model, mean over the folds",
+        lambda scores: _mean(scores["fit_time"]),
+        is_exact=False,
+    ),
+    "predict_seconds": Cost(
+        "wall time of predicting one fold's held-out rows, mean over the folds",
+        lambda scores: _mean(scores["score_time"]),
+        is_exact=False,
+    ),
+    "model_size": Cost(
+        "bytes of one pickled model, mean over the folds", _model_size, is_exact=True
+    ),
+    "support_vectors": Cost(
+        "support vectors of one model, mean over the folds",
+        _support_vectors,
+        is_exact=True,
+        tasks=("svm",),
+    ),
+}
+"""The costs by name."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a cost may be on average.
+
+    Attributes:
+        cost: A key of :data:`COSTS`.
+        limit: Positive, in the unit of the cost.
+
+    Raises:
+        ValueError: If there is no such cost, or the limit is not positive.
+
+    Example:
+        >>> budget = Budget.parse("fit_seconds<=0.05")
+        >>> budget.constraint(0.1), budget.amount(1.0)
+        (1.0, 0.1)
+    """
+
+    cost: str
+    limit: float
+
+    def __post_init__(self) -> None:
+        """Check the budget."""
+        if self.cost not in COSTS:
+            raise ValueError(
+                f"budget names the unknown cost {self.cost!r}; known are {', '.join(COSTS)}."
+            )
+        if not (math.isfinite(self.limit) and self.limit > 0.0):
+            raise ValueError(f"budget of {self.cost} is {self.limit}; it must be positive.")
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Return the budget that a text such as ``fit_seconds<=0.05`` names.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        name, sign, number = text.partition("<=")
+        try:
+            limit = float(number)
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise ValueError(
+                f"budget is {text!r}; it must be COST<=NUMBER, as in 'fit_seconds<=0.05', in "
+                f"quotes because of the shell. Costs are {', '.join(COSTS)}."
+            )
+        return cls(name.strip(), limit)
+
+    def __str__(self) -> str:
+        """Return the text that :meth:`parse` reads."""
+        return f"{self.cost}<={self.limit!r}"
+
+    def constraint(self, amount: float) -> float:
+        """Return ``amount / limit - 1``, which must be at most 0 on average."""
+        return amount / self.limit - 1.0
+
+    def amount(self, constraint: float) -> float:
+        """Return the cost of which this is the constraint value."""
+        return self.limit * (1.0 + constraint)
+
+
+class CostlyTuningProblem:
+    """The cross-validated accuracy of a classifier, and what it costs against budgets.
+
+    Both come from the same fits. The first call fits once more, so that the time it takes to
+    import libraries is not measured.
+
+    Args:
+        problem: The classifier and the data.
+        budgets: One or more, each of another cost.
+
+    Raises:
+        ValueError: If there is no budget, two are of one cost, or the task does not have a cost.
+
+    Example:
+        >>> import torch
+        >>> from sklearn.datasets import load_iris
+        >>> problem = TuningProblem("svm", *load_iris(return_X_y=True))
+        >>> costly = CostlyTuningProblem(problem, [Budget("support_vectors", 40.0)])
+        >>> accuracy, (g,) = costly(torch.tensor([0.0, -1.0], dtype=torch.float64))
+        >>> accuracy == problem(torch.tensor([0.0, -1.0], dtype=torch.float64))
+        True
+    """
+
+    def __init__(self, problem: TuningProblem, budgets: Sequence[Budget]) -> None:
+        """See the class."""
+        self.problem, self.budgets = problem, tuple(budgets)
+        names = [budget.cost for budget in self.budgets]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"budgets are of {names}; give at least one, each of another cost.")
+        for name in names:
+            tasks = COSTS[name].tasks
+            if tasks and problem.task_name not in tasks:
+                raise ValueError(
+                    f"the task {problem.task_name} has no {name}; only {', '.join(tasks)} has."
+                )
+        self._is_warm = False
+
+    def __call__(self, x: Tensor) -> tuple[float, list[float]]:
+        """Return the accuracy at a point of the box, and a constraint value for each budget."""
+        hyperparameters = self.problem.decode(self.problem.box.check_point("x", x))
+        if not self._is_warm:
+            self.problem.cross_validate(hyperparameters)
+            self._is_warm = True
+        scores = self.problem.cross_validate(hyperparameters)
+        amounts = [COSTS[budget.cost].measure(scores) for budget in self.budgets]
+        constraints = [b.constraint(a) for b, a in zip(self.budgets, amounts, strict=True)]
+        return float(scores["test_score"].mean()), constraints
+
+
+def split_by_feature(
+    inputs: NDArray[np.float64],
+    labels: NDArray[Any],
+    num_folds: int,
+    feature: int | None = None,
+) -> tuple[NDArray[np.bool_], int]:
+    """Split rows at the median of a feature.
+
+    Args:
+        inputs: ``n x p`` features.
+        labels: ``n`` class labels.
+        num_folds: Each half must have two classes or more, each with this many rows at least.
+        feature: A column, from 0. None takes the first one whose halves allow the folds and have
+            all classes.
+
+    Returns:
+        Which rows are up to the median, and the column.
+
+    Raises:
+        ValueError: If there is no such column, or its halves do not allow the folds.
+
+    Example:
+        >>> inputs = np.arange(8.0).reshape(8, 1)
+        >>> first, feature = split_by_feature(inputs, np.array([0, 1] * 4), num_folds=2)
+        >>> first.tolist(), feature
+        ([True, True, True, True, False, False, False, False], 0)
+    """
+    inputs, labels = np.asarray(inputs, dtype=np.float64), np.asarray(labels)
+    num_features = inputs.shape[1]
+    if feature is not None and check_integer("feature", feature, minimum=0) >= num_features:
+        raise ValueError(
+            f"feature is {feature}, but the data have {num_features} features, from 0."
+        )
+    all_classes = np.unique(labels)
+    for column in range(num_features) if feature is None else (feature,):
+        first = inputs[:, column] <= np.median(inputs[:, column])
+        halves = [labels[first], labels[~first]]
+        counts = [np.array([(half == c).sum() for c in all_classes]) for half in halves]
+        if feature is None and all(c.min() >= num_folds for c in counts):
+            return first, column
+        if feature is not None and all(
+            (c > 0).sum() >= 2 and c[c > 0].min() >= num_folds for c in counts
+        ):
+            return first, column
+    which = "no feature has that" if feature is None else f"feature {feature} has not"
+    raise ValueError(
+        f"a shift needs a feature at whose median both halves have {num_folds} rows of each class; "
+        f"{which}. Take fewer folds or another feature."
+    )
+
+
+class ShiftingTuning:
+    """Accuracy whose data change once; the function of a round answers its query.
+
+    Args:
+        functions: Of the rounds before and after the change: from a point to its evaluation.
+        change_point: The last round of the first one.
+    """
+
+    def __init__(
+        self, functions: tuple[Callable[[Tensor], Any], Callable[[Tensor], Any]], change_point: int
+    ) -> None:
+        """See the class."""
+        self.functions = functions
+        self.change_point = check_integer("change_point", change_point, minimum=1)
+
+    def __call__(self, x: Tensor, round_number: int) -> Any:
+        """Return what the function of a round returns at a point.
+
+        Args:
+            x: A point, ``d``-dimensional.
+            round_number: From 1.
+        """
+        return self.functions[int(round_number > self.change_point)](x)
+
+
+def shift_problem(
+    problem: TuningProblem, feature: int | None = None
+) -> tuple[TuningProblem, TuningProblem, int]:
+    """Return the problems of both populations, and the feature that splits them.
+
+    Args:
+        problem: With all data.
+        feature: See :func:`split_by_feature`.
+    """
+    first, column = split_by_feature(problem.inputs, problem.labels, problem.num_folds, feature)
+    return problem.on_rows(first), problem.on_rows(~first), column

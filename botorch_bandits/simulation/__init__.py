@@ -1,12 +1,9 @@
 """Replicates of a bandit as one tensor program: on arms, or on a box in lockstep."""
 
 from botorch_bandits.simulation.arms import play_arms
-from botorch_bandits.simulation.boxes import play_box
-from botorch_bandits.simulation.policy import Policy
-from botorch_bandits.simulation.replicates import simulate
+from botorch_bandits.simulation.problems import ArmRewards, PeriodRewards, Policy, SimulationResult
+from botorch_bandits.simulation.replicates import play_box, simulate
 from botorch_bandits.simulation.restarts import ReplicateSegments
-from botorch_bandits.simulation.result import SimulationResult
-from botorch_bandits.simulation.rewards import ArmRewards, PeriodRewards
 
 __all__ = [
     "ArmRewards",

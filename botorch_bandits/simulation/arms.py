@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.arms_player import ArmsPlayer
+from botorch_bandits.acquisition.engines import ArmsPlayer
 from botorch_bandits.checks import check_finite
 from botorch_bandits.random_streams import RandomBlocks
+from botorch_bandits.simulation.problems import ArmRewards, SimulationResult
 from botorch_bandits.simulation.restarts import ReplicateSegments
-from botorch_bandits.simulation.result import SimulationResult
-from botorch_bandits.simulation.rewards import ArmRewards
 
 
 def play_arms(

@@ -1,6 +1,6 @@
 """Replicates under long-term constraints, on arms: multipliers of their own, epochs in step.
 
-What the loop keeps in :class:`~botorch_bandits.loop.multipliers.Multipliers` for one stream of
+What the loop keeps in :class:`~botorch_bandits.loop.state.Multipliers` for one stream of
 rounds is kept here for all replicates at once. Multiplier rules are folds over tensors, so the
 rule is the loop's. Every outcome is told in its round and nothing begins anew, so that all
 replicates are always in the same epoch.
@@ -18,18 +18,17 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.arms_player import ArmsPlayer
-from botorch_bandits.acquisition.arms_rules import ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, check_finite
 from botorch_bandits.confidence import Guarantee, PriorReading, WidthRule
 from botorch_bandits.constraints import MultiplierRule, NoisyConstraintsWarning
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Hallucinated
-from botorch_bandits.loop.constrained import check_constraints, in_epoch
+from botorch_bandits.loop.builders import check_constraints, in_epoch
 from botorch_bandits.problems import ConstrainedArmsProblem
 from botorch_bandits.random_streams import RandomBlocks, generator
-from botorch_bandits.simulation.policy import Policy
-from botorch_bandits.simulation.result import SimulationResult
+from botorch_bandits.simulation.problems import Policy, SimulationResult
 
 INSTEAD = "Run policy.loop(...) for each seed instead."
 

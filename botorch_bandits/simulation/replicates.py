@@ -1,4 +1,4 @@
-"""Replicates of a bandit as one tensor program.
+"""Replicates of a bandit as one tensor program, on arms or in lockstep on a box.
 
 The rules are those of the loop, on tensors with one more dimension.
 """
@@ -8,36 +8,89 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from botorch_bandits.acquisition import RandomSearch
-from botorch_bandits.acquisition.arms_player import build_arms_player
-from botorch_bandits.acquisition.box_player import build_box_player
-from botorch_bandits.checks import DTYPE, check_integer
-from botorch_bandits.domains import Arms, Box
-from botorch_bandits.loop.arguments import check_restart
-from botorch_bandits.problems import (
-    ArmsProblem,
-    ChangingProblem,
-    ConstrainedArmsProblem,
+from botorch_bandits.acquisition.engines import (
+    BoxPlayer,
+    build_arms_player,
+    build_box_player,
+    sample_uniformly,
 )
+from botorch_bandits.checks import DTYPE, check_finite, check_integer
+from botorch_bandits.domains import Arms, Box
+from botorch_bandits.loop.settings import check_restart
+from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedArmsProblem
 from botorch_bandits.progress import ProgressBar
-from botorch_bandits.random_streams import derive_seed
+from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation.arms import play_arms
-from botorch_bandits.simulation.boxes import play_box
 from botorch_bandits.simulation.constrained import check_constrained, play_constrained_arms
-from botorch_bandits.simulation.policy import Policy
 from botorch_bandits.simulation.problems import (
+    Policy,
     Problem,
+    SimulationResult,
     bounds_of,
     check_problems,
     evaluate,
     is_on_arms,
     noise_std_of,
     optimal_value_of,
+    rewards_of,
 )
 from botorch_bandits.simulation.restarts import ReplicateSegments
-from botorch_bandits.simulation.result import SimulationResult
-from botorch_bandits.simulation.rewards import rewards_of
+
+
+def play_box(
+    player: BoxPlayer | None,
+    box: Box,
+    evaluate: Callable[[Tensor, int], Tensor],
+    optimal_values: Tensor,
+    noise_std: float,
+    num_rounds: int,
+    seeds: Sequence[int],
+    num_initial: int = 0,
+    on_round: Callable[[int], None] | None = None,
+) -> SimulationResult:
+    """Let a player play reward functions on a box, one a replicate.
+
+    Args:
+        player: With one seed a replicate; None plays uniformly at random.
+        box: On the CPU.
+        evaluate: Maps one point a replicate, ``num_replicates x d`` on the CPU, and the round (from
+            1) to the noiseless rewards, ``num_replicates``.
+        optimal_values: ``num_replicates x num_rounds``; the largest rewards. One column will do
+            where they do not depend on the round.
+        noise_std: Standard deviation of the Gaussian noise.
+        num_rounds: How long.
+        seeds: Seed the noise and the initial rounds, one a replicate.
+        num_initial: Rounds at the start that choose uniformly at random.
+        on_round: Called with the number of each finished round.
+
+    Raises:
+        ValueError: If a reward is not finite.
+    """
+    noise = RandomBlocks(seeds, "noise")
+    points = torch.empty(len(seeds), num_rounds, box.dim, dtype=torch.float64)
+    values, outcomes = torch.empty(2, len(seeds), num_rounds, dtype=torch.float64)
+    for t in range(num_rounds):
+        if player is None or t < num_initial:
+            chosen = sample_uniformly(box, seeds, t + 1)
+        else:
+            chosen, _ = player.choose(t + 1)
+        points[:, t] = chosen
+        values[:, t] = check_finite("the problem's values", evaluate(points[:, t], t + 1))
+        outcomes[:, t] = values[:, t] + noise_std * noise.at(t + 1)
+        if player is not None:
+            player.observe(points[:, t], outcomes[:, t])
+        if on_round is not None:
+            on_round(t + 1)
+    return SimulationResult(
+        arms=None,
+        outcomes=outcomes,
+        regret=optimal_values - values,
+        seeds=tuple(seeds),
+        points=points,
+    )
 
 
 def simulate(

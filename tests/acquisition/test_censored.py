@@ -32,8 +32,8 @@ from botorch_bandits import (
     MinimumLoweredWarning,
     RingingWarning,
 )
-from botorch_bandits.acquisition.ringing import probe_points
 from botorch_bandits.models import condition
+from botorch_bandits.models.censoring import probe_points
 
 from .cases import (
     MODELS,

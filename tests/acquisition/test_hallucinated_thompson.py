@@ -13,11 +13,11 @@ from botorch.models import SingleTaskVariationalGP
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
-from botorch_bandits.acquisition.arms_player import ArmsPlayer
-from botorch_bandits.acquisition.arms_rules import ThompsonArmsRule
-from botorch_bandits.acquisition.hallucinated_thompson import HallucinatedThompsonArmsRule
+from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.scores import ThompsonArmsRule
+from botorch_bandits.acquisition.thompson_sampling import HallucinatedThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models.arms_prior import ArmsPrior
+from botorch_bandits.models.arms import ArmsPrior
 from botorch_bandits.models.condition import hallucinate
 
 from .cases import bandit_gp, rows, uniform

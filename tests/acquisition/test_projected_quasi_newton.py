@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from botorch_bandits.acquisition.projected_quasi_newton import (
-    Array,
-    Evaluation,
-    Index,
-    minimize_on_unit_cube,
-)
+from botorch_bandits.optim import Array, Evaluation, Index, minimize_on_unit_cube
 
 SIZES = np.array([1.0, 1e4, 0.0])  # of the functions: tolerances are relative to each
 

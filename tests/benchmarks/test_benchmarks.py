@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from botorch_bandits.benchmarks import BENCHMARKS, Measurement, Scale
-from botorch_bandits.benchmarks.devices import against_cpu
-from botorch_bandits.benchmarks.measure import compare, growth_exponent
+from benchmarks import BENCHMARKS, Measurement, Scale
+from benchmarks.commands import format_measurements
+from benchmarks.devices import against_cpu
+from benchmarks.measure import compare, growth_exponent
 from botorch_bandits.cli import main
-from botorch_bandits.cli.bench import format_measurements
 
 
 def check(lines: list[Measurement]) -> None:

@@ -11,8 +11,8 @@ import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import Arms, Box, ChangePointDetector, PowerThreshold, TheoreticalThreshold
-from botorch_bandits.change_points import spaces
-from botorch_bandits.change_points.result import deciding_tail
+from botorch_bandits.change_points import half_samples as spaces
+from botorch_bandits.change_points.detector import deciding_tail
 
 from . import dense
 

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits.change_points.restart import (
-    NeverRestart,
-    OracleRestart,
-    Restart,
-    explores,
-)
+from botorch_bandits.change_points.restart import NeverRestart, OracleRestart, Restart, explores
 
 
 def test_equality_explores_where_floating_point_would_not():

@@ -21,9 +21,12 @@ from botorch_bandits import (
     estimate_false_alarm_rate,
 )
 from botorch_bandits.change_points import cross_validated_ridge
-from botorch_bandits.change_points.calibration import binomial_interval, level_rank
-from botorch_bandits.change_points.residuals import fit_to_data
-from botorch_bandits.change_points.simulation import NullStreams
+from botorch_bandits.change_points.calibration import (
+    NullStreams,
+    binomial_interval,
+    fit_to_data,
+    level_rank,
+)
 
 from . import dense
 

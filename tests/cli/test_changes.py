@@ -18,8 +18,13 @@ from PIL import Image
 from botorch_bandits import Box, ChangePointDetector
 from botorch_bandits.change_points import CalibratedThreshold
 from botorch_bandits.cli import main
-from botorch_bandits.problems.tuning import TuningProblem, load_dataset
-from botorch_bandits.problems.tuning_shift import ShiftingTuning, shift_problem, split_by_feature
+from botorch_bandits.problems.tuning import (
+    ShiftingTuning,
+    TuningProblem,
+    load_dataset,
+    shift_problem,
+    split_by_feature,
+)
 
 # two plateaus: the reward falls by 1 in the fourteenth call
 FUNCTION = """
@@ -155,7 +160,7 @@ def test_a_recorded_threshold_is_whole() -> None:
     threshold = CalibratedThreshold(
         (2.0, 1.0), -0.8, 5, 0.1, 0.95, 100, 3, (0.0, 0.1), seed=1, source="prior draws"
     )
-    from botorch_bandits.cli.changes import plain_record, recorded_threshold
+    from botorch_bandits.cli.options import plain_record, recorded_threshold
 
     again = recorded_threshold(json.loads(json.dumps(plain_record(threshold))))
     assert again == threshold

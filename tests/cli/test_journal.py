@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import faults
+from benchmarks.commands import format_counts
+from benchmarks.fault_cases import build, play
 from PIL import Image
 
 from botorch_bandits import AdditiveEpochs, BanditLoop, Box, RandomSearch
-from botorch_bandits.benchmarks import faults
-from botorch_bandits.benchmarks.fault_cases import build, play
 from botorch_bandits.cli import main
-from botorch_bandits.cli.faults import format_counts
 from botorch_bandits.cli.show import describe, read_history
 from botorch_bandits.journal import Journal
-from botorch_bandits.loop import loop_journal
+from botorch_bandits.loop import journal as loop_journal
 
 FUNCTION = """
 import os, time
@@ -205,7 +205,7 @@ def test_what_differs_is_counted(tmp_path: Path) -> None:
 def test_the_campaign_finds_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from botorch_bandits.cli import faults as command
+    from benchmarks import commands as command
 
     monkeypatch.setattr(command, "SETTING_NAMES", ("arms, ts, initial rounds",))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

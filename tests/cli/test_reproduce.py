@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from papers.registry import TABLES, TableEntry
+from papers.reproduction import run
 
 from botorch_bandits.cli import main
-from botorch_bandits.experiments.registry import TABLES, TableEntry
-from botorch_bandits.reproduction import run
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 import pytest
 import torch
+from benchmarks.fault_cases import SETTING_NAMES, build, play
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import (
@@ -30,15 +31,15 @@ from botorch_bandits import (
     PrimalDual,
     RandomSearch,
 )
-from botorch_bandits.benchmarks.fault_cases import SETTING_NAMES, build, play
 from botorch_bandits.cli import main
-from botorch_bandits.cli.recorded_settings import (
+from botorch_bandits.cli.show import (
     censored_feedback,
+    describe,
     describe_setting,
+    read_history,
     rebuild_ledger,
     reset_reason,
 )
-from botorch_bandits.cli.show import describe, read_history
 from botorch_bandits.fingerprints import fingerprint
 from botorch_bandits.history import History
 from botorch_bandits.journal import Journal

@@ -17,7 +17,7 @@ from botorch_bandits.confidence import (
     gp_ucb_finite_width,
     igp_ucb_width,
 )
-from botorch_bandits.confidence.widths import check_scale
+from botorch_bandits.confidence.width_rules import check_scale
 
 NAN, INF = float("nan"), float("inf")
 deltas = st.floats(1e-12, 1 - 1e-9)

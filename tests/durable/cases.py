@@ -1,15 +1,7 @@
 """Loops and the script that plays them; ``botorch-bandits faults`` uses the same."""
 
-from botorch_bandits.benchmarks.fault_cases import (
-    build,
-    cut,
-    derived,
-    num_steps,
-    play,
-    settings,
-    step,
-)
-from botorch_bandits.benchmarks.faults import play_for_ever
+from benchmarks.fault_cases import build, cut, derived, num_steps, play, settings, step
+from benchmarks.faults import play_for_ever
 
 SETTINGS = settings()
 ARMS = SETTINGS["arms, ucb"]["domain"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.faults import count_faults
 
-from botorch_bandits.benchmarks.faults import count_faults
 from botorch_bandits.history import History
 from botorch_bandits.journal import (
     Journal,
@@ -20,7 +20,7 @@ from botorch_bandits.journal import (
     JournalWriteError,
     TornTailWarning,
 )
-from botorch_bandits.loop import loop_journal
+from botorch_bandits.loop import journal as loop_journal
 
 from .cases import SETTINGS, build, cut, derived, num_steps, play, play_for_ever, step
 

@@ -32,8 +32,8 @@ from botorch_bandits import (
 )
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
 from botorch_bandits.journal import Journal, JournalFormatError, SnapshotWarning
-from botorch_bandits.loop import loop_journal
-from botorch_bandits.loop.censored_queue import CensoredQueue
+from botorch_bandits.loop import journal as loop_journal
+from botorch_bandits.loop.state import CensoredQueue
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build, derived, play
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from papers.registry import build_experiments
+from papers.trials import ArmsStudy, Method, play
 
 from botorch_bandits import (
     Arms,
@@ -20,8 +22,6 @@ from botorch_bandits import (
     RandomSearch,
     run,
 )
-from botorch_bandits.experiments.arms_study import ArmsStudy, Method, play
-from botorch_bandits.experiments.registry import build_experiments
 from botorch_bandits.problems import ArmsProblem
 
 NUM_ARMS, LENGTHSCALE, LAM = 12, 0.2, 0.01

@@ -11,19 +11,21 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from papers import EXPERIMENTS, build_experiments
+from papers.avanesov import (
+    ChangingStudy,
+    RestartMethod,
+    count_detections,
+    fit_power,
+    kernel,
+    model_noise,
+    tabulate_detections,
+)
+from papers.trials import ArmsExperiment, run_arms_experiment
 
 from botorch_bandits import Arms, BanditGP, BanditLoop, run
 from botorch_bandits.change_points import ChangePointRestart, NeverRestart, OracleRestart
 from botorch_bandits.cli import main
-from botorch_bandits.experiments import EXPERIMENTS, build_experiments
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, run_arms_experiment
-from botorch_bandits.experiments.avanesov import model_noise
-from botorch_bandits.experiments.avanesov_report import (
-    count_detections,
-    fit_power,
-    tabulate_detections,
-)
-from botorch_bandits.experiments.avanesov_study import ChangingStudy, RestartMethod, kernel
 from botorch_bandits.problems import ArmsProblem, SwitchingProblem
 
 matplotlib.use("Agg")

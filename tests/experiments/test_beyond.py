@@ -12,31 +12,28 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
-
-from botorch_bandits import Arms, BanditGP, run
-from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.experiments import beyond_forgetting, beyond_multipliers, build_experiments
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, run_arms_experiment
-from botorch_bandits.experiments.avanesov_study import kernel as matern
-from botorch_bandits.experiments.beyond_combined import build_loop, play_scenarios, variants
-from botorch_bandits.experiments.beyond_combined_report import detection_power
-from botorch_bandits.experiments.beyond_forgetting_study import EnvironmentStudy, play_environments
-from botorch_bandits.experiments.beyond_multipliers import (
-    EPOCH_LENGTHS,
-    MAX_MULTIPLIER,
-    STEP_SIZES,
-)
-from botorch_bandits.experiments.beyond_scenario import (
+from papers import beyond_forgetting, beyond_multipliers, build_experiments
+from papers.avanesov import kernel as matern
+from papers.beyond_combined import (
     CORRELATION,
     CUT_OFF,
     DELAYS,
     NOISE_STD,
+    build_loop,
+    detection_power,
     draw_scenario,
     play_scenario,
+    play_scenarios,
+    variants,
 )
-from botorch_bandits.experiments.results import tabulate
-from botorch_bandits.experiments.shi_report import averages
-from botorch_bandits.experiments.workers import run_pieces
+from papers.beyond_forgetting import EnvironmentStudy, play_environments
+from papers.beyond_multipliers import EPOCH_LENGTHS, MAX_MULTIPLIER, STEP_SIZES
+from papers.results import tabulate
+from papers.shi import averages
+from papers.trials import ArmsExperiment, run_arms_experiment, run_pieces
+
+from botorch_bandits import Arms, BanditGP, run
+from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.problems import GardnerProblem
 from botorch_bandits.simulation import Policy

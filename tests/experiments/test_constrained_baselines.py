@@ -13,27 +13,21 @@ from botorch.acquisition.analytic import (
     LogProbabilityOfFeasibility,
 )
 from gpytorch.kernels import MaternKernel
+from papers.constrained_methods import (
+    ADMMBO,
+    BanditSaddlePoint,
+    ConstrainedImprovement,
+    Splitting,
+    estimate_gradient,
+    feasibility_improvement,
+    objective_improvement,
+    orthonormal_directions,
+)
+from papers.constrained_study import ConstrainedRecord, Observations, play_constrained
 from scipy.stats import norm
 from torch import Tensor
 
 from botorch_bandits.domains import Arms, Box
-from botorch_bandits.experiments.constrained_admm import (
-    ADMMBO,
-    Splitting,
-    feasibility_improvement,
-    objective_improvement,
-)
-from botorch_bandits.experiments.constrained_baselines import (
-    ConstrainedRecord,
-    Observations,
-    play_constrained,
-)
-from botorch_bandits.experiments.constrained_improvement import ConstrainedImprovement
-from botorch_bandits.experiments.constrained_saddle_point import (
-    BanditSaddlePoint,
-    estimate_gradient,
-    orthonormal_directions,
-)
 from botorch_bandits.models import BanditGP
 from botorch_bandits.problems import ConstrainedProblem, GardnerProblem, RatesProblem
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
-
-from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound, run
-from botorch_bandits.experiments.context_posterior import ContextPosterior, draw_deviation
-from botorch_bandits.experiments.contextual_study import (
+from papers.contextual_studies import (
     SMALLEST_NOISE,
+    ContextPosterior,
     ContextualMethod,
     ContextualTask,
     Hyperparameters,
+    draw_deviation,
     play_task,
 )
+from torch import Tensor
+
+from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound, run
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay
 from botorch_bandits.random_streams import generator

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from papers import EXPERIMENTS, build_experiments
+from papers.chowdhury import ConstantGain, estimate_norms
+from papers.results import tabulate
+from papers.trials import run_arms_experiment
 from torch import Tensor
 
 from botorch_bandits.cli import main
-from botorch_bandits.experiments import EXPERIMENTS, build_experiments
-from botorch_bandits.experiments.arms_experiment import run_arms_experiment
-from botorch_bandits.experiments.chowdhury import ConstantGain, estimate_norms
-from botorch_bandits.experiments.results import tabulate
-from botorch_bandits.problems.sensors import SensorData, load_readings
+from botorch_bandits.problems.changing import SensorData, load_readings
 
 
 @pytest.fixture

@@ -9,22 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from papers import EXPERIMENTS, build_experiments
+from papers.constrained_study import PlayedLoop, SeparateArms, play_constrained
+from papers.shi import Constants, Setting, averages, fit_growth, gardner, tabulate_growth
+from papers.trials import ArmsExperiment, Curves, run_arms_experiment
 from torch import Tensor
 
 from botorch_bandits import Arms, BanditLoop, LagrangianUpperConfidenceBound, Polynomial
 from botorch_bandits.cli import main
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.experiments import EXPERIMENTS, build_experiments
-from botorch_bandits.experiments.arms_experiment import (
-    ArmsExperiment,
-    Curves,
-    run_arms_experiment,
-)
-from botorch_bandits.experiments.constrained_baselines import play_constrained
-from botorch_bandits.experiments.constrained_study import PlayedLoop, SeparateArms
-from botorch_bandits.experiments.shi import gardner
-from botorch_bandits.experiments.shi_report import averages, fit_growth, tabulate_growth
-from botorch_bandits.experiments.shi_setting import Constants, Setting
 from botorch_bandits.problems import GardnerProblem, RatesProblem
 
 NAMES = ("shi-gardner", "shi-rates")

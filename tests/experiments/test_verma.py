@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from papers import build_experiments
+from papers.delayed_studies import simple_regret_in_time
+from papers.results import tabulate
+from papers.trials import ArmsExperiment, run_arms_experiment
+from papers.verma import synthetic
 
 from botorch_bandits.evaluation import RunResult
-from botorch_bandits.experiments import build_experiments
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, run_arms_experiment
-from botorch_bandits.experiments.delayed_study import simple_regret_in_time
-from botorch_bandits.experiments.results import tabulate
-from botorch_bandits.experiments.verma import synthetic
 from botorch_bandits.history import History
 
 

@@ -9,21 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.svm import SVC
-
-from botorch_bandits.experiments import (
+from papers import (
     build_experiments,
-    contextual_data,
-    contextual_study,
     verma_contextual,
 )
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, run_arms_experiment
-from botorch_bandits.experiments.contextual_data import growing_accuracies, load_tasks
-from botorch_bandits.experiments.contextual_study import (
+from papers import (
+    contextual_studies as contextual_data,
+)
+from papers import (
+    contextual_studies as contextual_study,
+)
+from papers.contextual_studies import (
     ContextualMethod,
     ContextualStudy,
     ContextualTask,
+    growing_accuracies,
+    load_tasks,
 )
+from papers.trials import ArmsExperiment, run_arms_experiment
+from sklearn.svm import SVC
+
 from botorch_bandits.feedback import Censored
 from botorch_bandits.problems import ConstantDelay, PoissonDelay
 from botorch_bandits.random_streams import derive_seed

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
-from torch import Tensor
-
-from botorch_bandits.domains import Arms
-from botorch_bandits.evaluation import run
-from botorch_bandits.experiments import build_experiments, learned_delayed_study, verma_tuning
-from botorch_bandits.experiments.arms_experiment import run_arms_experiment
-from botorch_bandits.experiments.learned_delayed_study import (
+from papers import (
+    build_experiments,
+)
+from papers import (
+    delayed_studies as learned_delayed_study,
+)
+from papers import (
+    verma as verma_tuning,
+)
+from papers.delayed_studies import (
     LENGTHSCALES,
     PRIOR_VARIANCES,
     Hyperparameters,
@@ -24,14 +26,20 @@ from botorch_bandits.experiments.learned_delayed_study import (
     learn,
     rows_to_learn_from,
 )
-from botorch_bandits.experiments.results import tabulate
-from botorch_bandits.experiments.verma import FAMILIES
+from papers.results import tabulate
+from papers.trials import run_arms_experiment
+from papers.verma import FAMILIES
+from papers.verma_problems import LogisticRegressionTuning
+from scipy.optimize import minimize
+from torch import Tensor
+
+from botorch_bandits.domains import Arms
+from botorch_bandits.evaluation import run
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import History
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
-from botorch_bandits.problems.sgd_tuning import LogisticRegressionTuning
 from botorch_bandits.problems.tuning import load_dataset
 from botorch_bandits.random_streams import derive_seed, generator
 

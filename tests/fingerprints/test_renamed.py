@@ -21,8 +21,13 @@ from botorch_bandits import (
     LogProbabilityOfImprovement,
 )
 from botorch_bandits.cli.main import main
-from botorch_bandits.fingerprints import difference, fingerprint, translate_settings
-from botorch_bandits.fingerprints.renamed import RENAMED_CLASSES, RENAMED_OPTIONS
+from botorch_bandits.fingerprints import (
+    RENAMED_CLASSES,
+    RENAMED_OPTIONS,
+    difference,
+    fingerprint,
+    translate_settings,
+)
 from botorch_bandits.journal import Journal
 
 pytestmark = pytest.mark.filterwarnings(

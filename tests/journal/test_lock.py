@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from botorch_bandits.journal import Journal, JournalError, JournalLockedError, locks
+from botorch_bandits.journal import Journal, JournalError, JournalLockedError
+from botorch_bandits.journal import files as locks
 
 from .cases import RECORDS, make
 

@@ -16,11 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from botorch_bandits.journal import (
-    Journal,
-    JournalError,
-    JournalFormatError,
-)
+from botorch_bandits.journal import Journal, JournalError, JournalFormatError
 from botorch_bandits.journal.lines import decode_line, encode_line, parse, scan
 
 from .cases import HEADER, RECORDS, make

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import botorch_bandits.journal.reader as reader_module
+import botorch_bandits.journal.journal as reader_module
 from botorch_bandits.journal import (
     Journal,
     JournalCorruptionError,

@@ -11,8 +11,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel
 from torch import Tensor
 
-from botorch_bandits.models.arms_posterior import ArmsPosterior
-from botorch_bandits.models.arms_prior import LARGEST_MATRIX, ArmsPrior
+from botorch_bandits.models.arms import LARGEST_MATRIX, ArmsPosterior, ArmsPrior
 
 DOUBLE = torch.float64
 POINTS = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)

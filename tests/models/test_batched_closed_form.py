@@ -10,9 +10,12 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits.models import batched_closed_form
-from botorch_bandits.models.batched_closed_form import FIRST_CAPACITY, BatchedClosedForm
-from botorch_bandits.models.running_reading import ReplicatesReading
-from botorch_bandits.models.stationary_kernel import StationaryKernel
+from botorch_bandits.models.batched_closed_form import (
+    FIRST_CAPACITY,
+    BatchedClosedForm,
+    ReplicatesReading,
+)
+from botorch_bandits.models.kernels import StationaryKernel
 
 from .textbook import KernelFunction, double, matern, posterior, squared_exponential, uniform
 

@@ -29,16 +29,14 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.models import marginal_likelihood_fit
-from botorch_bandits.models.marginal_likelihood import MarginalLikelihood
-from botorch_bandits.models.marginal_likelihood_fit import (
-    log_marginal_likelihood,
-    minimise_objective,
-)
-from botorch_bandits.models.marginal_likelihood_objective import (
+from botorch_bandits.models import marginal_likelihood as marginal_likelihood_fit
+from botorch_bandits.models.marginal_likelihood import (
     ORDINARY,
+    MarginalLikelihood,
     MarginalLikelihoodObjective,
     has_closed_form,
+    log_marginal_likelihood,
+    minimise_objective,
 )
 
 from .textbook import double, uniform

@@ -25,7 +25,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.models import hallucinate
-from botorch_bandits.models.repeats import collapse_repeats
+from botorch_bandits.models.likelihoods import collapse_repeats
 
 NOISE = 0.05
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from botorch_bandits.experiments import EXPERIMENTS, TABLES
-from botorch_bandits.reproduction import FIGURES
-from botorch_bandits.reproduction.evidence import Evidence
-from botorch_bandits.reproduction.figure import Figure
-from botorch_bandits.reproduction.judging import Verdict, decide
+from papers import EXPERIMENTS, TABLES
+from papers.reproduction import FIGURES
+from papers.reproduction.judging import Evidence, Figure, Verdict, decide
 
 from .worlds import (
     Means,

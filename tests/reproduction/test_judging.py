@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-
-from botorch_bandits.reproduction.evidence import Estimate, Evidence, MissingRowsError
-from botorch_bandits.reproduction.judging import (
+from papers.reproduction.judging import (
     NUM_QUOTED,
     Check,
+    Estimate,
+    Evidence,
+    MissingRowsError,
     Verdict,
     ahead,
     alike,

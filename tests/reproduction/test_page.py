@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from botorch_bandits.experiments import running
-from botorch_bandits.experiments.registry import TABLES, TableEntry
-from botorch_bandits.reproduction import FIGURES, Reproduction, html, plan, reproduce, run
-from botorch_bandits.reproduction.figure import Figure
-from botorch_bandits.reproduction.judging import Verdict
-from botorch_bandits.reproduction.page import PAGE, QUICK_NOTICE, TABLE
-from botorch_bandits.reproduction.plan import DATA
-from botorch_bandits.reproduction.state import State
+from papers import running
+from papers.registry import TABLES, TableEntry
+from papers.reproduction import FIGURES, Reproduction, reproduce, run
+from papers.reproduction import page as html
+from papers.reproduction import state as plan
+from papers.reproduction.judging import Figure, Verdict
+from papers.reproduction.page import PAGE, QUICK_NOTICE, TABLE
+from papers.reproduction.state import DATA, State
 
 EMPTY = ("meta", "img", "br", "link")
 ONLY = ("srinivas-sensors", "chowdhury-functions", "ringing")

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from botorch_bandits.experiments.avanesov_report import PUBLISHED
-from botorch_bandits.reproduction.evidence import Evidence
+from papers.avanesov import PUBLISHED
+from papers.reproduction.judging import Evidence
 
 Means = Mapping[str, Mapping[str, float]]
 """By panel and method."""

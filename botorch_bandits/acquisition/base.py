@@ -1,0 +1,421 @@
+"""What all acquisition functions of the package share: recipes, checks and pending points.
+
+Numbers are Python numbers in it, whatever the user passed: a tensor with one entry, a numpy number
+or a fraction is converted when the recipe is made, so that every part of the package reads the same
+value.
+
+``ImprovedUpperConfidenceBound.with_options(...)`` returns an :class:`AcquisitionRecipe`; a loop
+builds a fresh acquisition function from it in every round.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_bandits.acquisition.scores import ArmsRule
+from botorch_bandits.checks import DTYPE, check_double, check_finite, check_number, store_checked
+from botorch_bandits.confidence import Guarantee
+from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.fingerprints import are_equal
+from botorch_bandits.models.condition import hallucinate
+
+FLOAT_OPTIONS = frozenset(
+    {
+        "best_f",
+        "constraint_bound",
+        "delta",
+        "information_gain",
+        "margin",
+        "minimum",
+        "minimum_proxy",
+        "noise_bound",
+        "outcome_bound",
+        "pseudo_noise",
+        "reward_bound",
+        "ringing_tolerance",
+        "rkhs_bound",
+        "scale",
+        "side_length",
+        "smoothness",
+        "smoothness_a",
+        "smoothness_b",
+        "width",
+        "width_constant",
+    }
+)
+"""Options that are a number, or one number an output in a tuple."""
+
+INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "num_arms", "num_ridges"})
+"""Options that are a whole number."""
+
+
+class Options(Mapping[str, Any]):
+    """A mapping from the names of options to their values that cannot be changed.
+
+    Args:
+        values: The options as the user passed them; copied, with every number as a Python number.
+
+    Raises:
+        TypeError: If a number has lower precision than float64.
+        ValueError: If a number is NaN or infinite.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> Options({"delta": Fraction(1, 10), "units": "prior"})
+        {'delta': 0.1, 'units': 'prior'}
+    """
+
+    __slots__ = ("_values",)
+    _values: dict[str, Any]
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """See the class."""
+        converted = {name: _convert(name, value) for name, value in values.items()}
+        object.__setattr__(self, "_values", converted)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse: options are read only."""
+        raise AttributeError("the options of a recipe cannot be changed; make another recipe.")
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of an option."""
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names, in the order in which they were given."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Return how many options were given."""
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        """Show the options as a dictionary."""
+        return repr(self._values)
+
+    def __reduce__(self) -> tuple[type[Options], tuple[dict[str, Any]]]:
+        """Pickle and copy by the values."""
+        return Options, (self._values,)
+
+
+def _convert(name: str, value: Any) -> Any:
+    if name in INTEGER_OPTIONS:
+        return _convert_integer(value)
+    if name not in FLOAT_OPTIONS:
+        return value
+    if isinstance(value, tuple):
+        return tuple(_convert_float(name, entry) for entry in value)
+    return _convert_float(name, value)
+
+
+def _convert_float(name: str, value: Any) -> Any:
+    """Return one number as a float; other values are left to the check of the option."""
+    is_number = value.dim() == 0 if isinstance(value, Tensor) else hasattr(value, "__float__")
+    return check_number(name, value) if is_number else value
+
+
+def _convert_integer(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value  # refused by the check of the option
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value
+
+
+GIVEN_BY_THE_LOOP = ("model", "round_number", "X_pending", "seed", "X_observed", "Y_observed")
+"""Arguments that change from round to round; a recipe does not contain them."""
+
+
+@dataclass(frozen=True, eq=False)
+class AcquisitionRecipe:
+    """An acquisition class and its options; equal recipes have equal classes and options.
+
+    Attributes:
+        acquisition_class: The class to build.
+        options: Keyword arguments of its constructor; they are copied and cannot be changed.
+
+    Raises:
+        TypeError: If a number among the options has lower precision than float64.
+        ValueError: If one is NaN or infinite.
+    """
+
+    acquisition_class: type[BanditAcquisition]
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Keep the options in a mapping that cannot be changed."""
+        store_checked(self, options=Options(self.options))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare class and options: tensors by their entries, objects by their parts."""
+        if not isinstance(other, AcquisitionRecipe):
+            return NotImplemented
+        return (
+            self.acquisition_class is other.acquisition_class
+            and self.options.keys() == other.options.keys()
+            and all(are_equal(value, other.options[name]) for name, value in self.options.items())
+        )
+
+    def __hash__(self) -> int:
+        """Hash the class and the names of the options."""
+        return hash((self.acquisition_class, frozenset(self.options)))
+
+    def at_share_of_delta(self, share: Callable[[float], float]) -> AcquisitionRecipe:
+        """Return this recipe at another failure probability; itself where it has none.
+
+        Args:
+            share: From the probability to the one to use, such as a segment's share of it.
+        """
+        parameter = inspect.signature(self.acquisition_class).parameters.get("delta")
+        constant = self.options.get("width", self.options.get("beta"))
+        if parameter is None or constant is not None:
+            return self
+        delta = self.options.get("delta", parameter.default)
+        if not isinstance(delta, float):
+            return self
+        options = {**self.options, "delta": share(delta)}
+        return AcquisitionRecipe(self.acquisition_class, options)
+
+    def check(self, domain: Domain) -> None:
+        """Raise what building on this domain would raise for bad options."""
+        self.acquisition_class.complete_options(dict(self.options), domain)
+
+    def arms_rule(self, domain: Domain) -> ArmsRule | None:
+        """Return the rule that plays this acquisition on arms from their exact posterior.
+
+        On a box its settings are of use: what it needs of the domain comes from there.
+
+        None if there is none: then the acquisition function itself must be evaluated. A subclass
+        does not inherit the rule, for what it changes would be passed over.
+        """
+        if "arms_rule" not in vars(self.acquisition_class):
+            return None
+        if self.options.get("choices") is not None:
+            return None  # other points than the arms
+        options = self.acquisition_class.complete_options(dict(self.options), domain)
+        return self.acquisition_class.arms_rule(options)
+
+    def build(self, model: Model, domain: Domain, **given: Any) -> AcquisitionFunction:
+        """Build the acquisition function of one round.
+
+        Args:
+            model: The model of what has arrived.
+            domain: Where the acquisition will be maximised; it completes the options (the
+                number of arms, the arms to draw on).
+            given: Of ``round_number``, ``X_pending``, ``seed``, ``X_observed`` and
+                ``Y_observed`` what the caller has; the class takes those that it knows.
+        """
+        known = _constructor_names(self.acquisition_class)
+        options = self.acquisition_class.complete_options(dict(self.options), domain)
+        options.update({name: value for name, value in given.items() if name in known})
+        return self.acquisition_class(model, **options)
+
+
+class BanditAcquisition(AcquisitionFunction):
+    """What every acquisition function of this package has beside ``forward``."""
+
+    @property
+    def is_optimistic(self) -> bool:
+        """Whether a round's regret is at most twice width times standard deviation there."""
+        return False
+
+    @classmethod
+    def with_options(cls, **options: Any) -> AcquisitionRecipe:
+        """Return a recipe: this class with these constructor arguments, but no model.
+
+        Args:
+            **options: Constructor arguments, but for those that change from round to round.
+
+        Raises:
+            TypeError: If an option is unknown, or changes from round to round.
+            ValueError: If a value is infeasible on any domain.
+        """
+        known = [name for name in _constructor_names(cls) if name not in GIVEN_BY_THE_LOOP]
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"{cls.__name__}.with_options has no option {name!r}; it has "
+                    f"{', '.join(known)}."
+                )
+        cls.complete_options(dict(options), None)
+        return AcquisitionRecipe(cls, dict(options))
+
+    @classmethod
+    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Check options and add what the domain knows.
+
+        Args:
+            options: Constructor arguments.
+            domain: Where the acquisition will be maximised; None if that is not known yet.
+
+        Returns:
+            The constructor arguments to use.
+        """
+        return options
+
+    @classmethod
+    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+        """Return the rule that plays this on arms, or None if these options have none.
+
+        Args:
+            options: Constructor arguments, completed for a domain of arms.
+        """
+        return None
+
+    def guarantee(self) -> Guarantee:
+        """Return what theorem covers this acquisition function with this model, if any."""
+        return Guarantee(method=type(self).__name__, gaps=("no theorem is stated for it",))
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return what the acquisition knew at one point, by name.
+
+        Args:
+            x: A ``d``-dimensional point.
+        """
+        with torch.no_grad():
+            return {"acquisition_value": float(self(x.unsqueeze(0)))}
+
+
+def check_model(model: Model) -> Model:
+    """Return ``model`` if none of its numbers is in low precision.
+
+    Raises:
+        TypeError: If a parameter, buffer or training input is not float64.
+    """
+    tensors = list(model.parameters()) + list(model.buffers())
+    tensors += [t for t in getattr(model, "train_inputs", None) or () if isinstance(t, Tensor)]
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dtype != DTYPE:
+            raise TypeError(
+                f"model ({type(model).__name__}) holds {tensor.dtype} numbers, but float64 is "
+                "needed. Build it from train_X.double() and train_Y.double()."
+            )
+    return model
+
+
+def check_pending(X_pending: Tensor | None) -> Tensor | None:
+    """Return pending points as an ``n x d`` float64 matrix, or None if there are none.
+
+    Raises:
+        TypeError: If they are not a float64 tensor.
+        ValueError: If the shape is wrong or an entry is not finite.
+    """
+    if X_pending is None:
+        return None
+    check_finite("X_pending", check_double("X_pending", X_pending))
+    if X_pending.dim() != 2:
+        raise ValueError(
+            f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. One point becomes a row "
+            "with X_pending.unsqueeze(0)."
+        )
+    return X_pending if len(X_pending) > 0 else None
+
+
+def check_required(name: str, options: dict[str, Any], required: tuple[str, ...]) -> None:
+    """Raise if a required option is missing.
+
+    Raises:
+        ValueError: Naming what is missing.
+    """
+    missing = [option for option in required if options.get(option) is None]
+    if missing:
+        raise ValueError(f"{name} needs {' and '.join(f'{option}=' for option in missing)}.")
+
+
+def check_domain_size(name: str, options: dict[str, Any], domain: Domain | None) -> None:
+    """Raise if options understate the domain on which the acquisition will be maximised.
+
+    Raises:
+        ValueError: If there are more arms than ``num_arms``, no arms at all, more dimensions than
+            ``dim``, or a longer side than ``side_length``.
+    """
+    num_arms, dim = options.get("num_arms"), options.get("dim")
+    side_length = options.get("side_length")
+    if num_arms is not None and isinstance(domain, Box):
+        raise ValueError(f"{name} has num_arms={num_arms}, but the domain is a box, not arms.")
+    if num_arms is not None and isinstance(domain, Arms) and num_arms < domain.num_arms:
+        raise ValueError(
+            f"{name} has num_arms={num_arms}, but the domain has {domain.num_arms} arms. Leave "
+            "num_arms= out: the domain knows it."
+        )
+    if isinstance(domain, Box):
+        longest = float((domain.bounds[1] - domain.bounds[0]).max())
+        if (dim is not None and dim < domain.dim) or (
+            side_length is not None and side_length < longest
+        ):
+            raise ValueError(
+                f"{name} has dim={dim} and side_length={side_length}, but the box has {domain.dim} "
+                f"dimensions and a side of {longest:g}. Leave both out: the domain knows them."
+            )
+
+
+def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:
+    """Raise unless ``X`` is ``batch_shape x 1 x d`` in float64.
+
+    BoTorch itself would silently cast the whole model to the precision of ``X``.
+
+    Raises:
+        TypeError: If ``X`` is not a float64 tensor.
+        UnsupportedError: If ``q > 1`` points are to be evaluated jointly.
+    """
+    check_double("X", X)
+    if X.dim() > 1 and X.shape[-2] != 1:
+        raise UnsupportedError(
+            f"{type(acquisition).__name__} values one point at a time, got X of shape "
+            f"{tuple(X.shape)} with q = {X.shape[-2]}. For q > 1 pass sequential=True to "
+            "optimize_acqf, or return_acq_values=False to optimize_acqf_mixed."
+        )
+
+
+def _constructor_names(cls: type) -> list[str]:
+    return list(inspect.signature(cls).parameters)
+
+
+class HallucinatesPending(BanditAcquisition):
+    """Takes pending points as if their outcomes were known to equal the posterior mean.
+
+    The mean stays as it is and the variance shrinks (GP-BUCB; Desautels, Krause and Burdick 2014).
+    Each call starts again from ``base_model``, the user's, which is never changed.
+    """
+
+    base_model: Model
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending, starting again from the user's model.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+            UnsupportedError: If the model cannot be conditioned.
+        """
+        pending = copy_pending(X_pending, self.base_model)
+        # first what may be refused: a refusal leaves the old points and their model in place
+        self.model = self.base_model if pending is None else hallucinate(self.base_model, pending)
+        AcquisitionFunction.set_X_pending(self, pending)
+
+
+def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
+    """Return a copy of pending points where a model lives, or None if there are none.
+
+    Raises:
+        TypeError: If they are not float64.
+        ValueError: If they are not an ``n x d`` matrix of finite numbers.
+    """
+    points = check_pending(X_pending)
+    if points is None:
+        return None
+    return points.detach().to(next(model.parameters(), points).device, copy=True)

@@ -1,0 +1,427 @@
+"""Play a rule round after round: on arms, and on a box for a batch of replicates in lockstep.
+
+One player serves one stream of rounds (a loop on arms) or a batch of replicates (the simulation).
+Replicate ``b`` draws what a single stream with its seed draws, so both choose the same arms, up to
+ties.
+
+The widths are those of the loop's rules, the local search is that of ``gen_candidates_batched``,
+with all starting points of all replicates in each evaluation. A replicate's numbers are drawn from
+its own seed.
+
+Raw samples are one Sobol set, shifted on the torus by a uniform draw of round and replicate.
+Source: Cranley and Patterson, *Randomization of number theoretic methods for multiple integration*,
+SIAM J. Numerical Analysis 1976.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from botorch.models.transforms.input import InputTransform
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from botorch_bandits.acquisition.base import AcquisitionRecipe
+from botorch_bandits.acquisition.baselines import RandomSearch
+from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.upper_confidence_bound import (
+    MAXIMUM_ROWS_FOR_DIFFERENCES,
+    ClosedFormBound,
+    WidthUpperConfidenceBound,
+)
+from botorch_bandits.checks import check_finite
+from botorch_bandits.confidence.prior import learns_input_scale, prior_variance_of
+from botorch_bandits.domains import Arms, Box, first_of_the_largest
+from botorch_bandits.models import BanditGP, BanditGPRecipe
+from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior, ArmsReading
+from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesReading
+from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.optim import MAXIMUM_DIMENSION, Array, Index, maximize_locally
+from botorch_bandits.random_streams import RandomBlocks, generator
+
+
+class ArmsPlayer:
+    """A rule, its posterior and its random numbers.
+
+    Args:
+        rule: Scores the arms; None plays uniformly at random.
+        prior: The prior covariance of the arms.
+        lam: The regularisation of the posterior.
+        prior_variance: What bounds on the norm are measured in; see
+            :class:`~botorch_bandits.confidence.PriorReading`.
+        seeds: One a replicate; an ``int`` for a single stream.
+        prior_mean: A constant, in outcome units.
+    """
+
+    def __init__(
+        self,
+        rule: ArmsRule | None,
+        prior: ArmsPrior,
+        lam: float | Tensor,
+        prior_variance: float,
+        seeds: int | Sequence[int],
+        prior_mean: float = 0.0,
+    ) -> None:
+        """See the class."""
+        self.rule = rule
+        self.prior_mean = prior_mean
+        batch_shape = () if isinstance(seeds, int) else (len(seeds),)
+        self._seeds = (seeds,) if isinstance(seeds, int) else tuple(seeds)
+        self.posterior = ArmsPosterior(prior, lam, batch_shape)
+        self.reading = ArmsReading(self.posterior, prior_variance)
+        self._largest = prior.diagonal.new_full(batch_shape, -torch.inf)
+        self._smallest = prior.diagonal.new_full(batch_shape, torch.inf)
+        self._blocks: dict[str, RandomBlocks] = {}
+
+    def look(
+        self, round_number: int, pending: Tensor | None = None, draw_round: int | None = None
+    ) -> ArmsRound:
+        """Return what the rule sees in a round.
+
+        Args:
+            round_number: From 1; widths grow with it.
+            pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
+            draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
+        """
+        return ArmsRound(
+            posterior=self.posterior,
+            reading=self.reading,
+            round_number=round_number,
+            largest_outcome=self._largest,
+            smallest_outcome=self._smallest,
+            draw=partial(self._draw, round_number if draw_round is None else draw_round),
+            pending=pending,
+            prior_mean=self.prior_mean,
+        )
+
+    def choose(self, seen: ArmsRound, check: bool = True) -> Tensor:
+        """Return the arm to play, ``batch_shape``.
+
+        Args:
+            seen: From :meth:`look`.
+            check: Refuse scores that are not finite.
+        """
+        if self.rule is None:
+            return self.choose_uniformly(seen.round_number)
+        scores = seen.known["scores"] = self.rule.scores(seen)
+        return first_of_the_largest(scores, check)
+
+    def choose_uniformly(self, round_number: int) -> Tensor:
+        """Return a uniformly random arm a replicate, ``batch_shape``."""
+        uniform = self._draw(round_number, "sample", (), "uniform")
+        return (uniform * self.posterior.num_arms).long()
+
+    def observe(
+        self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
+    ) -> None:
+        """Take in one outcome a replicate; see :meth:`ArmsPosterior.observe`."""
+        self.posterior.observe(arm, outcome - self.prior_mean, mask)
+        if self.rule is None or not self.rule.needs_extremes:
+            return
+        value = torch.as_tensor(outcome, dtype=self._largest.dtype, device=self._largest.device)
+        above, below = self._largest.maximum(value), self._smallest.minimum(value)
+        self._largest = above if mask is None else above.where(mask, self._largest)
+        self._smallest = below if mask is None else below.where(mask, self._smallest)
+
+    def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
+        """Take in a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
+        self.posterior.observe_many(arms, [outcome - self.prior_mean for outcome in outcomes])
+        if outcomes:
+            self._largest = self._largest.clamp_min(max(outcomes))
+            self._smallest = self._smallest.clamp_max(min(outcomes))
+
+    def relabel(self, arms: Tensor | Sequence[int], outcomes: Tensor | Sequence[float]) -> None:
+        """Replace all outcomes that were observed; see :meth:`ArmsPosterior.relabel`.
+
+        Args:
+            arms: ``batch_shape x n``, as they were observed.
+            outcomes: Their new outcomes.
+        """
+        mean = self.posterior.mean
+        index = torch.as_tensor(arms, dtype=torch.long, device=mean.device)
+        values = torch.as_tensor(outcomes, dtype=mean.dtype, device=mean.device)
+        shifted = values - self.prior_mean
+        sums = torch.zeros_like(mean).scatter_add_(-1, index, shifted)
+        squares = torch.zeros_like(mean).scatter_add_(-1, index, shifted.square())
+        self.posterior.relabel(sums, squares)
+        if values.shape[-1]:
+            self._largest, self._smallest = values.amax(-1), values.amin(-1)
+
+    def reset(self, mask: Tensor) -> None:
+        """Forget all outcomes in replicates where ``mask`` (``batch_shape``) is True."""
+        self.posterior.reset(mask)
+        self._largest = self._largest.masked_fill(mask, -torch.inf)
+        self._smallest = self._smallest.masked_fill(mask, torch.inf)
+
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, float]:
+        """Return what was known at the arm of a single stream, by name.
+
+        Args:
+            seen: What the rule saw when it chose.
+            arm: The arm.
+        """
+        if self.rule is None:
+            return {}
+        index = int(arm)
+        known = {
+            "mean": float(seen.mean[index]),
+            "standard_deviation": max(float(seen.variance[index]), 1e-18) ** 0.5,
+            "acquisition_value": float(seen.known["scores"][index]),
+        }
+        described = self.rule.describe(seen, arm)
+        return {**known, **{name: float(value) for name, value in described.items()}}
+
+    def _draw(
+        self,
+        round_number: int,
+        purpose: str,
+        shape: tuple[int, ...],
+        distribution: str,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        if purpose not in self._blocks:
+            self._blocks[purpose] = RandomBlocks(
+                self._seeds, purpose, shape, distribution, self.posterior.device, transform
+            )
+        numbers = self._blocks[purpose].at(round_number)
+        return numbers if self.posterior.batch_shape else numbers[0]
+
+
+def build_arms_player(
+    model: BanditGPRecipe,
+    acquisition: AcquisitionRecipe | RandomSearch,
+    domain: Arms,
+    seeds: int | Sequence[int],
+    prior: ArmsPrior | None = None,
+) -> ArmsPlayer | None:
+    """Return what plays these settings on arms from sufficient statistics.
+
+    Args:
+        model: Kernel and noise.
+        acquisition: What is played.
+        domain: The arms.
+        seeds: See :class:`ArmsPlayer`.
+        prior: That of an earlier player of the same model and domain, to save its computation.
+
+    Returns:
+        None where the settings need the model itself: hyperparameters or an input scale that are
+        learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
+        transform that does not map each arm to one, an acquisition without a rule.
+    """
+    rule = None if isinstance(acquisition, RandomSearch) else acquisition.arms_rule(domain)
+    is_plain = model.model_class is BanditGP and model.refit_every is None
+    if (
+        not is_plain
+        or model.kernel.batch_shape
+        or not _keeps_arms(model.input_transform)
+        or (rule is None and not isinstance(acquisition, RandomSearch))
+    ):
+        return None
+    inputs = domain.choices
+    with torch.no_grad():
+        if model.input_transform is not None:
+            inputs = copy.deepcopy(model.input_transform).to(inputs).eval()(inputs)
+        kernel = copy.deepcopy(model.kernel).to(inputs)
+        prior = ArmsPrior.from_kernel(kernel, inputs) if prior is None else prior
+        variance = float(prior_variance_of(kernel, inputs))
+    return ArmsPlayer(rule, prior, model.noise, variance, seeds, model.prior_mean)
+
+
+def _keeps_arms(transform: InputTransform | None) -> bool:
+    """Whether each arm becomes one, the same in training and evaluation and with all data."""
+    parts = [] if transform is None else transform.modules()
+    return not learns_input_scale(transform) and all(
+        part.transform_on_train and part.transform_on_eval and not part.is_one_to_many
+        for part in parts
+        if isinstance(part, InputTransform)
+    )
+
+
+NEIGHBOURS_PER_DIMENSION = 2
+"""A raw sample is a hilltop if none of so many nearest ones, times ``d``, is above it."""
+
+STARTS_PER_RESTART = 3
+"""With few rows more starting points cost little: they share evaluations, and those near a lower
+peak are soon given up."""
+
+
+class BoxPlayer:
+    """A width rule, the posteriors of the replicates and their random numbers.
+
+    Args:
+        rule: Gives the width and its sign.
+        posterior: Of all replicates, without rows; its device is where values are computed.
+        box: Without integer dimensions, on the CPU.
+        seeds: One a replicate.
+    """
+
+    def __init__(
+        self, rule: WidthArmsRule, posterior: BatchedClosedForm, box: Box, seeds: Sequence[int]
+    ) -> None:
+        """See the class."""
+        self.rule = rule
+        self.posterior = posterior
+        self.reading = ReplicatesReading(posterior)
+        self.box = box
+        device = posterior.centre.device
+        self._raw = SobolEngine(box.dim).draw(box.raw_samples, dtype=torch.float64).to(device)
+        self._neighbours = _nearest_on_torus(self._raw, NEIGHBOURS_PER_DIMENSION * box.dim)
+        self._shifts = RandomBlocks(seeds, "raw samples", (box.dim,), "uniform", device)
+
+    def choose(self, round_number: int) -> tuple[Tensor, Tensor]:
+        """Return the point to play, ``B x d``, and its upper confidence bound, ``B``.
+
+        Args:
+            round_number: From 1.
+
+        Raises:
+            ValueError: If a width or a value is not finite.
+        """
+        posterior, box = self.posterior, self.box
+        width = self.rule.width_in_round(self.reading, round_number).to(posterior.centre.device)
+        width = check_finite("the width", width).expand(posterior.num_replicates)
+        sign = 1.0 if self.rule.maximize else -1.0
+        bound = ClosedFormBound(posterior, width.unsqueeze(-1), sign)
+        unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()
+        bounds = box.bounds.to(posterior.centre)
+        raw = bounds[0] + (bounds[1] - bounds[0]) * unit
+        count = box.num_restarts
+        if posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES:
+            count *= STARTS_PER_RESTART
+        starts = self._starting_points(raw, unit, bound.value(raw), count).reshape(-1, box.dim)
+        X = torch.minimum(torch.maximum(starts, bounds[0]), bounds[1]).cpu().numpy()
+        lower, upper = (np.broadcast_to(end.numpy(), X.shape) for end in box.bounds)
+        found = maximize_locally(
+            _Values(bound, width, sign),
+            X,
+            lower,
+            upper,
+            has_cheap_gradients=bound.has_cheap_gradients,
+            num_functions=posterior.num_replicates,
+        )
+        if found is None:
+            raise ValueError(f"the bound of round {round_number} is not finite at a raw sample.")
+        points, values = (torch.from_numpy(array) for array in found)
+        values = values.reshape(posterior.num_replicates, -1)
+        best = values.argmax(-1, keepdim=True)
+        points = points.reshape(*values.shape, box.dim)
+        chosen = points.gather(1, best.unsqueeze(-1).expand(-1, 1, box.dim)).squeeze(1)
+        return chosen.to(bounds), values.gather(1, best).squeeze(1).to(bounds)
+
+    def observe(self, points: Tensor, outcomes: Tensor) -> None:
+        """Take in the outcome of one point a replicate, ``B x d`` and ``B``."""
+        centre = self.posterior.centre
+        self.posterior.append(points.to(centre), outcomes.to(centre))
+
+    def _starting_points(self, raw: Tensor, unit: Tensor, values: Tensor, count: int) -> Tensor:
+        """Return ``B x count x d`` starting points: the highest hilltops, then the rest."""
+        beside = unit[:, self._neighbours]
+        # neighbours across the edge of the box are none
+        is_near = (unit.unsqueeze(2) - beside).abs().amax(-1) < 0.5
+        highest = values[:, self._neighbours].masked_fill(~is_near, -torch.inf).amax(-1)
+        order = values.argsort(dim=-1, descending=True, stable=True)
+        is_top = (values >= highest).gather(1, order)
+        order = order.gather(1, is_top.int().argsort(dim=-1, descending=True, stable=True))
+        chosen = order[:, :count].unsqueeze(-1)
+        return raw.gather(1, chosen.expand(-1, -1, raw.shape[-1]))
+
+
+class _Values:
+    """Evaluates points that belong to different replicates, all in one batch.
+
+    Args:
+        bound: Of all replicates.
+        width: Theirs, ``B``.
+        sign: As the bound has it.
+    """
+
+    def __init__(self, bound: ClosedFormBound, width: Tensor, sign: float) -> None:
+        """See the class."""
+        self._all = (bound.posterior, width)
+        self._sign = sign
+        self._bound = bound
+        self._slot = np.arange(len(width))  # of each replicate in the bound
+
+    def __call__(self, points: Array, replicate: Index) -> tuple[Tensor, Tensor]:
+        """Return the values and gradients at ``b x d`` points in order of their replicates."""
+        posterior, width = self._all
+        counts = np.bincount(replicate, minlength=len(width))
+        active = np.flatnonzero(counts)
+        if 2 * len(active) <= self._bound.posterior.num_replicates:  # most have finished
+            index = torch.from_numpy(active).to(width.device)
+            self._bound = ClosedFormBound(
+                posterior.select(index), width[index].unsqueeze(-1), self._sign
+            )
+            self._slot = np.zeros(len(width), dtype=np.int64)
+            self._slot[active] = np.arange(len(active))
+        # a rectangle with a row a replicate; shorter rows are filled with the first point
+        column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
+        shape = (self._bound.posterior.num_replicates, int(counts.max()), points.shape[-1])
+        padded = np.broadcast_to(points[0], shape).copy()
+        row = self._slot[replicate]
+        padded[row, column] = points
+        value, gradient = self._bound.value_and_gradient(torch.from_numpy(padded).to(width.device))
+        return value[row, column], gradient[row, column]
+
+
+def build_box_player(
+    model: BanditGPRecipe, acquisition: AcquisitionRecipe, box: Box, seeds: Sequence[int]
+) -> BoxPlayer | None:
+    """Return what plays these settings on a box for replicates in lockstep.
+
+    Args:
+        model: Kernel and noise.
+        acquisition: What is played.
+        box: Its device is where values are computed.
+        seeds: One a replicate.
+
+    Returns:
+        None if the acquisition is no upper confidence bound of a width rule, or the model none
+        with a fixed kernel in closed form, or the box has integer or too many dimensions.
+
+    Raises:
+        ValueError: If the settings are infeasible on this box.
+    """
+    if isinstance(acquisition, RandomSearch) or box.integer_dims or box.dim > MAXIMUM_DIMENSION:
+        return None
+    is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
+    rule = acquisition.arms_rule(box) if is_bound else None
+    kernel = StationaryKernel.read(model.kernel)
+    if (
+        type(rule) is not WidthArmsRule
+        or model.model_class is not BanditGP
+        or model.refit_every is not None
+        or model.input_transform is not None
+        or kernel is None
+    ):
+        return None
+    empty = torch.empty(0, box.dim, dtype=torch.float64)
+    model(empty, empty[:, :1])  # checks the settings
+    if len(kernel.lengthscale) not in (1, box.dim):
+        raise ValueError(
+            f"the kernel has {len(kernel.lengthscale)} lengthscales, but the box has {box.dim} "
+            "dimensions. Give one lengthscale, or one a dimension."
+        )
+    posterior = BatchedClosedForm(
+        kernel, model.noise, len(seeds), box.bounds.mean(0), model.prior_mean
+    )
+    host = Box(box.bounds.cpu(), num_restarts=box.num_restarts, raw_samples=box.raw_samples)
+    return BoxPlayer(rule, posterior, host, seeds)
+
+
+def sample_uniformly(box: Box, seeds: Sequence[int], round_number: int) -> Tensor:
+    """Return the ``B x d`` points that loops with these seeds draw in their initial rounds."""
+    draws = [box.sample(1, generator(seed, round_number, "sample")) for seed in seeds]
+    return torch.cat(draws)
+
+
+def _nearest_on_torus(points: Tensor, count: int) -> Tensor:
+    """Return ``n x count`` numbers of the other points that are nearest on the unit torus."""
+    apart = (points.unsqueeze(0) - points.unsqueeze(1)).abs()
+    distance = torch.minimum(apart, 1.0 - apart).square().sum(-1)
+    distance.fill_diagonal_(torch.inf)
+    return distance.topk(min(count, len(points) - 1), largest=False).indices

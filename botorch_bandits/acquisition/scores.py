@@ -1,0 +1,286 @@
+"""From mean, deviation and width to one score an arm.
+
+An acquisition function evaluates any BoTorch model anywhere. Its rule on arms computes the same
+numbers from the exact posterior on a finite set, for one stream or for a batch of replicates, and
+with the same width rules. The loop on arms and the batched simulation both use the rules here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from botorch.acquisition.analytic import _log_ei_helper, log_Phi
+from torch import Tensor
+
+from botorch_bandits.confidence import PriorReading, WidthRule
+from botorch_bandits.confidence.irgp import irgp_ucb_width
+from botorch_bandits.confidence.width_rules import WIDTH, fit_to_batch
+from botorch_bandits.models.arms import ArmsPosterior
+
+
+class Draw(Protocol):
+    """Gives the random numbers of a round; see :class:`RandomBlocks`."""
+
+    def __call__(
+        self,
+        purpose: str,
+        shape: tuple[int, ...],
+        distribution: str,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """Return ``batch_shape x shape`` numbers."""
+
+
+@dataclass(eq=False)
+class ArmsRound:
+    """What a rule sees when it must choose.
+
+    Attributes:
+        posterior: Of everything that arrived; ``batch_shape`` is the shape of the replicates.
+        reading: The prior, for widths.
+        round_number: From 1.
+        largest_outcome: ``batch_shape``; the largest outcome so far, minus infinity without any.
+        smallest_outcome: ``batch_shape``; likewise.
+        draw: From a purpose, a shape, a distribution and what to do with whole blocks of rounds to
+            the random numbers of this round, ``batch_shape x shape``.
+        pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
+        prior_mean: The prior mean; the posterior is that of outcomes less it.
+        known: Where a rule keeps what it computed in this round.
+    """
+
+    posterior: ArmsPosterior
+    reading: PriorReading
+    round_number: int
+    largest_outcome: Tensor
+    smallest_outcome: Tensor
+    draw: Draw
+    pending: Tensor | None = None
+    prior_mean: float = 0.0
+    known: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """``batch_shape x num_arms``; the posterior mean in outcome units."""
+        mean = self.posterior.mean
+        return mean if self.prior_mean == 0.0 else mean + self.prior_mean
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """``batch_shape x num_arms``; pending arms count as known (hallucination)."""
+        if self.pending is None:
+            return self.posterior.variance
+        return self.posterior.variance_given(self.pending)
+
+    def standard_deviation(self, smallest_variance: float) -> Tensor:
+        """``batch_shape x num_arms``; variances are clamped as the acquisition function does."""
+        if self.pending is None:
+            return self.posterior.clamped_variance(smallest_variance).sqrt_()
+        return self.variance.clamp_min(smallest_variance).sqrt_()
+
+
+class ArmsRule(ABC):
+    """Scores arms; the arm of the largest score is played, the first of equals."""
+
+    needs_extremes: bool = False
+    """Whether it looks at the largest or smallest outcome."""
+
+    @abstractmethod
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """Return ``batch_shape x num_arms`` scores: the values of the acquisition function."""
+
+    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor] | None:
+        """Return lower and upper confidence bounds, each ``batch_shape x num_arms``, if any."""
+        return None
+
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
+        """Return what else the rule knows at one arm a replicate, each ``batch_shape``, by name."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class WidthArmsRule(ArmsRule):
+    """``mean + width * standard deviation``: what every upper confidence bound plays.
+
+    Attributes:
+        rule: Computes the width.
+        scale: A factor on the width.
+        maximize: If False, ``-mean + width * standard deviation``.
+    """
+
+    rule: WidthRule
+    scale: float = 1.0
+    maximize: bool = True
+
+    smallest_variance = 1e-18
+
+    def width(self, seen: ArmsRound) -> Tensor:
+        """Return the width, a scalar or ``batch_shape``."""
+        if "width" not in seen.known:
+            width = fit_to_batch(WIDTH, self._compute_width(seen), seen.posterior.batch_shape)
+            seen.known["width"] = width.to(seen.posterior.device)
+        return seen.known["width"]
+
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """See the base class."""
+        mean = seen.mean
+        return torch.add(self._half_width(seen), mean, alpha=1.0 if self.maximize else -1.0)
+
+    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        half, mean = self._half_width(seen), seen.mean
+        return mean - half, mean + half
+
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
+        """See the base class."""
+        known = {"width": self.width(seen)}
+        gain = self.rule.information_gain(seen.reading)
+        return known if gain is None else {**known, "information_gain": gain}
+
+    def width_in_round(self, reading: PriorReading, round_number: int) -> Tensor:
+        """Return the scaled width of the rule, a scalar or ``batch_shape``."""
+        width = self.rule.width(reading, round_number)
+        return width if self.scale == 1.0 else self.scale * width
+
+    def _compute_width(self, seen: ArmsRound) -> Tensor:
+        return self.width_in_round(seen.reading, seen.round_number)
+
+    def _half_width(self, seen: ArmsRound) -> Tensor:
+        if "half width" not in seen.known:
+            deviation = seen.standard_deviation(self.smallest_variance)
+            width = self.width(seen)
+            seen.known["half width"] = deviation.mul_(width.unsqueeze(-1) if width.dim() else width)
+        return seen.known["half width"]
+
+
+def width_arms_rule(rule: WidthRule, options: dict[str, Any]) -> WidthArmsRule | None:
+    """Return the rule of an upper confidence bound with these options, if it has one."""
+    if options.get("posterior_transform") is not None:
+        return None
+    return WidthArmsRule(rule, options.get("scale", 1.0), options.get("maximize", True))
+
+
+@dataclass(frozen=True, eq=False)
+class RandomizedArmsRule(WidthArmsRule):
+    """IRGP-UCB: each round and replicate has a width of its own draw.
+
+    Attributes:
+        added: What is added to that width.
+    """
+
+    added: Tensor | None = None
+
+    def _compute_width(self, seen: ArmsRound) -> Tensor:
+        draw = seen.draw("IRGP-UCB", (), "exponential")
+        width = irgp_ucb_width(seen.posterior.num_arms, draw)
+        return width if self.added is None else width + self.added
+
+
+@dataclass(frozen=True, eq=False)
+class ThompsonArmsRule(ArmsRule):
+    """The largest value of an exact joint draw, its deviation from the mean multiplied by a width.
+
+    Attributes:
+        rule: Computes the width.
+        scale: A factor on the width.
+    """
+
+    rule: WidthRule
+    scale: float = 1.0
+
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """See the base class."""
+        posterior = seen.posterior
+        simulation = seen.draw(
+            "thompson", (posterior.num_normals,), "normal", posterior.simulate_prior
+        )
+        draw, mean = posterior.correct(simulation), posterior.mean  # less the prior mean
+        width = self._width(seen)
+        return (draw - mean).mul_(width.unsqueeze(-1) if width.dim() else width).add_(seen.mean)
+
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
+        """See the base class."""
+        known = {"width": self._width(seen)}
+        gain = self.rule.information_gain(seen.reading)
+        return known if gain is None else {**known, "information_gain": gain}
+
+    def _width(self, seen: ArmsRound) -> Tensor:
+        width = self.scale * self.rule.width(seen.reading, seen.round_number)
+        width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
+        return width.to(seen.posterior.device)
+
+
+@dataclass(frozen=True, eq=False)
+class ImprovementArmsRule(ArmsRule):
+    """The logarithm of expected improvement or of the probability of improvement.
+
+    Attributes:
+        is_expected: Expected improvement; otherwise the probability.
+        incumbent: ``"posterior_mean"`` (best over the arms that were played) or ``"observed"``.
+        margin: By how much the incumbent is to be improved.
+        best_f: The incumbent, where it is given.
+        maximize: If False, the reward is minimised.
+    """
+
+    is_expected: bool
+    incumbent: str
+    margin: float
+    best_f: float | None = None
+    maximize: bool = True
+
+    smallest_variance = 1e-12
+
+    @property
+    def needs_extremes(self) -> bool:  # type: ignore[override]
+        """See the base class."""
+        return self.incumbent == "observed"
+
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """See the base class."""
+        sign = 1.0 if self.maximize else -1.0
+        deviation = seen.standard_deviation(self.smallest_variance)
+        improvement = sign * (seen.mean - self._best(seen)) - self.margin
+        standardised = improvement.div_(deviation)
+        if self.is_expected:
+            return _log_ei_helper(standardised) + deviation.log_()
+        return log_Phi(standardised)
+
+    def _best(self, seen: ArmsRound) -> Tensor:
+        posterior, worst = seen.posterior, -torch.inf if self.maximize else torch.inf
+        extreme = torch.amax if self.maximize else torch.amin
+        if self.best_f is not None:
+            best = posterior.mean.new_full((*posterior.batch_shape, 1), self.best_f)
+        else:
+            if self.incumbent == "observed":
+                known = seen.largest_outcome if self.maximize else seen.smallest_outcome
+                best = known.unsqueeze(-1)
+            else:
+                played = posterior.counts > 0
+                best = extreme(seen.mean.masked_fill(~played, worst), -1, keepdim=True)
+            best = best.nan_to_num(posinf=0.0, neginf=0.0)  # nothing observed: the prior mean
+        if seen.pending is not None:
+            means = seen.mean.gather(-1, seen.pending)
+            best = extreme(torch.cat([best, means], dim=-1), -1, keepdim=True)
+        return best
+
+
+@dataclass(frozen=True, eq=False)
+class OneMomentArmsRule(ArmsRule):
+    """The posterior mean alone, or the standard deviation alone.
+
+    Attributes:
+        uses_mean: Whether it is the mean.
+        maximize: If False, the negative.
+    """
+
+    uses_mean: bool
+    maximize: bool = True
+
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """See the base class."""
+        value = seen.mean if self.uses_mean else seen.standard_deviation(1e-18)
+        return value if self.maximize else -value

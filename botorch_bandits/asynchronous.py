@@ -1,0 +1,480 @@
+"""Run a loop against a function that workers evaluate.
+
+Everything is asked and told in the thread that calls :func:`run_async`. A result is told when it
+comes; a query whose evaluation fails for good is told to have failed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    DTYPE,
+    check_callable,
+    check_instance,
+    check_integer,
+    check_number,
+    check_one_of,
+    check_positive,
+    check_vector,
+)
+from botorch_bandits.evaluation import Contexts, check_contexts, context_of
+from botorch_bandits.feedback import Censored
+from botorch_bandits.history import Event, History, Query
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.progress import ProgressBar
+
+__all__ = ["AsyncResult", "TaskReport", "run_async"]
+
+
+class Workers:
+    """An executor that is replaced when it breaks, if it can be.
+
+    Args:
+        given: The executor, or what makes one.
+    """
+
+    def __init__(self, given: Executor | Callable[[], Executor]) -> None:
+        if not isinstance(given, Executor):
+            check_callable(
+                "executor",
+                given,
+                "Pass an executor, such as ThreadPoolExecutor(4) or client.get_executor() of a "
+                "Dask client, or a function that makes one.",
+            )
+        self._make = _maker_of(given) if isinstance(given, Executor) else given
+        self.current = given if isinstance(given, Executor) else given()
+        self._own = [] if isinstance(given, Executor) else [self.current]
+        self._retired: list[Executor] = []  # a task hangs in them
+        self._hung: list[Executor] = []
+        self.num_replaced = 0
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Submit to an executor that works."""
+        try:
+            return self.current.submit(function, *arguments)
+        except BrokenExecutor as error:
+            if self._make is None:
+                raise RuntimeError(
+                    f"the executor {self.current!r} broke, and how to make another is not known. "
+                    "What was on its way is pending; pass a function that makes an executor, and "
+                    "call run_async again."
+                ) from error
+            self._replace(self._make)
+            return self.current.submit(function, *arguments)
+
+    def retire(self, executor: Executor) -> None:
+        """Use another executor from now on, if one can be made; a task of this one hangs."""
+        if executor is self.current and self._make is not None:
+            self._replace(self._make)
+            self._retired.append(executor)
+
+    def kill_retired(self, in_use: set[Executor | None]) -> None:
+        """Kill the processes of executors in which nothing but what hangs is left."""
+        for executor in [each for each in self._retired if each not in in_use]:
+            self._retired.remove(executor)
+            self._hung.append(executor)
+            _kill(executor)
+
+    def close(self) -> None:
+        """Shut down what was made here."""
+        self.kill_retired(set())
+        for executor in self._own:
+            executor.shutdown(wait=executor not in self._hung, cancel_futures=True)
+
+    def _replace(self, make: Callable[[], Executor]) -> None:
+        self.current = make()
+        self._own.append(self.current)
+        self.num_replaced += 1
+
+
+def _maker_of(executor: Executor) -> Callable[[], Executor] | None:
+    """Return what makes an executor like one of the standard library; None for others."""
+    known = vars(executor)
+    names = {"_max_workers": "max_workers", "_initializer": "initializer", "_initargs": "initargs"}
+    if type(executor) is ProcessPoolExecutor:
+        names["_mp_context"] = "mp_context"
+    elif type(executor) is not ThreadPoolExecutor:
+        return None
+    options = {public: known[private] for private, public in names.items() if private in known}
+    return lambda: type(executor)(**options)
+
+
+def _kill(executor: Executor) -> None:
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.kill()
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Processes that start in here have one thread each, as libraries read it at import."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+STATES = ("told", "failed", "pending")
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """What became of one query.
+
+    Attributes:
+        query_id: The query's id.
+        state: ``"told"``, ``"failed"`` or, if the run was stopped, ``"pending"``.
+        num_tries: How often its evaluation was started.
+        reasons: Why tries failed, in order.
+    """
+
+    query_id: int
+    state: str
+    num_tries: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncResult:
+    """What a run on workers did.
+
+    Attributes:
+        history: The loop's history.
+        tasks: One report a query, in asking order.
+        num_replaced: How often the workers were replaced, because one died or hung.
+    """
+
+    history: History
+    tasks: tuple[TaskReport, ...]
+    num_replaced: int
+
+    def __repr__(self) -> str:
+        """Counts, since a run may have thousands of tasks."""
+        counts = ", ".join(f"{self.count(state)} {state}" for state in STATES)
+        return f"AsyncResult({counts}, workers replaced {self.num_replaced} times)"
+
+    def count(self, state: str) -> int:
+        """Return how many queries are ``"told"``, ``"failed"`` or ``"pending"``.
+
+        Raises:
+            ValueError: If the state is another.
+        """
+        check_one_of("state", state, STATES)
+        return Counter(task.state for task in self.tasks)[state]
+
+
+def run_async(
+    loop: BanditLoop,
+    function: Callable[[Tensor], Any],
+    executor: Executor | Callable[[], Executor],
+    max_pending: int,
+    num_rounds: int,
+    *,
+    contexts: Contexts | None = None,
+    timeout: float | None = None,
+    retries: int = 1,
+    progress: bool = True,
+    on_round: Callable[[Query, Event], None] | None = None,
+) -> AsyncResult:
+    """Ask, have workers evaluate, and tell, with several queries on their way at once.
+
+    A query is evaluated again, ``retries`` times, if the function raises, returns what is no reward
+    or its worker dies. Then it has failed, and the run goes on. With a worker of a process pool all
+    tasks of the pool die; they are run again one by one, so that only those at fault are counted.
+    A result that comes after its query failed is dropped.
+
+    Queries that the loop's history has pending are evaluated first. If the run is interrupted, what
+    is on its way stays pending, so calling this again, also on a loop that was opened again from
+    its journal, goes on.
+
+    Args:
+        loop: The loop; it continues from its history.
+        function: From a ``d``-dimensional point (behind the context, if there is one) to a reward,
+            or to a pair of reward and constraint values. It should draw its random numbers from a
+            generator of its own: threads share torch's global one with the loop, which seeds it.
+        executor: A ``concurrent.futures`` executor of threads or processes,
+            ``client.get_executor()`` of ``dask.distributed``, or a function that makes an executor.
+            Executors of the standard library, and those that a function makes, are replaced when
+            they break or a task hangs.
+        max_pending: How many queries may be on their way at once; at most the number of workers,
+            for waiting counts as running. With ``Censored`` feedback, queries that were given up
+            take no place.
+        num_rounds: How many rounds to add, beside the queries that were left pending.
+        contexts: For a loop with contexts: one row a round (the first row is round 1 of the loop),
+            or a function from the round to its context.
+        timeout: After how many seconds a task has failed, without another try. A process that
+            hangs is killed when the other tasks of its pool have ended; a thread cannot be.
+        retries: How often a task is tried again.
+        progress: Show a progress bar with the best reward so far and counts of queries.
+        on_round: Called with each query and its outcome or failure.
+
+    Warns:
+        RuntimeWarning: If the loop refuses what the function returned (no constraint values, or an
+            outcome below the minimum of ``Censored``); the query has failed.
+
+    Raises:
+        RuntimeError: If the executor breaks and cannot be replaced. What was on its way stays
+            pending.
+        TypeError: If an argument is of the wrong kind. Nothing is asked then.
+        ValueError: If there are fewer rounds left than asked for, or contexts are missing, not
+            wanted or too few. Nothing is asked then.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from botorch_bandits import Box, RandomSearch
+        >>> loop = BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch())
+        >>> with ThreadPoolExecutor(2) as threads:
+        ...     result = run_async(
+        ...         loop, lambda x: -float(x**2), threads, max_pending=2, num_rounds=5,
+        ...         progress=False,
+        ...     )
+        >>> result.count("told")
+        5
+    """
+    max_pending = check_integer("max_pending", max_pending, minimum=1)
+    num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
+    retries = check_integer("retries", retries, minimum=0)
+    if timeout is not None:
+        timeout = check_positive("timeout", timeout)
+    check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
+    check_callable(
+        "function",
+        function,
+        "Pass a function from a point to a reward, or to a pair with constraints.",
+    )
+    if on_round is not None:
+        check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
+    known = loop.history.num_queries
+    contexts = check_contexts(contexts, loop.context_dim, known, num_rounds)
+    if loop.horizon is not None and known + num_rounds > loop.horizon:
+        raise ValueError(
+            f"num_rounds is {num_rounds}, but of horizon={loop.horizon} rounds {known} were asked "
+            "already. Ask for fewer, or build a loop with a larger horizon."
+        )
+    left = loop.history.pending()
+    with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
+        run = _Run(loop, function, Workers(executor), max_pending, timeout, retries)
+        run.show, run.on_round = bar, on_round
+        return run.play(left, num_rounds, contexts)
+
+
+class _Task:
+    """A query, and what was tried to evaluate it."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.num_tries = 0
+        self.reasons: list[str] = []
+        self.started = 0.0
+        self.is_alone = False  # no other task runs beside it
+        self.executor: Executor | None = None
+
+
+class _Run:
+    """One call of :func:`run_async`."""
+
+    show: ProgressBar
+    on_round: Callable[[Query, Event], None] | None
+
+    def __init__(
+        self,
+        loop: BanditLoop,
+        function: Callable[[Tensor], Any],
+        workers: Workers,
+        max_pending: int,
+        timeout: float | None,
+        retries: int,
+    ) -> None:
+        self.loop, self.function, self.workers = loop, function, workers
+        self.max_pending, self.timeout, self.retries = max_pending, timeout, retries
+        self.run_id = uuid.uuid4().hex  # Dask takes equal calls for one
+        self.tasks: list[_Task] = []
+        self.running: dict[Future[Any], _Task] = {}
+        self.waiting: deque[_Task] = deque()
+        self.suspects: deque[_Task] = deque()  # they were running when a worker died
+
+    def play(
+        self,
+        left: tuple[Query, ...],
+        num_rounds: int,
+        contexts: Contexts | None,
+    ) -> AsyncResult:
+        self.waiting.extend(map(self._new_task, left))
+        try:
+            while True:
+                while (task := self._next_waiting()) is not None or (
+                    num_rounds > 0 and self._has_room()
+                ):
+                    if task is None:
+                        num_rounds -= 1
+                        context = context_of(contexts, self.loop.history.num_queries + 1)
+                        task = self._new_task(self.loop.ask(context))
+                    self._start(task)
+                if not self.running:
+                    break
+                done, _ = wait(self.running, self._patience(), FIRST_COMPLETED)
+                for future in sorted(done, key=lambda future: self.running[future].query.id):
+                    self._end(future, self.running.pop(future))
+                self._give_up_overdue()
+        finally:
+            for future in self.running:
+                future.cancel()
+            self.workers.close()
+        state = self.loop.history.state
+        return AsyncResult(
+            self.loop.history,
+            tuple(
+                TaskReport(task.query.id, state(task.query.id), task.num_tries, tuple(task.reasons))
+                for task in self.tasks
+            ),
+            self.workers.num_replaced,
+        )
+
+    def _new_task(self, query: Query) -> _Task:
+        self.tasks.append(_Task(query))
+        return self.tasks[-1]
+
+    def _has_room(self) -> bool:
+        if self.suspects or any(task.is_alone for task in self.running.values()):
+            return False
+        occupied = {task.query.id for task in self.running.values()}
+        if isinstance(self.loop.feedback, Censored):
+            occupied &= set(self.loop.feedback_view().pending)
+        return len(occupied) < self.max_pending
+
+    def _next_waiting(self) -> _Task | None:
+        if self.suspects and not self.running:
+            task = self.suspects.popleft()
+            task.is_alone = True
+            return task
+        return self.waiting.popleft() if self.waiting and self._has_room() else None
+
+    def _start(self, task: _Task) -> None:
+        context, x = task.query.context, task.query.x
+        point = (x if context is None else torch.cat([context, x])).tolist()
+        task.num_tries += 1
+        task.started = time.monotonic()
+        task.is_alone = task.is_alone or self.max_pending == 1
+        name = f"{self.run_id}-{task.query.id}-{task.num_tries}"
+        future = self.workers.submit(_evaluate, self.function, point, name)
+        task.executor = self.workers.current
+        self.running[future] = task
+
+    def _end(self, future: Future[Any], task: _Task) -> None:
+        was_alone, task.is_alone = task.is_alone, False
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, BrokenExecutor):
+            if was_alone:
+                self._fail_try(task, "its worker died", self.suspects)
+            else:
+                task.reasons.append("a worker died beside it")
+                self.suspects.append(task)
+        elif future.cancelled():
+            self._fail_try(task, "it was cancelled", self.waiting)
+        elif error is not None:
+            self._fail_try(task, f"{type(error).__name__}: {error}", self.waiting)
+        else:
+            self._tell(task, *future.result())
+
+    def _tell(self, task: _Task, reward: float, constraints: list[float] | None) -> None:
+        loop, query_id = self.loop, task.query.id
+        try:
+            self._note(task, loop.tell(query_id, reward, constraints))
+        except (TypeError, ValueError) as error:
+            if loop.history.state(query_id) == "pending":
+                reason = f"the loop refused the result: {error}"
+                self._fail(task, reason)  # first, for a warning may be made an error
+                warnings.warn(f"query {query_id} failed: {reason}", RuntimeWarning, stacklevel=2)
+            else:  # somebody else told it, or that it failed
+                task.reasons.append(f"a second result was dropped: {error}")
+                self.show.advance(1, **self._shown())
+
+    def _fail_try(self, task: _Task, reason: str, queue: deque[_Task]) -> None:
+        num_failed = 1 + sum(known != "a worker died beside it" for known in task.reasons)
+        if num_failed > self.retries:
+            self._fail(task, reason)
+        else:
+            task.reasons.append(reason)
+            queue.appendleft(task)
+
+    def _fail(self, task: _Task, reason: str) -> None:
+        task.reasons.append(reason)
+        if self.loop.history.outcome(task.query.id) is None:  # somebody else may have told it
+            self._note(task, self.loop.tell_failed(task.query.id, reason))
+
+    def _note(self, task: _Task, event: Event) -> None:
+        self.show.advance(1, **self._shown())
+        if self.on_round is not None:
+            self.on_round(task.query, event)
+
+    def _patience(self) -> float | None:
+        if self.timeout is None:
+            return None
+        first = min(task.started for task in self.running.values())
+        return max(first + self.timeout - time.monotonic(), 0.0)
+
+    def _give_up_overdue(self) -> None:
+        if self.timeout is None:
+            return
+        now = time.monotonic()
+        overdue = [f for f, t in self.running.items() if now - t.started >= self.timeout]
+        for future in overdue:
+            if future.done():  # it came at the last moment; the next turn takes it
+                continue
+            future.cancel()
+            task = self.running.pop(future)
+            task.is_alone = False
+            self._fail(task, f"no result after {self.timeout:g} seconds")
+            assert task.executor is not None
+            self.workers.retire(task.executor)
+        self.workers.kill_retired({task.executor for task in self.running.values()})
+
+    def _shown(self) -> dict[str, float | str]:
+        history, best = self.loop.history, self.loop.best()
+        shown: dict[str, float | str] = {} if best is None else {"best": f"{best[1].reward:.6g}"}
+        shown["pending"] = history.num_pending
+        if history.num_failed:
+            shown["failed"] = history.num_failed
+        return shown
+
+
+def _evaluate(
+    function: Callable[[Tensor], Any], point: list[float], name: str
+) -> tuple[float, list[float] | None]:
+    """Evaluate in a worker; only plain numbers travel.
+
+    Args:
+        function: The user's.
+        point: Context and point.
+        name: Different in each call.
+    """
+    result = function(torch.tensor(point, dtype=DTYPE))
+    if isinstance(result, tuple):
+        reward, constraints = result
+        return check_number("reward", reward), check_vector("constraints", constraints).tolist()
+    return check_number("reward", result), None

@@ -1,6 +1,0 @@
-"""Benchmarks: this package against the ordinary BoTorch way, on the same work in the same run."""
-
-from botorch_bandits.benchmarks.measure import Benchmark, Measurement, Scale
-from botorch_bandits.benchmarks.registry import BENCHMARKS
-
-__all__ = ["BENCHMARKS", "Benchmark", "Measurement", "Scale"]

@@ -1,0 +1,160 @@
+r"""DMM (Flynn and Reeb 2024): the set of functions that fit the data and have a small norm.
+
+With probability ``1 - delta``, in all rounds,
+
+.. math:: \|f(X) - y\|^2 \le r^2 = a_0 y^\top (K + a_0 I)^{-1} y
+          + R^2 \ln\det(I + K / a_0) + 2 R^2 \ln(1/\delta), \qquad a_0 = R^2 / c.
+
+Any such ``f`` with norm at most ``B`` obeys, for EVERY ``a > 0``,
+
+.. math:: |f(x) - \mu_a(x)| \le s_a(x) \sqrt{(r^2 + a B^2 - a y^\top (K + a I)^{-1} y) / a}
+
+with ``mu_a`` and ``s_a`` the posterior with ridge ``a`` and prior variance 1. The tightest over
+``a`` is the bound of DMM; ``a = infinity`` is the prior bound ``B sqrt(k(x, x))``. One
+eigendecomposition serves all ridges. A negative radicand at some ``a`` means that the set is empty:
+at level ``delta`` the data refute that kernel, ``B`` and ``R`` belong together.
+
+Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
+2403.12732, 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import check_double, check_finite, check_integer, check_probability
+from botorch_bandits.confidence.width_rules import check_all_nonnegative
+
+
+class AssumptionRefutedWarning(RuntimeWarning):
+    """The data refute the assumptions of a theorem at the level in use."""
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeConfidenceSet:
+    """Upper and lower confidence bounds that are the tightest over a grid of ridges.
+
+    Make it with :meth:`from_data`. Everything is in units of the prior standard deviation, and
+    every tensor has the batch shape of the data in front.
+
+    Attributes:
+        ridges: ``batch_shape x num_ridges``; the grid of ``a`` (``a = infinity`` is added).
+        radicands: ``batch_shape x num_ridges``; the radicand at each ridge.
+        rkhs_bound: ``B``, scalar or ``batch_shape``.
+        eigenvectors: ``batch_shape x n x n``; of the kernel matrix.
+        mean_weights: ``batch_shape x n x num_ridges``; eigenfeatures times this are the means.
+        variance_weights: ``batch_shape x n x num_ridges``; likewise for explained variances.
+        smallest_rkhs_bound: ``batch_shape``; the data refute every smaller ``B``.
+        information_gain: ``batch_shape``; ``1/2 ln det(I + K / a_0)``, in nats.
+    """
+
+    ridges: Tensor
+    radicands: Tensor
+    rkhs_bound: Tensor
+    eigenvectors: Tensor
+    mean_weights: Tensor
+    variance_weights: Tensor
+    smallest_rkhs_bound: Tensor
+    information_gain: Tensor
+
+    @classmethod
+    def from_data(
+        cls,
+        kernel_matrix: Tensor,
+        outcomes: Tensor,
+        rkhs_bound: float | Tensor,
+        noise_bound: float | Tensor,
+        delta: float,
+        base_ridge: float | Tensor,
+        num_ridges: int = 48,
+    ) -> RidgeConfidenceSet:
+        """Compute the set from the observed data.
+
+        Args:
+            kernel_matrix: ``batch_shape x n x n``, unit variance; ``n`` may be 0.
+            outcomes: ``batch_shape x n`` outcomes as observed (not censored, not relabelled), in
+                units of the prior standard deviation, less the prior mean.
+            rkhs_bound: ``B``, in the same units; a number, or ``batch_shape``.
+            noise_bound: ``R``, likewise.
+            delta: The set fails to hold the reward with at most this probability.
+            base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say); a
+                number, or ``batch_shape``.
+            num_ridges: Size of the grid; any grid gives a valid bound.
+        """
+        check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
+        check_finite("outcomes", check_double("outcomes", outcomes))
+        rkhs_bound = check_all_nonnegative("rkhs_bound", rkhs_bound).to(kernel_matrix.device)
+        variance = check_all_nonnegative("noise_bound", noise_bound).to(kernel_matrix.device) ** 2
+        delta = check_probability("delta", delta)
+        base = check_all_nonnegative("base_ridge", base_ridge).to(kernel_matrix.device)
+        if not bool((base > 0.0).all()):
+            raise ValueError(f"base_ridge is {base.tolist()}; it must be positive.")
+        num_ridges = check_integer("num_ridges", num_ridges, minimum=1)
+        eigenvalues, eigenvectors = torch.linalg.eigh(kernel_matrix)
+        eigenvalues = eigenvalues.clamp_min(0.0)  # batch_shape x n
+        projected = (outcomes.unsqueeze(-2) @ eigenvectors).squeeze(-2)
+        base = base.expand(eigenvalues.shape[:-1]).unsqueeze(-1)  # batch_shape x 1
+        log_determinant = torch.log1p(eigenvalues / base).sum(-1)
+        radius = (
+            (base * projected**2 / (eigenvalues + base)).sum(-1)
+            + variance * log_determinant
+            + 2.0 * variance * math.log(1.0 / delta)
+        ).unsqueeze(-1)
+        ridges = _ridge_grid(base, eigenvalues.sum(-1, keepdim=True), num_ridges)
+        shrunk = 1.0 / (eigenvalues.unsqueeze(-1) + ridges.unsqueeze(-2))
+        fits = (projected.unsqueeze(-1) ** 2 * shrunk).sum(-2)  # batch_shape x num_ridges
+        return cls(
+            ridges=ridges,
+            radicands=radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits,
+            rkhs_bound=rkhs_bound,
+            eigenvectors=eigenvectors,
+            mean_weights=projected.unsqueeze(-1) * shrunk,
+            variance_weights=shrunk,
+            smallest_rkhs_bound=(fits - radius / ridges).clamp_min(0.0).amax(-1).sqrt(),
+            information_gain=0.5 * log_determinant,
+        )
+
+    @property
+    def is_refuted(self) -> Tensor:
+        """Whether the data refute kernel, ``B`` and ``R`` at level ``delta``; ``batch_shape``."""
+        return (self.radicands < 0.0).any(-1)
+
+    def bounds(self, cross: Tensor, prior_variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower and upper confidence bound at some points.
+
+        A negative radicand counts as 0, so that a refuted set gives numbers, never NaN.
+
+        Args:
+            cross: ``batch_shape x p x n`` kernel values between points and data, unit variance.
+            prior_variance: ``batch_shape x p`` kernel values of the points with themselves.
+
+        Returns:
+            Two tensors of shape ``batch_shape x p``.
+        """
+        features = cross @ self.eigenvectors  # batch_shape x p x n
+        mean = features @ self.mean_weights  # batch_shape x p x num_ridges
+        explained = features**2 @ self.variance_weights
+        variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(1e-18)
+        deviation = variance.sqrt() * self.radicands.clamp_min(0.0).sqrt().unsqueeze(-2)
+        prior_bound = self.rkhs_bound.unsqueeze(-1) * prior_variance.sqrt()  # a = infinity
+        upper = torch.minimum((mean + deviation).amin(-1), prior_bound)
+        lower = torch.maximum((mean - deviation).amax(-1), -prior_bound)
+        # an empty set has no bounds: its ends meet in the middle
+        middle = 0.5 * (lower + upper)
+        return torch.minimum(lower, middle), torch.maximum(upper, middle)
+
+
+def _ridge_grid(base_ridge: Tensor, trace: Tensor, num_ridges: int) -> Tensor:
+    """A geometric grid around the base ridge, up to where the data no longer matter.
+
+    Both arguments are ``batch_shape x 1``, the grid is ``batch_shape x num_ridges``.
+    """
+    if num_ridges == 1:
+        return base_ridge
+    low, high = 1e-2 * base_ridge, 1e2 * (base_ridge + trace)
+    steps = torch.linspace(0.0, 1.0, num_ridges - 1, dtype=low.dtype, device=low.device)
+    return torch.cat([low * (high / low) ** steps, base_ridge], dim=-1)

@@ -1,0 +1,115 @@
+r"""GP-UCB-CPD (Avanesov): the width of a policy that restarts when the reward changes.
+
+.. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
+
+with ``t`` the queries since the last reset, ``T`` the horizon and ``a`` the smoothness of a Matern
+kernel (its ``nu``). Conventions as in :mod:`botorch_bandits.confidence.width_rules`.
+
+Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no regrets*, arXiv
+1908.07636, Theorem 3.1. There it is ``beta_t = w_t ** 2``; the fourth power is of the logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_checked
+from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.prior import PriorReading
+from botorch_bandits.confidence.width_rules import WidthRule
+
+PUBLISHED_CONSTANT = 0.02
+"""``D`` of the paper's experiments; its lemma wants ``D`` at least 1."""
+
+
+def gp_ucb_cpd_width(
+    num_queries: int,
+    horizon: int,
+    smoothness: float,
+    dim: int,
+    width_constant: float = PUBLISHED_CONSTANT,
+) -> Tensor:
+    """Width of GP-UCB-CPD; see the module.
+
+    Args:
+        num_queries: ``t``, queries since the last reset; at least 1.
+        horizon: ``T``, the number of rounds in all.
+        smoothness: ``a``, the ``nu`` of the Matern kernel.
+        dim: ``d``.
+        width_constant: ``D``.
+
+    Returns:
+        A scalar float64 tensor.
+
+    Example:
+        >>> round(float(gp_ucb_cpd_width(300, horizon=1200, smoothness=2.5, dim=1)), 6)
+        16.057996
+    """
+    horizon = check_integer("horizon", horizon, minimum=1)
+    smoothness = check_positive("smoothness", smoothness)
+    dim = check_integer("dim", dim, minimum=1)
+    width_constant = check_positive("width_constant", width_constant)
+    t = check_integer("num_queries", num_queries, minimum=1)
+    side = dim * (dim + 1)
+    power = t ** (0.5 * side / (2.0 * smoothness + side))
+    return torch.tensor(power * math.sqrt(width_constant) * math.log(horizon) ** 2, dtype=DTYPE)
+
+
+@dataclass(frozen=True)
+class ChangePointWidth(WidthRule):
+    """GP-UCB-CPD: Avanesov, Theorem 3.1.
+
+    Attributes:
+        horizon: ``T``.
+        smoothness: ``a``, the ``nu`` of the Matern kernel.
+        dim: ``d``.
+        width_constant: ``D``.
+    """
+
+    horizon: int
+    smoothness: float
+    dim: int
+    width_constant: float = PUBLISHED_CONSTANT
+    needs_round: ClassVar[bool] = True
+    is_uniform: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        store_checked(
+            self,
+            horizon=check_integer("horizon", self.horizon, minimum=1),
+            smoothness=check_positive("smoothness", self.smoothness),
+            dim=check_integer("dim", self.dim, minimum=1),
+            width_constant=check_positive("width_constant", self.width_constant),
+        )
+        gp_ucb_cpd_width(1, self.horizon, self.smoothness, self.dim, self.width_constant)
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`; the queries so far are one less than the round."""
+        so_far = max(round_number - 1, 1)
+        return gp_ucb_cpd_width(
+            so_far, self.horizon, self.smoothness, self.dim, self.width_constant
+        )
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        return Guarantee(
+            method="GP-UCB-CPD",
+            theorem="Avanesov, Theorem 3.1",
+            statement="the expected regret grows more slowly than the horizon, for D large enough",
+            constants={
+                "horizon": float(self.horizon),
+                "smoothness": float(self.smoothness),
+                "dim": float(self.dim),
+                "width_constant": float(self.width_constant),
+            },
+            gaps=(
+                "the theorem does not say how large D must be; its lemma wants at least 1, the "
+                "experiments of the paper have 0.02",
+            ),
+        )

@@ -1,0 +1,431 @@
+"""IGP-UCB and its kin: widths for rewards of bounded norm in the kernel's Hilbert space.
+
+Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior
+STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound`` bounds the
+NORM (never its square) of the reward in that kernel, in the units of the reward, and
+``noise_bound`` is ``R`` of R-sub-Gaussian noise in the same units. Who has a prior standard
+deviation ``s`` divides both by ``s`` first (the width rules do).
+
+Sources: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit
+setting*, ICML 2010; Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017; Flynn
+and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv 2403.12732, 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    DTYPE,
+    check_integer,
+    check_nonnegative,
+    check_one_of,
+    check_probability,
+    store_checked,
+)
+from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.information_gain import GainBound
+from botorch_bandits.confidence.prior import OutputPrior, PriorReading, UnreadablePriorError
+from botorch_bandits.confidence.width_rules import (
+    Bound,
+    WidthRule,
+    bound_constants,
+    check_all_nonnegative,
+    check_bounds,
+    combine_outputs,
+    pick_bound,
+    prior_gaps,
+)
+
+
+def igp_ucb_width(
+    rkhs_bound: float | Tensor,
+    noise_bound: float | Tensor,
+    information_gain: float | Tensor,
+    delta: float,
+) -> Tensor:
+    r"""Width of IGP-UCB as printed.
+
+    .. math:: w_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(1/\delta))}
+
+    Source: Chowdhury and Gopalan 2017, Theorem 2 (there ``beta_t = w_t``). Assumes
+    ``||f||_k <= B`` and R-sub-Gaussian noise. The proof uses the gain only through
+    ``ln det(I + K / lam)``, so the realised information gain may stand for
+    :math:`\gamma_{t-1}`; with it the width holds for every ``lam >= 1``. For ``lam < 1`` it is
+    NOT a bound: use :func:`any_lambda_width`. The scale ``v_t`` of GP-TS (Theorem 4) is this
+    width at ``delta / 2``.
+
+    Args:
+        rkhs_bound: ``B``, at least 0. Scalar or tensor.
+        noise_bound: ``R``, at least 0. Scalar or tensor.
+        information_gain: The gain of the data in the posterior (0 without data), in nats.
+            Scalar or tensor of any shape that broadcasts.
+        delta: The bound fails with at most this probability.
+
+    Returns:
+        A float64 tensor of the broadcast shape.
+
+    Example:
+        >>> igp_ucb_width(2.0, 0.1, information_gain=0.0, delta=math.exp(-1.0)).item()
+        2.2
+    """
+    delta = check_probability("delta", delta)
+    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
+    noise = check_all_nonnegative("noise_bound", noise_bound)
+    gain = check_all_nonnegative("information_gain", information_gain)
+    return bound + noise * torch.sqrt(2.0 * (gain + 1.0 + math.log(1.0 / delta)))
+
+
+def any_lambda_width(
+    rkhs_bound: float | Tensor,
+    noise_bound: float | Tensor,
+    information_gain: float | Tensor,
+    delta: float,
+    lam: float | Tensor,
+) -> Tensor:
+    r"""Width for R-sub-Gaussian noise that holds for every regularisation.
+
+    .. math:: w_t = B + \frac{R}{\sqrt{\lambda}} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
+
+    Source: the proof of Theorem 2 of Chowdhury and Gopalan 2017 before it sets
+    ``lam = 1 + 2/T`` (the self-normalised bound of Abbasi-Yadkori 2011 in feature space).
+
+    Args:
+        rkhs_bound: ``B``, at least 0. Scalar or tensor.
+        noise_bound: ``R``, at least 0. Scalar or tensor.
+        information_gain: ``1/2 ln det(I + K / lam)`` of the data in the posterior, in nats.
+        delta: The bound fails with at most this probability.
+        lam: The regularisation, a variance, greater than 0. Scalar or tensor.
+
+    Returns:
+        A float64 tensor of the broadcast shape.
+    """
+    delta = check_probability("delta", delta)
+    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
+    noise = check_all_nonnegative("noise_bound", noise_bound)
+    gain = check_all_nonnegative("information_gain", information_gain)
+    lam = torch.as_tensor(lam, dtype=DTYPE)
+    if not (lam > 0).all():
+        raise ValueError(f"lam is {lam.tolist()}; it is a noise variance and must be positive.")
+    radius = torch.sqrt(2.0 * (gain + math.log(1.0 / delta)))
+    return bound + noise / lam.sqrt() * radius
+
+
+def gp_ucb_rkhs_width(
+    rkhs_bound: float | Tensor,
+    maximal_information_gain: float | Tensor,
+    round_number: int,
+    delta: float,
+) -> Tensor:
+    r"""Width of GP-UCB for a function in the RKHS.
+
+    .. math:: w_t = \sqrt{2 B^2 + 300 \gamma_t \ln^3(t / \delta)}
+
+    Source: Srinivas et al. 2010, Theorem 3 (there ``beta_t = w_t ** 2`` and ``B`` bounds the
+    SQUARED norm; here ``B`` bounds the norm). Assumes noise bounded by ``sigma`` almost surely and
+    ``lam = sigma ** 2``. The gain is the MAXIMAL one of ``t`` observations: the realised gain is
+    not proven here.
+
+    Args:
+        rkhs_bound: ``B``, at least 0. Scalar or tensor.
+        maximal_information_gain: An upper bound on ``gamma_t``, in nats. Scalar or tensor.
+        round_number: ``t``, from 1.
+        delta: The bound fails with at most this probability.
+
+    Returns:
+        A float64 tensor of the broadcast shape.
+    """
+    t = check_integer("round_number", round_number, minimum=1)
+    delta = check_probability("delta", delta)
+    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
+    gain = check_all_nonnegative("maximal_information_gain", maximal_information_gain)
+    return torch.sqrt(2.0 * bound**2 + 300.0 * gain * math.log(t / delta) ** 3)
+
+
+def amm_width(
+    rkhs_bound: float | Tensor,
+    information_gain: float | Tensor,
+    delta: float,
+    radius_factor: float | Tensor,
+) -> Tensor:
+    r"""Width of the analytic mixture martingale bound (AMM).
+
+    .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / a_0) + 2 c \ln(1/\delta)}, \qquad a_0 = R^2 / c
+
+    for the posterior with regularisation ``a_0``. With ``c = R^2 / lam`` that is the model's own.
+
+    Source: Flynn and Reeb 2024, the analytic bound. Assumes ``||f||_k <= B``, R-sub-Gaussian noise
+    and ``c`` fixed before any data.
+
+    Args:
+        rkhs_bound: ``B``, at least 0. Scalar or tensor.
+        information_gain: ``1/2 ln det(I + K / a_0)`` of the observed inputs, in nats.
+        delta: The bound fails with at most this probability.
+        radius_factor: ``c``, at least 0. Scalar or tensor.
+
+    Returns:
+        A float64 tensor of the broadcast shape.
+    """
+    delta = check_probability("delta", delta)
+    bound = check_all_nonnegative("rkhs_bound", rkhs_bound)
+    gain = check_all_nonnegative("information_gain", information_gain)
+    c = check_all_nonnegative("radius_factor", radius_factor)
+    return torch.sqrt(bound**2 + 2.0 * c * (gain + math.log(1.0 / delta)))
+
+
+@dataclass(frozen=True)
+class KernelizedWidth(WidthRule):
+    """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
+
+    Attributes:
+        rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
+            outcome units. One number for all outputs or one an output; a float64 tensor has one
+            number a replicate.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise.
+        delta: The bound fails with at most this probability.
+        any_lambda: Use the form that holds for every regularisation, not the printed one (which
+            needs ``lam >= 1``).
+        explicit_gain: The information gain to use in place of the realised one: a number, or a
+            bound on the maximal gain of so many observations. With a model whose prior cannot be
+            read, the bounds are taken in units of its prior standard deviation.
+        units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
+            of the prior standard deviation, for models that learn the scale of the outcomes.
+    """
+
+    rkhs_bound: Bound
+    noise_bound: Bound
+    delta: float
+    any_lambda: bool = False
+    explicit_gain: float | GainBound | None = None
+    units: str = "outcome"
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        bounds = check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
+        store_checked(self, **bounds)
+        store_checked(self, delta=check_probability("delta", self.delta))
+        gain = self.explicit_gain
+        if gain is not None and not isinstance(gain, GainBound):
+            store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
+        check_one_of("units", self.units, ("outcome", "prior"))
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`."""
+        explicit_gain = self._evaluate_explicit_gain(reading)
+        num_outputs = reading.num_outputs
+
+        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            unit = prior.standard_deviation if self.units == "outcome" else 1.0
+            rkhs_bound = pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit
+            noise_bound = pick_bound("noise_bound", self.noise_bound, j, num_outputs) / unit
+            gain = prior.information_gain if explicit_gain is None else explicit_gain
+            if self.any_lambda:
+                return any_lambda_width(rkhs_bound, noise_bound, gain, delta, prior.lam)
+            return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
+
+        try:
+            return combine_outputs(reading, self.delta, of_output)
+        except UnreadablePriorError as error:
+            if explicit_gain is not None and not self.any_lambda and self._is_single:
+                return igp_ucb_width(
+                    self.rkhs_bound,  # type: ignore[arg-type]
+                    self.noise_bound,  # type: ignore[arg-type]
+                    explicit_gain,
+                    self.delta,
+                )
+            raise UnreadablePriorError(
+                f"the width needs the model's prior, but {error}. Pass information_gain= (bounds "
+                "are then in units of the prior standard deviation, any_lambda=False) or an "
+                "explicit width=."
+            ) from error
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        constants = bound_constants(
+            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
+        )
+        gaps = prior_gaps(reading)
+        lam = reading.smallest_lam()
+        if lam is not None:
+            constants["lam"] = lam
+            if lam < 1.0 and not self.any_lambda:
+                gaps.append(
+                    f"lam = {lam:.4g} is below 1, where the printed width is not a bound; "
+                    "any_lambda=True gives one that is"
+                )
+        gain = self.information_gain(reading)
+        if gain is not None:
+            constants["information_gain"] = float(gain.max())
+        realized = reading.realized_information_gain()
+        if isinstance(self.explicit_gain, GainBound) and not self.explicit_gain.is_upper_bound:
+            gaps.append("the information gain is a growth rate, not a bound")
+        if gain is not None and realized is not None and bool((gain < realized - 1e-9).any()):
+            gaps.append(
+                f"the information gain in use, {float(gain.max()):.4g}, is below the realised "
+                f"{float(realized.max()):.4g}; is it of this kernel and this lam?"
+            )
+        elif self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
+            gaps.append("information_gain was given; it must be at least the realised gain")
+        form = "in the form for every lam" if self.any_lambda else "as printed"
+        source = "the realised" if self.explicit_gain is None else "a given"
+        return Guarantee(
+            method="IGP-UCB width",
+            theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {form}, with {source} "
+            "information gain",
+            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
+            "the posterior mean, at all points and in all rounds",
+            assumptions=(
+                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                "the noise is noise_bound-sub-Gaussian given the past",
+            ),
+            constants=constants,
+            gaps=tuple(gaps),
+        )
+
+    def information_gain(self, reading: PriorReading) -> Tensor | None:
+        """See :meth:`WidthRule.information_gain`."""
+        explicit_gain = self._evaluate_explicit_gain(reading)
+        if explicit_gain is not None:
+            return torch.as_tensor(explicit_gain, dtype=DTYPE)
+        return reading.realized_information_gain()
+
+    @property
+    def _is_single(self) -> bool:
+        return not isinstance(self.rkhs_bound, tuple) and not isinstance(self.noise_bound, tuple)
+
+    def _evaluate_explicit_gain(self, reading: PriorReading) -> float | Tensor | None:
+        if not isinstance(self.explicit_gain, GainBound):
+            return self.explicit_gain
+        rows = reading.num_rows
+        if isinstance(rows, int):
+            return self.explicit_gain(rows)
+        bounds = [self.explicit_gain(int(number)) for number in rows.tolist()]
+        return torch.tensor(bounds, dtype=DTYPE)
+
+
+@dataclass(frozen=True)
+class RKHSWidth(WidthRule):
+    """GP-UCB for a function in the RKHS: Srinivas et al. 2010, Theorem 3.
+
+    Attributes:
+        rkhs_bound: ``B``, a bound on the norm (not on its square) in the unit-variance kernel, in
+            raw outcome units.
+        gain_bound: Bounds the MAXIMAL information gain of ``t`` observations.
+        delta: The bound fails with at most this probability.
+    """
+
+    rkhs_bound: float | Tensor
+    gain_bound: GainBound
+    delta: float
+    needs_round: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
+        store_checked(self, delta=check_probability("delta", self.delta))
+        if not isinstance(self.gain_bound, GainBound):
+            raise TypeError(
+                "Theorem 3 needs a bound on the maximal information gain, got "
+                f"{self.gain_bound!r}. Pass information_gain=WaterFillingGain(kernel_matrix, lam)."
+            )
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`."""
+        gain = self.gain_bound(round_number)
+
+        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            return gp_ucb_rkhs_width(
+                self.rkhs_bound / prior.standard_deviation, gain, round_number, delta
+            )
+
+        return combine_outputs(reading, self.delta, of_output)
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        gaps = [] if self.gain_bound.is_upper_bound else ["the gain is a rate, not a bound"]
+        gaps += prior_gaps(reading)
+        return Guarantee(
+            method="GP-UCB in the RKHS",
+            theorem="Srinivas et al. 2010, Theorem 3",
+            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
+            "the posterior mean, at all points and in all rounds",
+            assumptions=(
+                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                "the noise is at most sigma almost surely, and the modelled variance is sigma^2",
+                "the gain bound is for this kernel and this noise variance",
+            ),
+            constants={
+                **bound_constants(self.delta, rkhs_bound=self.rkhs_bound),
+                "delta": self.delta,
+                "maximal_information_gain": self.gain_bound(round_number),
+            },
+            gaps=tuple(gaps),
+        )
+
+
+@dataclass(frozen=True)
+class AMMWidth(WidthRule):
+    """AMM at the model's own regularisation: Flynn and Reeb 2024.
+
+    Attributes:
+        rkhs_bound: ``B``; one number, or one an output. See ``KernelizedWidth``.
+        noise_bound: ``R``; likewise.
+        delta: The bound fails with at most this probability.
+    """
+
+    rkhs_bound: Bound
+    noise_bound: Bound
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check the ingredients."""
+        bounds = check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
+        store_checked(self, **bounds)
+        store_checked(self, delta=check_probability("delta", self.delta))
+
+    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`."""
+        num_outputs = reading.num_outputs
+
+        def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            unit = prior.standard_deviation
+            noise = pick_bound("noise_bound", self.noise_bound, j, num_outputs) / unit
+            return amm_width(
+                pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit,
+                prior.information_gain,
+                delta,
+                radius_factor=noise**2 / prior.lam,  # c = R^2 / lam makes a_0 = lam
+            )
+
+        return combine_outputs(reading, self.delta, of_output)
+
+    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        constants = bound_constants(
+            self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
+        )
+        lam, gain = reading.smallest_lam(), self.information_gain(reading)
+        if lam is not None and gain is not None:
+            constants.update(lam=lam, information_gain=float(gain.max()))
+        return Guarantee(
+            method="AMM width",
+            theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
+            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
+            "the posterior mean, at all points and in all rounds",
+            assumptions=(
+                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                "the noise is noise_bound-sub-Gaussian given the past",
+                "outcomes are as observed: neither censored nor relabelled",
+            ),
+            constants=constants,
+            gaps=tuple(prior_gaps(reading)),
+        )
+
+    def information_gain(self, reading: PriorReading) -> Tensor | None:
+        """See :meth:`WidthRule.information_gain`."""
+        return reading.realized_information_gain()

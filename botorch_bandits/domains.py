@@ -1,0 +1,491 @@
+"""Domains: the sets from which a bandit chooses."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.warnings import BadInitialCandidatesWarning
+from botorch.optim import optimize_acqf, optimize_acqf_mixed
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.utils.sampling import draw_sobol_samples
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix, check_vector
+from botorch_bandits.random_streams import derive_seed, seeded_globally
+
+__all__ = ["TIE_TOLERANCE", "Arms", "Box", "Domain", "Integral", "first_of_the_largest"]
+
+
+TIE_TOLERANCE = 1e-9
+"""Acquisition values closer than this (relative to max(1, |largest|)) count as equal."""
+
+
+@dataclass(frozen=True)
+class Integral:
+    """The integral of a function over a domain.
+
+    Attributes:
+        value: The integral.
+        standard_error: An estimate of its error; exactly 0 on arms.
+    """
+
+    value: float
+    standard_error: float
+
+
+class Domain(ABC):
+    """A set of points in ``d`` dimensions from which the bandit chooses.
+
+    A set of your own is a subclass with ``dim``, :meth:`sample`, :meth:`maximize` and
+    :meth:`check_point`. The rest is needed where its description says so. A journal records its
+    class and attributes, so keep in attributes what tells two sets apart.
+
+    Attributes:
+        dim: ``d``.
+    """
+
+    dim: int
+
+    @property
+    def volume(self) -> float:
+        """The volume of a box, the number of arms of a finite set."""
+        raise self._lacks("volume")
+
+    @abstractmethod
+    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw points uniformly at random, with replacement.
+
+        Args:
+            num_points: How many.
+            generator: A CPU generator; torch's global one if omitted.
+
+        Returns:
+            A ``num_points x d`` float64 tensor.
+        """
+
+    @abstractmethod
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        """Maximise a ``q = 1`` acquisition function over the domain.
+
+        The caller's random numbers are left alone: equal seeds give equal answers.
+
+        Args:
+            acquisition: Evaluated on ``b x 1 x d`` tensors.
+            seed: Seeds whatever the optimiser draws.
+
+        Returns:
+            The maximiser, a ``d``-dimensional tensor, and the value there.
+        """
+
+    def in_context(self, context: Tensor) -> Domain:
+        """Return the domain of ``(context, point)`` with this context; only points are chosen.
+
+        Needed for contexts, and for ``TimeVaryingKernel``.
+
+        Args:
+            context: ``c`` numbers, float64.
+
+        Returns:
+            A domain in ``c + d`` dimensions, the context's first.
+        """
+        raise self._lacks("in_context")
+
+    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
+        """Integrate a function over the domain (Lebesgue on boxes, a sum over arms).
+
+        The mean over the domain is the integral divided by :attr:`volume`.
+
+        Args:
+            function: Maps an ``n x d`` tensor to ``n`` values.
+            seed: Seeds the scrambling of the quasi-random points on a box.
+        """
+        raise self._lacks("integrate")
+
+    @abstractmethod
+    def check_point(self, name: str, x: Any) -> Tensor:
+        """Return ``x`` as a ``d``-dimensional float64 tensor if it lies in the domain.
+
+        Args:
+            name: Of the argument, for errors.
+            x: A point: a float64 tensor or a list of numbers.
+
+        Raises:
+            TypeError: If it is a tensor of another dtype.
+            ValueError: If it has another shape, is not finite, or lies outside.
+        """
+
+    def _lacks(self, name: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} has no {name}, which is needed here. Define it, or take "
+            "arms: Arms(domain.sample(1000))."
+        )
+
+
+def evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+    """Return a function's values at points, one finite value a point."""
+    values = function(points)
+    if values.shape != points.shape[:1]:
+        raise ValueError(
+            f"the function's values have shape {tuple(values.shape)} at {len(points)} points; they "
+            f"must have shape ({len(points)},). A column becomes that with values.squeeze(-1)."
+        )
+    return check_finite("the function's values", values)
+
+
+def first_of_the_largest(values: Tensor, check: bool = True) -> Tensor:
+    """Return the first index whose value is within the tie tolerance of the largest.
+
+    Args:
+        values: ``batch_shape x num_arms`` acquisition values.
+        check: Refuse values that are not finite; a GPU must be waited for then.
+
+    Returns:
+        ``batch_shape`` indices (int64).
+
+    Raises:
+        ValueError: If a value is NaN or infinite.
+
+    Example:
+        >>> int(first_of_the_largest(torch.tensor([0.0, 1.0 - 1e-12, 1.0], dtype=torch.float64)))
+        1
+    """
+    if values.numel() == values.shape[-1] and values.device.type == "cpu":
+        # numpy on the same memory: many small calls of torch cost more than the search
+        row = values.detach().numpy().reshape(-1)
+        top = float(row.max())  # NaN if any entry is
+        if not (math.isfinite(top) and math.isfinite(row.min())):
+            check_finite("the acquisition's values", values)
+        close = row >= top - TIE_TOLERANCE * max(abs(top), 1.0)
+        return torch.full(values.shape[:-1], int(close.argmax()))
+    if check:
+        check_finite("the acquisition's values", values)
+    largest = values.amax(-1, keepdim=True)
+    threshold = largest - TIE_TOLERANCE * largest.abs().clamp_min(1.0)
+    index = torch.arange(values.shape[-1], device=values.device)
+    return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)
+
+
+class Arms(Domain):
+    """A finite set of points.
+
+    Ties of an acquisition function are broken towards the smallest index: the chosen arm is the
+    first whose value is within ``1e-9 * max(1, |largest value|)`` of the largest. Two correct
+    programs that round differently therefore choose the same arm.
+
+    Args:
+        choices: A ``num_arms x d`` tensor or nested sequence, one arm a row, all distinct.
+
+    Raises:
+        TypeError: If ``choices`` is a tensor of another dtype than float64.
+        ValueError: If it is empty, not a matrix, not finite, or two rows are equal.
+
+    Example:
+        >>> arms = Arms([[0.0], [0.5], [1.0]])
+        >>> arms.num_arms, arms.dim
+        (3, 1)
+        >>> arms.index_of(torch.tensor([[1.0], [0.0]], dtype=torch.float64)).tolist()
+        [2, 0]
+    """
+
+    def __init__(self, choices: Tensor | Sequence[Sequence[float]]) -> None:
+        """See the class."""
+        self.choices = check_matrix("choices", choices).detach().clone()
+        if self.choices.numel() == 0:
+            raise ValueError(
+                f"choices has shape {tuple(self.choices.shape)}; at least one arm is needed."
+            )
+        # -0.0 and 0.0 are the same point
+        self.choices = self.choices + 0.0
+        self.num_arms, self.dim = self.choices.shape
+        self._index: dict[tuple[float, ...], int] = {}
+        for i, row in enumerate(self.choices.tolist()):
+            first = self._index.setdefault(tuple(row), i)
+            if first != i:
+                raise ValueError(
+                    f"choices rows {first} and {i} are the same point {row}; each arm may be "
+                    "listed once. Remove repeats with torch.unique(choices, dim=0)."
+                )
+
+    def __repr__(self) -> str:
+        """Show how many arms there are."""
+        return f"Arms({self.num_arms} arms in {self.dim} dimensions)"
+
+    @property
+    def volume(self) -> float:
+        """The number of arms (integrals over arms are sums)."""
+        return float(self.num_arms)
+
+    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
+        """See :meth:`Domain.sample`."""
+        num_points = check_integer("num_points", num_points, minimum=0)
+        index = torch.randint(self.num_arms, (num_points,), generator=generator)
+        return self.choices[index.to(self.choices.device)]
+
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`."""
+        with torch.no_grad(), seeded_globally(derive_seed(seed, 0, "maximize")):
+            values = torch.cat([acquisition(c.unsqueeze(-2)) for c in self.choices.split(4096)])
+        index = int(first_of_the_largest(values))
+        return self.choices[index].clone(), float(values[index])
+
+    def in_context(self, context: Tensor) -> Arms:
+        """See :meth:`Domain.in_context`."""
+        return Arms(torch.cat([context.expand(self.num_arms, -1), self.choices], dim=-1))
+
+    def integrate(self, function: Callable[[Tensor], Tensor], seed: int = 0) -> Integral:
+        """Sum over the arms, exactly; see :meth:`Domain.integrate`."""
+        return Integral(float(evaluate(function, self.choices).sum()), 0.0)
+
+    def check_point(self, name: str, x: Any) -> Tensor:
+        """See :meth:`Domain.check_point`."""
+        point = check_vector(name, x, length=self.dim).to(self.choices.device)
+        return self.choices[self.index_of(point.unsqueeze(0), name)].squeeze(0)
+
+    def index_of(self, X: Tensor, name: str = "X") -> Tensor:
+        """Return the arm indices of the rows of ``X``.
+
+        Args:
+            X: An ``n x d`` tensor whose rows are arms, to the last bit.
+            name: What to call ``X`` in an error.
+
+        Returns:
+            ``n`` indices (int64).
+
+        Raises:
+            ValueError: If a row is not an arm.
+        """
+        rows = check_matrix(name, X, num_columns=self.dim).tolist()
+        try:
+            index = [self._index[tuple(row)] for row in rows]
+        except KeyError as error:
+            row = list(error.args[0])
+            distances = (self.choices - self.choices.new_tensor(row)).norm(dim=-1)
+            nearest = int(distances.argmin())
+            raise ValueError(
+                f"{name} has the row {row}, which is not one of the {self.num_arms} arms (arm "
+                f"{nearest} is nearest, at distance {float(distances[nearest]):.3g}). Take rows of "
+                "Arms.choices unchanged."
+            ) from None
+        return torch.tensor(index, dtype=torch.long, device=self.choices.device)
+
+
+class Box(Domain):
+    """A box ``[low, high]^d``, with integer dimensions if asked for.
+
+    Args:
+        bounds: A ``2 x d`` tensor or nested sequence, lower bounds first (BoTorch's layout).
+        integer_dims: Indices of the dimensions that take whole numbers only; their bounds must
+            be whole numbers.
+        num_restarts: Starting points of the acquisition's local optimisation.
+        raw_samples: Quasi-random points from which the starting points are chosen.
+
+    Raises:
+        TypeError: If ``bounds`` is a tensor of another dtype than float64.
+        ValueError: If a bound is not finite, a lower bound is not below its upper bound, or an
+            integer dimension does not exist or has a fractional bound.
+
+    Example:
+        >>> box = Box([[0.0, -5.0], [1.0, 5.0]])
+        >>> box.dim, box.volume
+        (2, 10.0)
+    """
+
+    def __init__(
+        self,
+        bounds: Tensor | Sequence[Sequence[float]],
+        integer_dims: Sequence[int] = (),
+        num_restarts: int = 10,
+        raw_samples: int = 256,
+    ) -> None:
+        """See the class."""
+        self.bounds = check_matrix("bounds", bounds).detach().clone()
+        if self.bounds.shape[0] != 2 or self.bounds.shape[1] < 1:
+            raise ValueError(
+                f"bounds must have shape 2 x d (lower bounds, then upper bounds), got "
+                f"{tuple(self.bounds.shape)}. A list of (low, high) pairs is transposed with "
+                "torch.tensor(pairs).T."
+            )
+        for i, (low, high) in enumerate(self.bounds.T.tolist()):
+            if low >= high:
+                raise ValueError(
+                    f"bounds of dimension {i} are [{low}, {high}]; the lower bound must be below "
+                    "the upper one. Leave a constant dimension out of the box."
+                )
+            if math.isinf(high - low):
+                raise ValueError(
+                    f"bounds of dimension {i} are [{low}, {high}]; too long a side for float64."
+                )
+        self.dim = self.bounds.shape[1]
+        self.integer_dims = tuple(
+            sorted({check_integer("integer_dims entry", i, minimum=0) for i in integer_dims})
+        )
+        for i in self.integer_dims:
+            if i >= self.dim:
+                raise ValueError(
+                    f"integer_dims names dimension {i}, but the box has {self.dim} "
+                    f"(numbered from 0)."
+                )
+            if not torch.equal(self.bounds[:, i], self.bounds[:, i].round()):
+                raise ValueError(
+                    f"bounds of integer dimension {i} are {self.bounds[:, i].tolist()}; they must "
+                    "be whole numbers."
+                )
+        self.num_restarts = check_integer("num_restarts", num_restarts, minimum=1)
+        self.raw_samples = check_integer("raw_samples", raw_samples, minimum=num_restarts)
+
+    def __repr__(self) -> str:
+        """Show the bounds as the user would type them."""
+        integer = f", integer_dims={self.integer_dims}" if self.integer_dims else ""
+        return f"Box({self.bounds.tolist()}{integer})"
+
+    @property
+    def volume(self) -> float:
+        """The product of the side lengths; an integer dimension counts its whole numbers."""
+        sides = self.bounds[1] - self.bounds[0]
+        sides[list(self.integer_dims)] += 1.0
+        return float(sides.prod())
+
+    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
+        """See :meth:`Domain.sample`."""
+        num_points = check_integer("num_points", num_points, minimum=0)
+        uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
+        return self._from_unit(uniform.to(self.bounds.device))
+
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        """Maximise with BoTorch's optimisers; see :meth:`Domain.maximize`.
+
+        Without integer dimensions this is ``optimize_acqf``. With at most 16 combinations of
+        whole numbers it is ``optimize_acqf_mixed`` over all of them, otherwise
+        ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
+        be evaluated there only, and is maximised there. One with a ``gen_candidates`` of its own
+        is optimised with that generator in place of BoTorch's, where BoTorch lets one choose.
+        """
+        choices = getattr(acquisition, "choices", None)
+        if choices is not None:  # it lives on a finite set of points of the box
+            return Arms(choices).maximize(acquisition, seed)
+        common: dict[str, Any] = {
+            "q": 1,
+            "num_restarts": self.num_restarts,
+            "raw_samples": self.raw_samples,
+            # one evaluation of all raw samples; the local searches run side by side
+            "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
+        }
+        own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
+        fixed = self._fixed_features()
+        with seeded_globally(derive_seed(seed, 0, "maximize")), warnings.catch_warnings():
+            # A prior without data is flat: every starting point is as good as any other.
+            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+            if not self.integer_dims:
+                candidate, value = optimize_acqf(
+                    acquisition, self.bounds, fixed_features=fixed or None, **common, **own
+                )
+            elif math.prod(len(values) for values in self._integer_values().values()) <= 16:
+                grid = [{**fixed, **combination} for combination in self._integer_grid()]
+                candidate, value = optimize_acqf_mixed(
+                    acquisition, self.bounds, fixed_features_list=grid, **common, **own
+                )
+            else:
+                candidate, value = optimize_acqf_mixed_alternating(
+                    acquisition,
+                    self.bounds,
+                    discrete_dims=self._integer_values(),
+                    fixed_features=fixed or None,
+                    **common,
+                )
+        return self._clamp(candidate.detach().reshape(self.dim)), float(value)
+
+    def in_context(self, context: Tensor) -> Box:
+        """See :meth:`Domain.in_context`."""
+        return _BoxInContext(self, context)
+
+    def integrate(
+        self,
+        function: Callable[[Tensor], Tensor],
+        seed: int = 0,
+        num_points: int = 1024,
+        num_scramblings: int = 8,
+    ) -> Integral:
+        """Integrate by randomised quasi-Monte Carlo; see :meth:`Domain.integrate`.
+
+        Each of ``num_scramblings`` independently scrambled Sobol sets of ``num_points`` gives
+        one estimate; the standard error is that of their mean.
+        """
+        num_points = check_integer("num_points", num_points, minimum=1)
+        num_scramblings = check_integer("num_scramblings", num_scramblings, minimum=2)
+        unit = torch.tensor([[0.0], [1.0]], dtype=self.bounds.dtype).expand(2, self.dim)
+        means = []
+        for i in range(num_scramblings):
+            points = draw_sobol_samples(
+                unit, n=num_points, q=1, seed=derive_seed(seed, i, "integrate") % 2**31
+            ).squeeze(-2)
+            values = evaluate(function, self._from_unit(points.to(self.bounds)))
+            means.append(values.mean())
+        estimates = torch.stack(means) * self.volume
+        error = estimates.std() / math.sqrt(num_scramblings)
+        return Integral(float(estimates.mean()), float(error))
+
+    def check_point(self, name: str, x: Any) -> Tensor:
+        """See :meth:`Domain.check_point`."""
+        point = check_vector(name, x, length=self.dim).to(self.bounds.device)
+        for i, value in enumerate(point.tolist()):
+            low, high = self.bounds[:, i].tolist()
+            if not low <= value <= high:
+                raise ValueError(
+                    f"{name}[{i}] is {value}, outside [{low}, {high}]. Clamp it or widen the box."
+                )
+            if i in self.integer_dims and value != round(value):
+                raise ValueError(f"{name}[{i}] is {value}; this dimension takes whole numbers.")
+        return point
+
+    def _fixed_features(self) -> dict[int, float]:
+        return {}
+
+    def _from_unit(self, uniform: Tensor) -> Tensor:
+        points = self.bounds[0] + (self.bounds[1] - self.bounds[0]) * uniform
+        for i in self.integer_dims:
+            low, high = self.bounds[:, i]
+            # every whole number gets an equal share of [0, 1)
+            points[..., i] = low + torch.floor(uniform[..., i] * (high - low + 1))
+        return torch.minimum(points, self.bounds[1])  # rounding may carry a point past the end
+
+    def _clamp(self, point: Tensor) -> Tensor:
+        point = torch.minimum(torch.maximum(point, self.bounds[0]), self.bounds[1])
+        for i in self.integer_dims:
+            point[i] = point[i].round()
+        return point
+
+    def _integer_values(self) -> dict[int, list[float]]:
+        return {
+            # float32, the usual default, skips whole numbers above 2**24
+            i: torch.arange(
+                float(self.bounds[0, i]), float(self.bounds[1, i]) + 1, dtype=DTYPE
+            ).tolist()
+            for i in self.integer_dims
+        }
+
+    def _integer_grid(self) -> list[dict[int, float]]:
+        grid: list[dict[int, float]] = [{}]
+        for i, values in self._integer_values().items():
+            grid = [{**combination, i: value} for combination in grid for value in values]
+        return grid
+
+
+class _BoxInContext(Box):
+    """A box whose first dimensions are a context: they have one value each."""
+
+    def __init__(self, box: Box, context: Tensor) -> None:
+        self._context = context.to(box.bounds)
+        self.bounds = torch.cat([self._context.expand(2, -1), box.bounds], dim=-1)
+        self.dim = self.bounds.shape[1]
+        self.integer_dims = tuple(i + len(context) for i in box.integer_dims)
+        self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
+
+    def _fixed_features(self) -> dict[int, float]:
+        return dict(enumerate(self._context.tolist()))

@@ -1,0 +1,507 @@
+"""Run a loop against a function, and account for regret."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from botorch.test_functions.base import BaseTestProblem, ConstrainedBaseTestProblem
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    DTYPE,
+    check_callable,
+    check_instance,
+    check_integer,
+    check_matrix,
+)
+from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
+from botorch_bandits.progress import ProgressBar
+from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
+
+__all__ = ["ByRound", "RunResult", "progress_of", "run"]
+
+
+Contexts: TypeAlias = Tensor | Callable[[int], Tensor]
+"""``num_rounds x context_dim``, or a function from the round (from 1) to its context."""
+
+
+def check_contexts(
+    contexts: Any, context_dim: int, num_known: int, num_rounds: int
+) -> Contexts | None:
+    """Return the contexts of a run if they fit the loop.
+
+    Args:
+        contexts: A matrix with one row a round, a function from the round to its context, or None.
+        context_dim: The loop's.
+        num_known: How many rounds the loop has been asked for.
+        num_rounds: How many are to be played.
+
+    Raises:
+        TypeError: If they are neither numbers nor a function, or a tensor of another dtype.
+        ValueError: If they are missing or not wanted, not finite rows of ``context_dim`` numbers,
+            or too few.
+    """
+    if context_dim == 0:
+        if contexts is not None:
+            raise ValueError(
+                "contexts are given, but the loop has context_dim=0. Build it with context_dim= "
+                "set to the number of context features, or leave contexts= out."
+            )
+        return None
+    if num_rounds == 0:
+        return None  # queries that were left pending have theirs
+    if contexts is None:
+        raise ValueError(
+            f"contexts is missing: the loop has context_dim={context_dim}. Pass a matrix with one "
+            "row a round, or a function from the round to its context."
+        )
+    if callable(contexts):
+        function: Contexts = contexts
+        return function
+    rows = check_matrix("contexts", contexts, context_dim)
+    if num_known + num_rounds > len(rows):
+        raise ValueError(
+            f"contexts has {len(rows)} rows, but rounds up to {num_known + num_rounds} are to be "
+            "played; give one row a round, counted from the loop's first."
+        )
+    return rows
+
+
+def context_of(contexts: Contexts | None, round_number: int) -> Tensor | None:
+    """Return the context of a round, or None without contexts.
+
+    Args:
+        contexts: What :func:`check_contexts` returned.
+        round_number: From 1, counted from the loop's first round.
+    """
+    if contexts is None:
+        return None
+    return contexts[round_number - 1] if isinstance(contexts, Tensor) else contexts(round_number)
+
+
+@dataclass(frozen=True)
+class ByRound:
+    """A function that is told the round, too.
+
+    Attributes:
+        function: Called with a ``d``-dimensional point and the round (from 1) in which it was
+            asked; returns what a function of the point alone would.
+
+    Example:
+        >>> from botorch_bandits import Arms, BanditLoop, RandomSearch, run
+        >>> arms = Arms(torch.zeros(1, 1, dtype=torch.float64))
+        >>> rewards = ByRound(lambda x, round_number: 10.0 * round_number)
+        >>> run(BanditLoop(arms, None, RandomSearch()), rewards, 3, progress=False).rewards
+        tensor([10., 20., 30.], dtype=torch.float64)
+    """
+
+    function: Callable[[Tensor, int], Any]
+
+
+Problem: TypeAlias = Callable[..., Any] | ChangingProblem | ByRound
+"""A BoTorch test problem, an environment whose reward depends on the round, or a function from a
+``d``-dimensional point to one number. With constraints a function returns the pair of the reward
+and the constraint values."""
+
+Told: TypeAlias = tuple[Any, Any]
+"""A reward and its constraint values, or None in their place without constraints."""
+
+
+def check_constraints(loop: BanditLoop, problem: Problem) -> None:
+    """Raise if a problem that says how many constraints it has does not fit the loop."""
+    wanted = loop.history.num_constraints
+    if wanted == 0 or not isinstance(problem, BaseTestProblem | ChangingProblem):
+        return
+    found = len(problem.constraints) if isinstance(problem, ChangingProblem) else 0
+    if isinstance(problem, ConstrainedBaseTestProblem):
+        found = problem.num_constraints
+    if found != wanted:
+        raise ValueError(
+            f"problem ({type(problem).__name__}) has {found} constraints, but the loop has "
+            f"{wanted}. Build the rule for the multipliers with "
+            f"num_constraints={found}, or leave constraints= out of the loop if there are none."
+        )
+
+
+def input_of(query: Query) -> Tensor:
+    """Return what a problem is evaluated at: the context, if any, and the point."""
+    context = query.context
+    return query.x if context is None else torch.cat([context, query.x])
+
+
+def evaluate_query(loop: BanditLoop, problem: Problem, query: Query) -> Told:
+    """Return the outcome of a query: reward, and constraint values if the loop has any."""
+    point = input_of(query)
+    if isinstance(problem, ByRound):
+        return read_told(loop, problem.function(point, query.round_number))
+    asked: Any = problem.at(query.round_number) if isinstance(problem, ChangingProblem) else problem
+    if not isinstance(asked, BaseTestProblem):
+        return read_told(loop, asked(point))
+    with torch.no_grad(), seeded_globally(derive_seed(loop.seed, query.round_number, "noise")):
+        reward = asked(point.unsqueeze(0)).squeeze(0)
+    return reward, observe_constraints(loop, problem, query)
+
+
+def read_told(loop: BanditLoop, returned: Any) -> Told:
+    """Return what a function returned as a reward and constraint values."""
+    if loop.history.num_constraints == 0:
+        return returned, None
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise TypeError(
+            f"the function returned {returned!r}, but the loop has constraints; return a pair of "
+            f"the reward and the {loop.history.num_constraints} constraint values, such as "
+            "(reward, [g]). At most 0 is feasible."
+        )
+    return returned
+
+
+def observe_constraints(loop: BanditLoop, problem: Problem, query: Query) -> Tensor | None:
+    """Return noisy constraint values, whose noise depends on seed and round alone."""
+    if loop.history.num_constraints == 0:
+        return None
+    point = input_of(query).unsqueeze(0)
+    seed = derive_seed(loop.seed, query.round_number, "constraint noise")
+    with torch.no_grad(), seeded_globally(seed):
+        if isinstance(problem, ConstrainedBaseTestProblem):
+            return -problem.evaluate_slack(point).squeeze(0)
+        assert isinstance(problem, ChangingProblem)
+        values = [
+            (c.at(query.round_number) if isinstance(c, ChangingProblem) else c)(point).squeeze(0)
+            for c in problem.constraints
+        ]
+    return torch.stack(values)
+
+
+def true_constraints(problem: Problem, X: Tensor, rounds: list[int]) -> Tensor | None:
+    """Return noiseless constraint values, one row a round, if the problem knows them."""
+    if isinstance(problem, ConstrainedBaseTestProblem):
+        with torch.no_grad():
+            return -problem.evaluate_slack_true(X)
+    if not isinstance(problem, ChangingProblem):
+        return None
+    rows = [problem.constraint_values(x.unsqueeze(0), t) for x, t in zip(X, rounds, strict=True)]
+    return torch.cat(rows) if rows else X.new_empty(0, len(problem.constraints))
+
+
+def arms_evaluator(
+    problem: ArmsProblem | ChangingProblem, loop: BanditLoop
+) -> Callable[[BanditLoop, Problem, Query], Told]:
+    """Return what evaluates queries with the noise that a simulated replicate has."""
+    noise_std = problem.noise_std or 0.0
+    noise = RandomBlocks([loop.seed], "noise")
+
+    def evaluate(loop: BanditLoop, _: Problem, query: Query) -> Told:
+        point = input_of(query).unsqueeze(0)
+        asked: BaseTestProblem = (
+            problem.at(query.round_number) if isinstance(problem, ChangingProblem) else problem
+        )
+        value = float(asked(point, noise=False))
+        reward = value + noise_std * float(noise.at(query.round_number))
+        return reward, observe_constraints(loop, problem, query)
+
+    return evaluate
+
+
+def replay(problem: ChangingProblem, X: Tensor, rounds: list[int]) -> tuple[Tensor, Tensor | None]:
+    """Return noiseless rewards, and the largest ones where they are known, of given rounds."""
+    if not rounds:
+        return X.new_empty(0), X.new_empty(0)
+    values = [
+        problem.evaluate_true(x.unsqueeze(0), t).squeeze(0) for x, t in zip(X, rounds, strict=True)
+    ]
+    try:
+        optima = [problem.optimal_value(t) for t in rounds]
+    except NotImplementedError:  # BoTorch's way to say that it is not known
+        return torch.stack(values), None
+    return torch.stack(values), torch.tensor(optima, dtype=DTYPE, device=X.device)
+
+
+def known_optimum(problem: Problem) -> float | None:
+    """Return the largest noiseless reward, where the problem knows it."""
+    if not isinstance(problem, BaseTestProblem):
+        return None
+    try:
+        return float(problem.optimal_value)
+    except NotImplementedError:  # BoTorch's way to say that it is not known
+        return None
+    except ValueError:  # no arm is feasible
+        if isinstance(problem, ConstrainedBaseTestProblem):
+            return None
+        raise
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """What a run did, round by round. Every tensor has one entry a round.
+
+    Attributes:
+        history: The loop's history.
+        rewards: Observed rewards; NaN where the outcome has not arrived.
+        values: Noiseless rewards where the problem knows them, otherwise None.
+        optimal_value: The largest noiseless reward where the problem knows it, otherwise None.
+        optimal_values: Where the reward depends on the round, the largest noiseless reward of each
+            round's function; otherwise None.
+        arrivals: How many rounds of this run had been asked when each outcome arrived; infinite
+            where it has not. Without delays that is the round itself.
+        constraints: Observed constraint values, one row a round; NaN where the outcome has not
+            arrived. None for a loop without constraints.
+        constraint_values: Noiseless constraint values where the problem knows them, likewise;
+            otherwise None.
+    """
+
+    history: History
+    rewards: Tensor
+    values: Tensor | None = None
+    optimal_value: float | None = None
+    arrivals: Tensor | None = None
+    optimal_values: Tensor | None = None
+    constraints: Tensor | None = None
+    constraint_values: Tensor | None = None
+
+    def __repr__(self) -> str:
+        """Say how long it was, since its tensors may be long."""
+        return f"RunResult({len(self.rewards)} rounds, {self.history!r})"
+
+    @property
+    def best_so_far(self) -> Tensor:
+        """The largest reward that had arrived by each round; minus infinity before the first."""
+        return self._best_arrived(self.rewards)
+
+    @property
+    def regret(self) -> Tensor:
+        """The regret of each round: optimal minus noiseless value, never from noisy rewards.
+
+        Where the reward depends on the round this is the dynamic regret: the optimum is that of the
+        function of the round in which the query was asked. With constraints it is measured against
+        the best feasible point, so it can be negative; look at ``constraint_values`` beside it.
+
+        Raises:
+            ValueError: If the problem does not know both.
+        """
+        if self.values is not None and self.optimal_values is not None:
+            return self.optimal_values - self.values
+        if self.values is None or self.optimal_value is None:
+            raise ValueError(
+                "regret needs a problem that knows its noiseless values and optimum, such as "
+                "those in botorch_bandits.problems, and no contexts."
+            )
+        return self.optimal_value - self.values
+
+    @property
+    def cumulative_regret(self) -> Tensor:
+        """The sum of regrets up to each round."""
+        return self.regret.cumsum(0)
+
+    @property
+    def simple_regret(self) -> Tensor:
+        """The smallest regret among outcomes that had arrived by each round; else infinite."""
+        return -self._best_arrived(-self.regret)
+
+    def _best_arrived(self, values: Tensor) -> Tensor:
+        rounds = torch.arange(1, len(values) + 1, dtype=DTYPE, device=values.device)
+        arrivals = rounds if self.arrivals is None else self.arrivals.to(values.device)
+        order = arrivals.argsort(stable=True)
+        count = torch.searchsorted(arrivals[order].contiguous(), rounds, right=True)
+        lowest = values.new_full((1,), -torch.inf)
+        best = torch.cat([lowest, values[order]]).cummax(0).values
+        return best[count]
+
+
+def run(
+    loop: BanditLoop,
+    problem: Problem,
+    num_rounds: int,
+    *,
+    contexts: Contexts | None = None,
+    delays: Delays | None = None,
+    progress: bool = True,
+    on_round: Callable[[Query, Outcome], None] | None = None,
+    shown: Callable[[BanditLoop], Mapping[str, float | str]] | None = None,
+) -> RunResult:
+    """Ask, evaluate and tell for a number of rounds.
+
+    If the problem raises, or the run is interrupted, the loop keeps everything that was told.
+    Calling ``run`` again goes on from there: it first evaluates the queries that were left
+    without an outcome, so that the run ends up as if nothing had happened.
+
+    Args:
+        loop: The loop; it continues from its history.
+        problem: A BoTorch test problem to be maximised (its noise is drawn from a stream of the
+            loop's seed), an environment (:class:`~botorch_bandits.problems.ChangingProblem`, whose
+            function of a round answers the query that is asked in it, whenever that is told), or a
+            function from a ``d``-dimensional point to one number (in :class:`ByRound`, of the
+            round too). If the loop has constraints, so must the problem; BoTorch's slacks are
+            ``-g``. A function returns the reward and the constraint values then.
+        num_rounds: How many rounds to add, beside the queries that were left pending.
+        contexts: For a loop with contexts: one row a round (the first row is round 1 of the
+            loop), or a function from the round to its context. The problem is evaluated at
+            ``(context, point)``.
+        delays: After how many rounds outcomes are told, such as ``PoissonDelay(10)``; at once if
+            omitted. Outcomes of one round are told in the order of their queries. What has not
+            arrived at the end stays pending.
+        progress: Show a progress bar with the best reward so far and, with delays, the number of
+            pending queries.
+        on_round: Called after each outcome.
+        shown: What the progress bar shows; :func:`progress_of` if omitted. With delays the number
+            of pending queries is always there.
+
+    Returns:
+        The rounds that were evaluated.
+
+    Raises:
+        ValueError: If the problem is one that BoTorch minimises, or has not as many constraints as
+            the loop.
+        TypeError: If the loop has constraints, and a function returns no pair.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound
+        >>> from botorch_bandits.problems import gp_draw_on_arms
+        >>> choices = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> loop = BanditLoop(
+        ...     Arms(choices),
+        ...     BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.2),
+        ...     GPUpperConfidenceBound.with_options(delta=0.1),
+        ... )
+        >>> kernel = RBFKernel().double()
+        >>> problem = gp_draw_on_arms(kernel, choices, seed=0, noise_std=0.1)
+        >>> result = run(loop, problem, num_rounds=5, progress=False)
+        >>> result.cumulative_regret.shape
+        torch.Size([5])
+    """
+    num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
+    if isinstance(problem, BaseTestProblem) and problem.is_minimization_problem:
+        raise ValueError(
+            f"problem ({type(problem).__name__}) is to be minimised, but a bandit maximises. Build "
+            "it with negate=True."
+        )
+    check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
+    if not isinstance(problem, ChangingProblem | ByRound):
+        check_callable(
+            "problem", problem, "Pass a test problem or a function from a point to a number."
+        )
+    contexts = check_contexts(contexts, loop.context_dim, loop.history.num_queries, num_rounds)
+    check_constraints(loop, problem)
+    evaluate: Callable[[BanditLoop, Problem, Query], Told] = evaluate_query
+    if isinstance(problem, ArmsProblem) or (
+        isinstance(problem, ChangingProblem) and problem.choices is not None
+    ):
+        evaluate = arms_evaluator(problem, loop)
+    left = loop.history.pending()
+    bar = ProgressBar(len(left) + num_rounds, "rounds", progress)
+    with bar:
+        return _Run(loop, problem, evaluate, delays, bar, on_round, shown or progress_of).play(
+            list(left), num_rounds, contexts
+        )
+
+
+class _Run:
+    """One call of :func:`run`: what was asked, and what is on its way."""
+
+    def __init__(
+        self,
+        loop: BanditLoop,
+        problem: Problem,
+        evaluate: Callable[[BanditLoop, Problem, Query], Told],
+        delays: Delays | None,
+        bar: ProgressBar,
+        on_round: Callable[[Query, Outcome], None] | None,
+        shown: Callable[[BanditLoop], Mapping[str, float | str]],
+    ) -> None:
+        self.loop, self.problem, self.evaluate = loop, problem, evaluate
+        self.delays, self.bar, self.on_round, self.shown = delays, bar, on_round, shown
+        self.queries: list[Query] = []
+        self.on_their_way: list[tuple[float, int, Told]] = []  # due before this round, id
+
+    def play(self, left: list[Query], num_rounds: int, contexts: Contexts | None) -> RunResult:
+        history = self.loop.history
+        for query in left:
+            self._start(query)
+        for _ in range(num_rounds):
+            round_number = history.num_queries + 1
+            self._deliver(round_number)
+            self._start(self.loop.ask(context_of(contexts, round_number)))
+        self._deliver(history.num_queries + 1)
+        self.bar.show(**self._shown())
+        return self._result()
+
+    def _start(self, query: Query) -> None:
+        self.queries.append(query)
+        told = self.evaluate(self.loop, self.problem, query)
+        delay = 1.0
+        if self.delays is not None:
+            delay = self.delays.of_query(query.x, self.loop.seed, query.round_number)
+        heapq.heappush(self.on_their_way, (query.round_number + max(delay, 1.0), query.id, told))
+        if delay <= 1.0:
+            self._deliver(query.round_number + 1)
+        self.bar.advance(1, **self._shown())
+
+    def _shown(self) -> dict[str, float | str]:
+        shown = dict(self.shown(self.loop))
+        if self.delays is not None:
+            shown["pending"] = self.loop.history.num_pending
+        return shown
+
+    def _deliver(self, round_number: int) -> None:
+        """Tell what can be used when the query of this round is chosen."""
+        while self.on_their_way and self.on_their_way[0][0] <= round_number:
+            _, query_id, (reward, constraints) = heapq.heappop(self.on_their_way)
+            outcome = self.loop.tell(query_id, reward, constraints)
+            if self.on_round is not None:
+                self.on_round(self.loop.history.query(query_id), outcome)
+
+    def _result(self) -> RunResult:
+        loop, problem = self.loop, self.problem
+        history = loop.history
+        outcomes = [history.outcome(query.id) for query in self.queries]
+        first = self.queries[0].round_number - 1 if self.queries else 0
+        rounds = [query.round_number for query in self.queries]
+        values = optimal_values = None
+        dim = loop.context_dim + loop.domain.dim
+        points = [input_of(query) for query in self.queries]
+        X = torch.stack(points) if points else torch.empty(0, dim, dtype=DTYPE)
+        observed = constraint_values = None
+        if loop.history.num_constraints:
+            missing = [torch.nan] * loop.history.num_constraints
+            rows = [list(o.constraints) if o else missing for o in outcomes]
+            observed = torch.tensor(rows, dtype=DTYPE).reshape(len(rows), len(missing))
+            constraint_values = true_constraints(problem, X, [q.round_number for q in self.queries])
+        if isinstance(problem, BaseTestProblem):
+            with torch.no_grad():
+                values = problem(X, noise=False)
+        elif isinstance(problem, ChangingProblem):
+            values, optimal_values = replay(problem, X, rounds)
+            # in a context the best reward is another one
+            optimal_values = None if loop.context_dim else optimal_values
+        return RunResult(
+            history,
+            torch.tensor([o.reward if o else torch.nan for o in outcomes], dtype=DTYPE),
+            values,
+            # in a context the best reward is another one
+            None if loop.context_dim else known_optimum(problem),
+            torch.tensor(
+                [o.arrived_round - first if o else torch.inf for o in outcomes], dtype=DTYPE
+            ),
+            optimal_values,
+            observed,
+            constraint_values,
+        )
+
+
+def progress_of(loop: BanditLoop) -> dict[str, float | str]:
+    """Return what a progress bar shows of a loop: the best reward, the last reset, multipliers."""
+    best = loop.best()
+    shown: dict[str, float | str] = {} if best is None else {"best": f"{best[1].reward:.6g}"}
+    if loop.resets:
+        shown["reset"] = f"after round {loop.resets[-1].after_round}"
+    for j, multiplier in enumerate(loop.multipliers):
+        shown["multiplier" if len(loop.multipliers) == 1 else f"multiplier {j + 1}"] = (
+            f"{multiplier:.3g}"
+        )
+    return shown

@@ -1,0 +1,560 @@
+"""Settings as plain values, so that a file can hold them and two of them can be compared.
+
+A loop that is continued from a file must have the settings that it began with. Objects cannot be
+compared across processes, and many compare badly within one: equal ``functools.partial`` objects
+are unequal, and two Matern kernels of different ``nu`` print alike. A fingerprint therefore says
+what an object is made of:
+
+* plain values, lists and dictionaries as they are, tensors by their entries (large ones by a
+  digest),
+* dataclasses and other objects by class and attributes, domains by class and constructor arguments,
+* kernels and other modules by their classes, settings and parameters, kernels also by their values
+  at fixed points,
+* functions and classes as ``module:qualname``. What a function does is not looked at.
+
+Attributes of a dataclass that take no part in its comparison are passed over.
+
+Parameters of modules and values of kernels are compared up to rounding: a parameter passes through
+a transform that may round differently on another machine. All else is compared exactly.
+
+Equal settings give equal suggestions bit for bit on one platform only. Another version of torch,
+another processor or another number of threads may round differently.
+
+A journal records the settings of its loop by name. This module has the one table of names that
+have changed, so that an old journal opens and continues as it would have under the old names.
+Settings record the classes of this package as ``botorch_bandits:ClassName``, without the module, so
+that a class may move to another module of the package without an entry here.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import functools
+import hashlib
+import inspect
+import math
+import platform
+import types
+from collections.abc import Mapping, Set
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Any
+
+import botorch
+import gpytorch
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.domains import Domain
+from botorch_bandits.version import __version__
+
+__all__ = [
+    "EnvironmentWarning",
+    "UnnamedSettingError",
+    "are_equal",
+    "difference",
+    "environment",
+    "environment_warnings",
+    "fingerprint",
+    "translate_settings",
+]
+
+
+LARGEST_TENSOR = 64
+"""Tensors with more entries than this are recorded by a digest."""
+
+LARGEST_PARAMETER = 4096
+"""Likewise for parameters of modules, which a digest cannot compare up to rounding."""
+
+PARAMETERS, PROBES = "parameters of the module", "values at fixed points"
+LARGEST_PROBE_DIM, PROBE_SCALES = 32, (0.01, 1.0, 100.0, 10000.0)
+_OWN_PACKAGE = __name__.partition(".")[0]
+_KNOWN_PACKAGES = ("torch", "gpytorch", "botorch", "linear_operator", _OWN_PACKAGE)
+
+
+class UnnamedSettingError(TypeError):
+    """A setting has no name under which another process finds it, such as a lambda."""
+
+
+def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as plain values that a JSON file holds exactly.
+
+    Args:
+        settings: By name; any objects.
+
+    Raises:
+        UnnamedSettingError: If a function is a lambda or defined inside another function, or an
+            object cannot be looked into.
+
+    Example:
+        >>> from gpytorch.kernels import MaternKernel
+        >>> from botorch_bandits import BanditGP
+        >>> from botorch_bandits.fingerprints import difference
+        >>> recipes = [BanditGP.with_kernel(MaternKernel(nu=nu), noise=0.1) for nu in (1.5, 2.5)]
+        >>> difference(*[fingerprint({"seed": 0, "model": recipe}) for recipe in recipes])
+        ['model.kernel.nu: was 1.5, is 2.5']
+    """
+    return {name: _describe(name, value, ()) for name, value in settings.items()}
+
+
+def _describe(name: str, value: Any, above: tuple[int, ...]) -> Any:
+    """Return the description of a value.
+
+    Args:
+        name: Where it is, for errors.
+        value: Anything.
+        above: Identities of the objects it is part of.
+    """
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if isinstance(value, float | np.floating):
+        return _describe_number(float(value))
+    if isinstance(value, np.bool_ | np.integer):
+        return value.item()
+    if isinstance(value, enum.Enum):
+        return f"{_name_of(type(value))}.{value.name}"
+    if isinstance(value, int | str):  # of a class of its own
+        return value.__int__() if isinstance(value, int) else str.__str__(value)
+    if isinstance(value, torch.dtype | torch.device | PurePath):
+        return f"{type(value).__name__}:{value}"
+    if isinstance(value, bytes):
+        return f"bytes:{value.hex()}"
+    if isinstance(value, Tensor | np.ndarray):
+        return _describe_tensor(name, value, LARGEST_TENSOR)
+    if id(value) in above:
+        raise UnnamedSettingError(f"{name} contains itself; pass settings without cycles.")
+    above = (*above, id(value))
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {
+                str(key): _describe(f"{name}.{key}", part, above) for key, part in value.items()
+            }
+        return {
+            repr(_describe(f"a key of {name}", key, above)): _describe(
+                f"{name}[{key!r}]", part, above
+            )
+            for key, part in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_describe(f"{name}[{i}]", part, above) for i, part in enumerate(value)]
+    if isinstance(value, Set):
+        return sorted((_describe(name, part, above) for part in value), key=repr)
+    return _describe_object(name, value, above)
+
+
+def _describe_object(name: str, value: Any, above: tuple[int, ...]) -> Any:
+    if isinstance(value, type):
+        return _named(name, value)
+    if isinstance(value, types.MethodType):
+        owner = value.__self__
+        if isinstance(owner, type):
+            return _named(name, value)
+        return {"method": value.__name__, "of": _describe(f"{name}.__self__", owner, above)}
+    if isinstance(value, functools.partial):
+        return {
+            "partial": _describe(f"{name}.func", value.func, above),
+            "arguments": _describe(f"{name}.args", value.args, above),
+            "keywords": _describe(f"{name}.keywords", value.keywords, above),
+        }
+    if isinstance(value, Module):
+        return _describe_module(name, value, above)
+    if hasattr(value, "__qualname__"):  # functions, built in or not, and what wraps them
+        return _named(name, value)
+    parts = _parts(name, value)
+    described = {
+        key: _describe(f"{name}.{key}", part, above) for key, part in sorted(parts.items())
+    }
+    return {"class": _named(name, type(value)), **described}
+
+
+def _parts(name: str, value: Any) -> dict[str, Any]:
+    """Return what an object of an ordinary class is made of."""
+    if dataclasses.is_dataclass(value):
+        fields = [field for field in dataclasses.fields(value) if field.compare]
+        return {field.name: getattr(value, field.name) for field in fields}
+    if isinstance(value, Domain):
+        known = inspect.signature(type(value)).parameters
+        parts = {key: getattr(value, key) for key in known if hasattr(value, key)}
+        if parts:
+            return parts
+    try:
+        return dict(vars(value))
+    except TypeError as error:
+        raise UnnamedSettingError(
+            f"{name} is {value!r}, which cannot be looked into. Pass a dataclass, or a function "
+            "that is defined in a module."
+        ) from error
+
+
+# --- modules --------------------------------------------------------------------------------
+
+
+def _describe_module(name: str, module: Module, above: tuple[int, ...]) -> dict[str, Any]:
+    module = copy.deepcopy(module).to("cpu")
+    settings: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    for path, part in module.named_modules():
+        prefix = f"{path}." if path else ""
+        settings[f"{prefix}class"] = _named(f"{name}.{prefix}class", type(part))
+        for key, value in sorted(vars(part).items()):
+            if _is_setting(part, key, value):
+                settings[prefix + key] = _describe(f"{name}.{prefix}{key}", value, above)
+        for key, value in [*part.named_parameters(recurse=False), *part.named_buffers("", False)]:
+            public = key.removeprefix("raw_")
+            known = getattr(part, public, None)  # a lengthscale says more than a raw one
+            if not isinstance(known, Tensor):
+                public, known = key, value
+            parameters[prefix + public] = _describe_tensor(name, known, LARGEST_PARAMETER)
+    described = {**settings, PARAMETERS: dict(sorted(parameters.items()))}
+    if isinstance(module, Kernel):
+        described[PROBES] = _probe(module)
+    return described
+
+
+def _is_setting(part: Module, key: str, value: Any) -> bool:
+    if key == "training" or key in vars(Module()):
+        return False
+    # private attributes of the libraries below change from version to version
+    if key.startswith("_") and type(part).__module__.partition(".")[0] in _KNOWN_PACKAGES:
+        return False
+    if isinstance(value, type | types.FunctionType | types.MethodType | functools.partial):
+        return True
+    if isinstance(value, tuple | list):
+        return all(_is_setting(part, key, entry) for entry in value)
+    return isinstance(value, bool | int | float | str | Tensor)
+
+
+def _probe(kernel: Kernel) -> list[Any]:
+    """Return a kernel's values between points of several sizes, in as few dimensions as it takes.
+
+    Points of different sizes are kept apart: small distances between large points are inexact.
+    """
+    for dim in range(1, LARGEST_PROBE_DIM + 1):
+        steps = torch.arange(1, 4, dtype=DTYPE).unsqueeze(-1)
+        # by arithmetic that is alike everywhere
+        points = (steps * torch.arange(2, dim + 2, dtype=DTYPE).sqrt()).frac()
+        try:
+            with torch.no_grad():
+                values = [kernel(scale * points).to_dense().double() for scale in PROBE_SCALES]
+        except (RuntimeError, IndexError, ValueError, AssertionError):
+            continue  # it needs another number of dimensions
+        return [_describe_number(number) for number in torch.stack(values).reshape(-1).tolist()]
+    return []
+
+
+# --- numbers and names ----------------------------------------------------------------------
+
+
+def _describe_number(number: float) -> Any:
+    return number if math.isfinite(number) else f"float:{number}"
+
+
+def _describe_tensor(name: str, value: Tensor | np.ndarray, largest: int) -> dict[str, Any]:
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    described = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    if array.dtype.hasobject:
+        raise UnnamedSettingError(f"{name} is an array of objects; pass an array of numbers.")
+    if array.size <= largest:
+        return {**described, "entries": _describe(name, array.tolist(), ())}
+    little = np.ascontiguousarray(array + array.dtype.type(0))  # -0.0 becomes 0.0
+    little = little.astype(array.dtype.newbyteorder("<"))
+    return {**described, "sha256": hashlib.sha256(little.tobytes()).hexdigest()}
+
+
+def _name_of(value: Any) -> str:
+    module = value.__module__ or "builtins"
+    # where a class lies within this package may change
+    own = module.partition(".")[0] == _OWN_PACKAGE
+    return f"{_OWN_PACKAGE if own else module}:{value.__qualname__}"
+
+
+def _named(name: str, value: Any) -> str:
+    if "<" in value.__qualname__:  # <lambda>, <locals>
+        raise UnnamedSettingError(
+            f"{name} is {value.__module__}:{value.__qualname__}, which another process cannot tell "
+            "from other functions. Define it by name at the top level of a module, and fix "
+            "arguments with functools.partial."
+        )
+    return _name_of(value)
+
+
+TOLERANCES = {PARAMETERS: 1e-12, PROBES: 1e-9}  # relative
+
+
+def difference(old: Any, new: Any) -> list[str]:
+    """Return how two fingerprints differ, a line for each difference; empty if they do not.
+
+    Args:
+        old: What :func:`fingerprint` returned, or its copy from a file.
+        new: Likewise.
+    """
+    return _difference("", old, new)
+
+
+def are_equal(one: Any, other: Any) -> bool:
+    """Return whether two settings are made of the same parts.
+
+    What has no name, such as a lambda, is equal to itself alone.
+
+    Args:
+        one: A value of any kind.
+        other: Likewise.
+
+    Example:
+        >>> from gpytorch.kernels import MaternKernel
+        >>> are_equal(MaternKernel(nu=1.5), MaternKernel(nu=1.5))
+        True
+        >>> are_equal(MaternKernel(nu=1.5), MaternKernel(nu=2.5))
+        False
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    try:
+        return not difference(fingerprint({"it": one}), fingerprint({"it": other}))
+    except UnnamedSettingError:
+        equal = one == other
+        return equal if isinstance(equal, bool) else False
+
+
+def _difference(path: str, old: Any, new: Any) -> list[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return _difference_of_mappings(path, old, new)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [
+            line
+            for i, parts in enumerate(zip(old, new, strict=True))
+            for line in _difference(f"{path}[{i}]", *parts)
+        ]
+    is_same = old == new and isinstance(old, bool) == isinstance(new, bool)
+    return [] if is_same else [f"{path or 'settings'}: was {_short(old)}, is {_short(new)}"]
+
+
+def _difference_of_mappings(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    if _is_tensor(old) and _is_tensor(new):
+        is_same = old == new
+        return [] if is_same else [f"{path}: was {_short(old)}, is {_short(new)}"]
+    lines = []
+    for key in [*old, *(key for key in new if key not in old)]:
+        here = f"{path}.{key}" if path else key
+        if key not in new:
+            lines.append(f"{here}: was {_short(old[key])}, is not set")
+        elif key not in old:
+            lines.append(f"{here}: was not set, is {_short(new[key])}")
+        elif key == PARAMETERS:
+            lines += _difference_of_parameters(path, old[key], new[key])
+        elif key == PROBES:
+            if not lines and not _are_close(old[key], new[key], TOLERANCES[PROBES]):
+                lines.append(f"{path}: has other {PROBES}")
+        else:
+            lines += _difference(here, old[key], new[key])
+    return lines
+
+
+def _difference_of_parameters(
+    path: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[str]:
+    lines = []
+    for key in sorted({*old, *new}):
+        was, now = old.get(key), new.get(key)
+        if was is None or now is None or not _are_close(was, now, TOLERANCES[PARAMETERS]):
+            lines.append(f"{path}.{key}: was {_short(was)}, is {_short(now)}")
+    return lines
+
+
+def _are_close(old: Any, new: Any, tolerance: float) -> bool:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return old.keys() == new.keys() and all(
+            _are_close(old[key], new[key], tolerance) for key in old
+        )
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(
+            _are_close(*parts, tolerance) for parts in zip(old, new, strict=True)
+        )
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=tolerance, abs_tol=1e-300)
+    return bool(old == new)
+
+
+def _is_tensor(described: Mapping[str, Any]) -> bool:
+    return "dtype" in described and "shape" in described
+
+
+def _short(described: Any) -> str:
+    """Return a description as a user reads it."""
+    if described is None:
+        return "None"
+    if isinstance(described, Mapping):
+        if "entries" in described and _is_tensor(described):
+            dtype = "" if described["dtype"] == "float64" else f", {described['dtype']}"
+            text = f"tensor({_rounded(described['entries'])}{dtype})"
+        elif "sha256" in described and _is_tensor(described):
+            text = f"a tensor of shape {tuple(described['shape'])} ({described['sha256'][:8]})"
+        elif "class" in described:
+            text = str(described["class"]).rpartition(":")[2]
+        else:
+            text = str(dict(described))
+    else:
+        text = repr(described)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _rounded(entries: Any) -> Any:
+    """Return numbers without the digits that a transform of 0.2 and back leaves behind."""
+    if isinstance(entries, list):
+        return [_rounded(entry) for entry in entries]
+    return float(f"{entries:.14g}") if isinstance(entries, float) else entries
+
+
+_WORDS = {
+    "num_threads": "the number of threads",
+    "processor": "the processor",
+    "instructions": "the processor's vector instructions",
+    "machine": "the architecture",
+    "system": "the operating system",
+    "device": "the device",
+}
+
+
+class EnvironmentWarning(RuntimeWarning):
+    """A run is continued where suggestions may come out differently in their last bits."""
+
+
+def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Return versions, number of threads and processor, as plain values.
+
+    Args:
+        device: On which the run computes.
+
+    Example:
+        >>> known = environment()
+        >>> environment_warnings(known, environment())
+        []
+        >>> environment_warnings(known | {"num_threads": 99}, known)[0].startswith(
+        ...     "the number of threads was 99"
+        ... )
+        True
+    """
+    device = torch.device(device)
+    is_cuda = device.type == "cuda"
+    return {
+        "botorch_bandits": __version__,
+        "torch": str(torch.__version__),
+        "gpytorch": str(gpytorch.__version__),
+        "botorch": str(botorch.__version__),
+        "numpy": str(np.__version__),
+        "python": platform.python_version(),
+        "num_threads": torch.get_num_threads(),
+        "processor": _processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "device": torch.cuda.get_device_name(device) if is_cuda else device.type,
+    }
+
+
+def environment_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two environments, a line for each; empty if nothing does.
+
+    Args:
+        old: What :func:`environment` returned, or its copy from a file.
+        new: Likewise.
+    """
+    return [
+        f"{_WORDS.get(name, name)} was {old.get(name, 'not known')} and is "
+        f"{new.get(name, 'not known')}: suggestions may differ in their last bits from those of a "
+        "run that was not interrupted."
+        for name in [*old, *(name for name in new if name not in old)]
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _processor() -> str:
+    """Return the processor's model name as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+RENAMED_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "ExpectedImprovement": "LogExpectedImprovement",
+        "ProbabilityOfImprovement": "LogProbabilityOfImprovement",
+    }
+)
+"""From the old name of a class or function of this package to its present one."""
+
+RENAMED_OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+"""For a class, by its present name: from old names of its options to their present ones.
+
+The settings of the loop itself are listed under ``"LoopSettings"``.
+"""
+
+_PREFIX = f"{__name__.partition('.')[0]}:"
+_LOOP = "LoopSettings"
+
+
+def translate_settings(
+    settings: Mapping[str, Any],
+    classes: Mapping[str, str] = RENAMED_CLASSES,
+    options: Mapping[str, Mapping[str, str]] = RENAMED_OPTIONS,
+) -> dict[str, Any]:
+    """Return recorded settings under the names that classes and options have today.
+
+    Args:
+        settings: Of a loop, as :func:`~botorch_bandits.fingerprints.fingerprint` described them;
+            they are not changed.
+        classes: From old names of classes to present ones.
+        options: From the present name of a class to the new names of its options.
+
+    Example:
+        >>> old = {"acquisition_class": "botorch_bandits:ExpectedImprovement", "options": {}}
+        >>> translate_settings({"acquisition": old})["acquisition"]["acquisition_class"]
+        'botorch_bandits:LogExpectedImprovement'
+    """
+    translated = {key: _translate(value, classes, options) for key, value in settings.items()}
+    return _rename_keys(translated, options.get(_LOOP, {}))
+
+
+def _translate(
+    value: Any, classes: Mapping[str, str], options: Mapping[str, Mapping[str, str]]
+) -> Any:
+    if isinstance(value, str):
+        return _translate_name(value, classes)
+    if isinstance(value, list):
+        return [_translate(part, classes, options) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    translated = {key: _translate(part, classes, options) for key, part in value.items()}
+    played = translated.get("acquisition_class")
+    if isinstance(played, str) and isinstance(translated.get("options"), dict):
+        translated["options"] = _rename_keys(translated["options"], _options_of(played, options))
+    return _rename_keys(translated, _options_of(translated.get("class"), options))
+
+
+def _translate_name(text: str, classes: Mapping[str, str]) -> str:
+    """Translate ``botorch_bandits:ClassName``, or a method or member of a class."""
+    if not text.startswith(_PREFIX):
+        return text
+    name, dot, member = text.removeprefix(_PREFIX).partition(".")
+    return f"{_PREFIX}{classes.get(name, name)}{dot}{member}"
+
+
+def _options_of(name: Any, options: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    if not isinstance(name, str) or not name.startswith(_PREFIX):
+        return {}
+    return options.get(name.removeprefix(_PREFIX), {})
+
+
+def _rename_keys(settings: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in settings.items()}

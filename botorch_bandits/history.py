@@ -1,0 +1,735 @@
+"""The history of a bandit: an append-only table of queries and what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vector
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ORIGINS", "Event", "Failure", "History", "Outcome", "Query", "flatten_record"]
+
+
+ORIGINS = ("initial", "acquisition", "random", "exploration", "attached")
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One question that the bandit asked: evaluate the reward at ``x``.
+
+    Attributes:
+        id: Counts queries from 0; name it when telling the outcome.
+        x: The point, ``d``-dimensional, float64; a copy at each reading, so that an evaluation
+            that works in place cannot change the history.
+        round_number: The round in which it was asked, from 1.
+        origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
+            uniform round of a policy that restarts), ``"random"`` (a method that does not look
+            at outcomes) or ``"attached"`` (a point that was evaluated elsewhere).
+        asked_at: Clock reading in seconds.
+        context: The context that was given in this round, if any; a copy like ``x``.
+        diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
+            ``information_gain`` and ``acquisition_value``, as far as they exist. A copy too.
+        request_id: The caller's name for the request, if it had one.
+    """
+
+    id: int
+    _x: Tensor
+    round_number: int
+    origin: str
+    asked_at: float
+    _context: Tensor | None = None
+    _diagnostics: Mapping[str, float] = field(default_factory=dict)
+    request_id: str | None = None
+
+    @property
+    def x(self) -> Tensor:
+        """See the class."""
+        return self._x.clone()
+
+    @property
+    def context(self) -> Tensor | None:
+        """See the class."""
+        return None if self._context is None else self._context.clone()
+
+    @property
+    def diagnostics(self) -> dict[str, float]:
+        """See the class."""
+        return dict(self._diagnostics)
+
+    def __repr__(self) -> str:
+        """Show what a user evaluates and tells."""
+        return f"Query(id={self.id}, x={self.x.tolist()}, origin={self.origin!r})"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back for a query.
+
+    Attributes:
+        query_id: The query's id.
+        reward: The observed reward.
+        arrived_at: Clock reading in seconds.
+        arrived_round: How many queries had been asked when it arrived.
+        constraints: The observed constraint values; at most 0 is feasible.
+    """
+
+    query_id: int
+    reward: float
+    arrived_at: float
+    arrived_round: int
+    constraints: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The news that no outcome of a query will come.
+
+    Attributes:
+        query_id: The query's id.
+        reason: Why, if anybody said so.
+        arrived_at: Clock reading in seconds when the news arrived.
+        arrived_round: How many queries had been asked then.
+    """
+
+    query_id: int
+    reason: str | None
+    arrived_at: float
+    arrived_round: int
+
+
+Event: TypeAlias = Outcome | Failure
+"""What ends the waiting for a query."""
+
+
+class HistoryReadings:
+    """The part of :class:`~botorch_bandits.History` that changes nothing."""
+
+    dim: int
+    context_dim: int
+    num_constraints: int
+    _queries: list[Query]
+    _outcomes: dict[int, Outcome]  # by query id, in order of arrival
+    _failures: dict[int, Failure]  # likewise
+    _pending: dict[int, Query]  # by id, in asking order
+    _arrivals: list[Outcome]
+    _events: list[Event]  # outcomes and failures, in order of arrival
+    _requests: dict[str, int]  # ids of queries
+    _best: Outcome | None
+    _num_inputs: int
+    # inputs, reward and constraints in order of arrival, in memory that grows by doubling
+    _rows: Tensor
+
+    def __repr__(self) -> str:
+        """Show the counts."""
+        return f"History({self.num_queries} queries, {self.num_arrived} arrived)"
+
+    @property
+    def version(self) -> int:
+        """Changes when old outcomes are read otherwise than before; here they never are."""
+        return self.first_version
+
+    @property
+    def first_version(self) -> int:
+        """The :attr:`version` of an empty history."""
+        return 0
+
+    @property
+    def changed_after(self) -> int:
+        """How many queries had been asked when :attr:`version` last changed."""
+        return 0
+
+    @property
+    def num_queries(self) -> int:
+        """How many queries were asked."""
+        return len(self._queries)
+
+    @property
+    def num_arrived(self) -> int:
+        """How many outcomes arrived."""
+        return len(self._outcomes)
+
+    @property
+    def num_failed(self) -> int:
+        """How many queries failed."""
+        return len(self._failures)
+
+    @property
+    def num_pending(self) -> int:
+        """How many queries have no outcome yet, and have not failed."""
+        return len(self._pending)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """All queries in the order in which they were asked."""
+        return tuple(self._queries)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """All outcomes in the order in which they arrived."""
+        return tuple(self._arrivals)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """All failures in the order in which they arrived."""
+        return tuple(self._failures.values())
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Outcomes and failures in the order in which they arrived."""
+        return tuple(self._events)
+
+    def queries_since(self, num_known: int) -> list[Query]:
+        """Return the queries but the first ``num_known``, in the order in which they were asked."""
+        return self._queries[num_known:]
+
+    def outcomes_since(self, num_known: int) -> list[Outcome]:
+        """Return the outcomes but the first ``num_known``, in the order in which they arrived."""
+        return self._arrivals[num_known:]
+
+    def events_since(self, num_known: int) -> list[Event]:
+        """Return outcomes and failures but the first ``num_known``, in order of arrival."""
+        return self._events[num_known:]
+
+    def query(self, query_id: int) -> Query:
+        """Return the query with this id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        if isinstance(query_id, Query):
+            raise TypeError(f"query_id is {query_id!r}; pass its id, query.id.")
+        query_id = check_integer("query_id", query_id, minimum=0)
+        if query_id >= len(self._queries):
+            asked = f"0 to {len(self._queries) - 1}" if self._queries else "none yet"
+            raise KeyError(
+                f"query_id {query_id} was never asked (asked so far: {asked}). Tell the id of a "
+                "Query that ask() returned."
+            )
+        return self._queries[query_id]
+
+    def query_of_request(self, request_id: str) -> Query | None:
+        """Return the query that a request was answered with, or None if it is new."""
+        query_id = self._requests.get(request_id)
+        return None if query_id is None else self._queries[query_id]
+
+    def outcome(self, query_id: int) -> Outcome | None:
+        """Return the outcome of a query, or None if it has none.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        return self._outcomes.get(self.query(query_id).id)
+
+    def failure(self, query_id: int) -> Failure | None:
+        """Return the failure of a query, or None if it did not fail.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        return self._failures.get(self.query(query_id).id)
+
+    def state(self, query_id: int) -> str:
+        """Return ``"pending"``, ``"told"`` or ``"failed"``.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        query_id = self.query(query_id).id
+        if query_id in self._failures:
+            return "failed"
+        return "told" if query_id in self._outcomes else "pending"
+
+    def arrived(self) -> tuple[Tensor, Tensor]:
+        """Return the inputs and rewards that arrived, in order of arrival.
+
+        Returns:
+            ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
+        """
+        rows = self._rows[: self.num_arrived]
+        reward = self._num_inputs
+        return rows[:, :reward].clone(), rows[:, reward : reward + 1].clone()
+
+    def constraints(self) -> Tensor:
+        """Return the constraint values that arrived, in order of arrival.
+
+        Returns:
+            ``n x num_constraints`` observed values.
+        """
+        return self._rows[: self.num_arrived, self._num_inputs + 1 :].clone()
+
+    def pending(self) -> tuple[Query, ...]:
+        """Return the queries that are waited for, in the order in which they were asked."""
+        return tuple(self._pending.values())
+
+    def pending_in(self, round_number: int) -> tuple[Query, ...]:
+        """Return the queries that were pending when the query of a round was chosen.
+
+        Args:
+            round_number: From 1; one more than the rounds so far stands for now.
+        """
+        ended = (self._outcomes, self._failures)
+        rounds = {e.query_id: e.arrived_round for known in ended for e in known.values()}
+        return tuple(
+            query
+            for query in self._queries[: round_number - 1]
+            if rounds.get(query.id, round_number) >= round_number
+        )
+
+    def inputs(self) -> Tensor:
+        """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
+        rows = [input_of(query) for query in self._queries]
+        if not rows:
+            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
+        return torch.stack(rows)
+
+    def pending_inputs(self) -> Tensor:
+        """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
+        rows = [input_of(query) for query in self._pending.values()]
+        if not rows:
+            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
+        return torch.stack(rows)
+
+    def best(self) -> tuple[Query, Outcome] | None:
+        """Return the query with the largest observed reward (the first of equals), if any."""
+        if not self._outcomes:
+            return None
+        assert self._best is not None
+        return self._queries[self._best.query_id], self._best
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one dictionary a query, in asking order, of plain Python values.
+
+        ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again. ``state`` is
+        ``"pending"``, ``"told"`` or ``"failed"``. While a query is pending ``arrival_order`` is
+        None, and so are ``constraints``, if there are. A failure has its place in the order too,
+        and a ``reason``.
+        """
+        return to_records(tuple(self._queries), tuple(self._events), self.num_constraints)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the table as a pandas DataFrame, one row a query in asking order.
+
+        The columns are those of :meth:`to_records`, with ``x``, ``context`` and ``constraints`` as
+        one column an entry (``x0``, ``x1``, ...) and each diagnostic as a column of its own.
+
+        Raises:
+            ImportError: If pandas is not installed.
+        """
+        return to_dataframe(self.to_records())
+
+
+def input_of(query: Query) -> Tensor:
+    """Return the context and the point of a query in one vector."""
+    return (
+        query._x if query._context is None else torch.cat([query._context.to(query._x), query._x])
+    )
+
+
+class History(HistoryReadings):
+    """Append-only table of queries and outcomes for points in ``dim`` dimensions.
+
+    The history is the only truth. Models, acquisition functions and suggestions are derived from
+    it and can be thrown away. Nothing in it is ever changed or removed.
+
+    A query is pending until its outcome is told, or until it is said to have failed.
+
+    Args:
+        dim: The dimension of the points.
+        context_dim: The dimension of the contexts; 0 where there are none.
+        num_constraints: How many constraint values come with each reward.
+
+    Example:
+        >>> history = History(dim=1)
+        >>> query = history.add_query(torch.tensor([0.5], dtype=torch.float64), "initial", 0.0)
+        >>> outcome = history.add_outcome(query.id, reward=2.0, arrived_at=1.0)
+        >>> X, Y = history.arrived()
+        >>> X.tolist(), Y.tolist()
+        ([[0.5]], [[2.0]])
+    """
+
+    def __init__(self, dim: int, context_dim: int = 0, num_constraints: int = 0) -> None:
+        """See the class."""
+        self.dim = check_integer("dim", dim, minimum=1)
+        self.context_dim = check_integer("context_dim", context_dim, minimum=0)
+        self.num_constraints = check_integer("num_constraints", num_constraints, minimum=0)
+        self._queries = []
+        self._outcomes = {}
+        self._failures = {}
+        self._pending = {}
+        self._arrivals = []
+        self._events = []
+        self._requests = {}
+        self._best = None
+        self._num_inputs = self.context_dim + self.dim
+        self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
+
+    def add_query(
+        self,
+        x: Tensor,
+        origin: str,
+        asked_at: float,
+        context: Tensor | None = None,
+        diagnostics: Mapping[str, float] | None = None,
+        request_id: str | None = None,
+    ) -> Query:
+        """Record a question and return it.
+
+        Args:
+            x: The point, ``d``-dimensional, float64.
+            origin: ``"initial"``, ``"acquisition"``, ``"exploration"``, ``"random"`` or
+                ``"attached"``.
+            asked_at: Clock reading in seconds.
+            context: The context, if the history has a context dimension.
+            diagnostics: What the acquisition knew, by name.
+            request_id: The caller's name for the request.
+
+        Raises:
+            TypeError: If the request's name is no text.
+            ValueError: If a shape is wrong, a value is not finite, the origin is unknown, or the
+                request was answered before.
+        """
+        query = self.new_query(x, origin, asked_at, context, diagnostics, request_id)
+        self.record(query)
+        return query
+
+    def add_outcome(
+        self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None
+    ) -> Outcome:
+        """Record what came back for a query and return it.
+
+        Args:
+            query_id: The query's id.
+            reward: One finite number.
+            arrived_at: Clock reading in seconds.
+            constraints: ``num_constraints`` finite numbers; None if there are none.
+
+        Raises:
+            KeyError: If no such query was asked.
+            ValueError: If the query has an outcome already or failed, the reward is not finite, or
+                constraint values are missing, not wanted, too few or too many, or not finite.
+            TypeError: If the reward is not one number, or has less than double precision.
+        """
+        outcome = self.new_outcome(query_id, reward, arrived_at, constraints)
+        self.record(outcome)
+        return outcome
+
+    def add_failure(self, query_id: int, arrived_at: float, reason: str | None = None) -> Failure:
+        """Record that no outcome of a query will come.
+
+        Args:
+            query_id: The query's id.
+            arrived_at: Clock reading in seconds.
+            reason: Why.
+
+        Raises:
+            KeyError: If no such query was asked.
+            TypeError: If the reason is no text.
+            ValueError: If the query has an outcome, or failed before.
+        """
+        failure = self.new_failure(query_id, arrived_at, reason)
+        self.record(failure)
+        return failure
+
+    def new_query(
+        self,
+        x: Tensor,
+        origin: str,
+        asked_at: float,
+        context: Tensor | None = None,
+        diagnostics: Mapping[str, float] | None = None,
+        request_id: str | None = None,
+    ) -> Query:
+        """Return what :meth:`add_query` would record, checked; see there."""
+        if origin not in ORIGINS:
+            raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
+        if (context is None) != (self.context_dim == 0):
+            raise ValueError(f"context is {context}, but context_dim is {self.context_dim}.")
+        if request_id is not None and check_text("request_id", request_id) in self._requests:
+            raise ValueError(f"request_id {request_id!r} was answered before; use another name.")
+        return Query(
+            id=len(self._queries),
+            _x=check_vector("x", x, length=self.dim).detach().clone(),
+            round_number=len(self._queries) + 1,
+            origin=origin,
+            asked_at=check_number("asked_at", asked_at),
+            _context=None
+            if context is None
+            else check_vector("context", context, length=self.context_dim).detach().clone(),
+            _diagnostics=dict(diagnostics or {}),
+            request_id=request_id,
+        )
+
+    def new_outcome(
+        self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None
+    ) -> Outcome:
+        """Return what :meth:`add_outcome` would record, checked; see there."""
+        query = self.query(query_id)
+        known = self._outcomes.get(query.id)
+        if known is not None:
+            raise ValueError(
+                f"query_id {query.id} already has the reward {known.reward}; the history is "
+                "append-only. Ask again to evaluate the point a second time."
+            )
+        if query.id in self._failures:
+            raise ValueError(
+                f"query_id {query.id} failed ({self._failures[query.id].reason}), and a failure is "
+                "final. Attach the point with its reward: loop.attach(query.x, reward)."
+            )
+        return self.outcome_of(query.id, reward, arrived_at, len(self._queries), constraints)
+
+    def new_failure(self, query_id: int, arrived_at: float, reason: str | None = None) -> Failure:
+        """Return what :meth:`add_failure` would record, checked; see there."""
+        query = self.query(query_id)
+        if query.id not in self._pending:
+            raise ValueError(
+                f"query_id {query.id} is {self.state(query.id)} already; only a query that is "
+                "pending can fail."
+            )
+        return Failure(
+            query.id,
+            None if reason is None else check_text("reason", reason),
+            check_number("arrived_at", arrived_at),
+            len(self._queries),
+        )
+
+    def outcome_of(
+        self,
+        query_id: int,
+        reward: Any,
+        arrived_at: float,
+        arrived_round: int,
+        constraints: Any = None,
+    ) -> Outcome:
+        """Return an outcome with checked values, whatever is known of its query.
+
+        Args:
+            query_id: The id of its query.
+            reward: One finite number.
+            arrived_at: Clock reading in seconds.
+            arrived_round: How many queries had been asked.
+            constraints: ``num_constraints`` finite numbers; None if there are none.
+        """
+        return Outcome(
+            query_id=query_id,
+            reward=check_number("reward", reward),
+            arrived_at=check_number("arrived_at", arrived_at),
+            arrived_round=arrived_round,
+            constraints=self._check_constraints(constraints),
+        )
+
+    def record(self, entry: Query | Event) -> None:
+        """Record a query, outcome or failure that was made for this history as it is now.
+
+        Args:
+            entry: From :meth:`new_query`, :meth:`new_outcome` or :meth:`new_failure`.
+        """
+        if isinstance(entry, Query):
+            self._queries.append(entry)
+            self._pending[entry.id] = entry
+            if entry.request_id is not None:
+                self._requests[entry.request_id] = entry.id
+            return
+        if isinstance(entry, Outcome):
+            self._add_row(entry)
+        else:
+            self._failures[entry.query_id] = entry
+        self._events.append(entry)
+        del self._pending[entry.query_id]
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[Mapping[str, Any]],
+        dim: int,
+        context_dim: int = 0,
+        num_constraints: int = 0,
+    ) -> History:
+        """Rebuild a history from what :meth:`to_records` returned.
+
+        Args:
+            records: One mapping a query, in asking order.
+            dim: The dimension of the points.
+            context_dim: The dimension of the contexts.
+            num_constraints: How many constraint values come with each reward.
+
+        Raises:
+            ValueError: If the records are not a history: ids out of order, an outcome that
+                arrived before its query was asked or before an earlier one, orders of arrival
+                with gaps.
+        """
+        history = cls(dim, context_dim, num_constraints)
+        fill(history, records)
+        return history
+
+    def _check_constraints(self, constraints: Any) -> tuple[float, ...]:
+        if self.num_constraints == 0:
+            if constraints is not None:
+                raise ValueError(
+                    f"constraints is {constraints}, but there are no constraints. Build the loop "
+                    "with constraints= and a rule for the multipliers."
+                )
+            return ()
+        if constraints is None:
+            raise ValueError(
+                f"constraints is missing: each outcome has {self.num_constraints} constraint "
+                "values. Tell them with constraints=[...]; at most 0 is feasible."
+            )
+        values = check_vector("constraints", constraints, length=self.num_constraints)
+        return tuple(values.tolist())
+
+    def _add_row(self, outcome: Outcome) -> None:
+        n = self.num_arrived
+        if n == 0:
+            self._rows = self._rows.to(self._queries[outcome.query_id]._x.device)
+        if n == len(self._rows):
+            self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
+        self._rows[n, : self._num_inputs] = input_of(self._queries[outcome.query_id])
+        self._rows[n, self._num_inputs] = outcome.reward
+        if outcome.constraints:
+            self._rows[n, self._num_inputs + 1 :] = torch.tensor(outcome.constraints, dtype=DTYPE)
+        self._outcomes[outcome.query_id] = outcome
+        self._arrivals.append(outcome)
+        best = self._best
+        if best is None or (outcome.reward, -outcome.query_id) > (best.reward, -best.query_id):
+            self._best = outcome
+
+
+def check_text(name: str, value: Any) -> str:
+    """Return a text that is not empty.
+
+    Raises:
+        TypeError: If it is no text.
+        ValueError: If it is empty.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, got {value!r}.")
+    if not value:
+        raise ValueError(f"{name} is empty; leave it out or give it some letters.")
+    return value
+
+
+def to_records(
+    queries: Iterable[Query], events: Sequence[Event], num_constraints: int
+) -> list[dict[str, Any]]:
+    """Return one dictionary a query; see :meth:`History.to_records`."""
+    ended = {event.query_id: (order, event) for order, event in enumerate(events)}
+    records = []
+    for query in queries:
+        order, event = ended.get(query.id, (None, None))
+        outcome = event if isinstance(event, Outcome) else None
+        failure = event if isinstance(event, Failure) else None
+        record: dict[str, Any] = {
+            "id": query.id,
+            "round_number": query.round_number,
+            "origin": query.origin,
+            "x": query.x.tolist(),
+            "context": None if query.context is None else query.context.tolist(),
+            "asked_at": query.asked_at,
+            "state": "failed" if failure else "told" if outcome else "pending",
+            "reward": None if outcome is None else outcome.reward,
+            "arrived_at": None if event is None else event.arrived_at,
+            "arrived_round": None if event is None else event.arrived_round,
+            "arrival_order": order,
+            "reason": None if failure is None else failure.reason,
+            "request_id": query.request_id,
+            "diagnostics": query.diagnostics,
+        }
+        if num_constraints:
+            record["constraints"] = None if outcome is None else list(outcome.constraints)
+        records.append(record)
+    return records
+
+
+def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
+    """Put the queries and events of records into an empty history.
+
+    Args:
+        history: It is filled.
+        records: See :meth:`History.from_records`.
+
+    Raises:
+        ValueError: See :meth:`History.from_records`.
+    """
+    arrivals = []
+    for i, record in enumerate(records):
+        if record["id"] != i:
+            raise ValueError(f"records[{i}] has the id {record['id']}; it must be {i}.")
+        context = record["context"]
+        history.add_query(
+            check_vector(f"records[{i}]['x']", record["x"]),
+            record["origin"],
+            record["asked_at"],
+            None if context is None else check_vector(f"records[{i}]['context']", context),
+            record["diagnostics"],
+            record.get("request_id"),
+        )
+        has_reward, has_arrived = (record[name] is not None for name in ("reward", "arrival_order"))
+        if has_arrived != (has_reward or _is_failed(record)) or (has_reward and _is_failed(record)):
+            raise ValueError(
+                f"records[{i}] has the reward {record['reward']} but the arrival_order "
+                f"{record['arrival_order']} and the state {record.get('state')!r}; reward and "
+                "order are None while a query is pending, and the reward where it failed."
+            )
+        if has_arrived:
+            arrivals.append(record)
+    arrivals.sort(key=lambda record: int(record["arrival_order"]))
+    last_round = 1
+    for order, record in enumerate(arrivals):
+        arrived_round = check_integer("arrived_round", record["arrived_round"], minimum=1)
+        if record["arrival_order"] != order or not (
+            max(record["id"] + 1, last_round) <= arrived_round <= history.num_queries
+        ):
+            raise ValueError(
+                f"records[{record['id']}] has arrival_order {record['arrival_order']} and "
+                f"arrived_round {arrived_round}, which no history can have."
+            )
+        last_round = arrived_round
+        arrived_at = check_number("arrived_at", record["arrived_at"])
+        history.record(
+            Failure(record["id"], record.get("reason"), arrived_at, arrived_round)
+            if _is_failed(record)
+            else history.outcome_of(
+                record["id"],
+                record["reward"],
+                arrived_at,
+                arrived_round,
+                record.get("constraints"),
+            )
+        )
+
+
+def to_dataframe(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return records as a pandas DataFrame; see :meth:`History.to_dataframe`."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
+            "History.to_records gives the same as plain dictionaries."
+        ) from error
+    return pd.DataFrame([flatten_record(record) for record in records])
+
+
+def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn one record of :meth:`History.to_records` into one flat table row."""
+    row: dict[str, Any] = {}
+    for name, value in record.items():
+        if name in ("x", "context", "constraints"):
+            stem = name.removesuffix("s")
+            row.update({f"{stem}{i}": v for i, v in enumerate(value or ())})
+        elif name == "diagnostics":
+            row.update(value)
+        else:
+            row[name] = value
+    return row
+
+
+def _is_failed(record: Mapping[str, Any]) -> bool:
+    return record.get("state") == "failed"

@@ -1,0 +1,350 @@
+"""The journal of a loop: its settings in the header, what happens in the records."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from botorch_bandits.checks import check_vector
+from botorch_bandits.fingerprints import (
+    EnvironmentWarning,
+    difference,
+    environment,
+    environment_warnings,
+    fingerprint,
+    translate_settings,
+)
+from botorch_bandits.history import Event, Failure, History, Outcome, Query, fill
+from botorch_bandits.journal import (
+    Journal,
+    JournalError,
+    JournalFormatError,
+    JournalReader,
+    SnapshotWarning,
+)
+from botorch_bandits.loop.settings import LoopSettings
+
+
+def record_of(*entries: Query | Event) -> dict[str, Any]:
+    """Return the record of a query, an outcome, a failure, or an attached query and its outcome."""
+    first, *others = entries
+    if isinstance(first, Query) and others:
+        (outcome,) = others
+        assert isinstance(outcome, Outcome)
+        return {**_asked(first), **_told(outcome), "kind": "attached"}
+    if isinstance(first, Query):
+        return _asked(first)
+    if isinstance(first, Failure):
+        reason = {} if first.reason is None else {"reason": first.reason}
+        return {"kind": "failed", "id": first.query_id, "at": first.arrived_at, **reason}
+    return _told(first)
+
+
+def replay(record: Mapping[str, Any], history: History) -> None:
+    """Add to a history what a record says.
+
+    Args:
+        record: Of a journal.
+        history: As it was when the record was written; it grows.
+
+    Raises:
+        JournalError: If the record does not go with the history.
+    """
+    kind = record.get("kind")
+    try:
+        if kind in ("asked", "attached"):
+            if record["id"] != history.num_queries:
+                raise ValueError(f"the id is {record['id']}, but it must be {history.num_queries}.")
+            context = record.get("context")
+            history.add_query(
+                check_vector("x", record["x"]),
+                record.get("origin", "attached"),
+                record["at"],
+                None if context is None else check_vector("context", context),
+                decode_floats(record.get("diagnostics", {})),
+                record.get("request_id"),
+            )
+        if kind in ("told", "attached"):
+            history.add_outcome(
+                record["id"], record["reward"], record["at"], record.get("constraints")
+            )
+        elif kind == "failed":
+            history.add_failure(record["id"], record["at"], record.get("reason"))
+        elif kind != "asked":
+            raise ValueError(f"records of the kind {kind!r} are not known.")
+    except (KeyError, TypeError, ValueError) as error:
+        raise JournalError(
+            f"the record {dict(record)} does not go with what is before it: {error} Was it written "
+            "by a later version of the package, or by another program?"
+        ) from error
+
+
+def encode_floats(values: Mapping[str, float]) -> dict[str, Any]:
+    """Return diagnostics as a journal holds them: what is not finite becomes a text."""
+    return {
+        name: value if math.isfinite(value) else repr(float(value))
+        for name, value in values.items()
+    }
+
+
+def decode_floats(values: Mapping[str, Any]) -> dict[str, float]:
+    """Undo :func:`encode_floats`."""
+    return {
+        name: float(value) if isinstance(value, str) else value for name, value in values.items()
+    }
+
+
+def _asked(query: Query) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": "asked",
+        "id": query.id,
+        "x": query.x.tolist(),
+        "origin": query.origin,
+        "at": query.asked_at,
+    }
+    if query.context is not None:
+        record["context"] = query.context.tolist()
+    if query.request_id is not None:
+        record["request_id"] = query.request_id
+    if query.diagnostics:
+        record["diagnostics"] = encode_floats(query.diagnostics)
+    return record
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": "told",
+        "id": outcome.query_id,
+        "reward": outcome.reward,
+        "at": outcome.arrived_at,
+    }
+    if outcome.constraints:
+        record["constraints"] = list(outcome.constraints)
+    return record
+
+
+CONTENT, VERSION = "a loop of botorch_bandits", 1
+SNAPSHOT_EVERY = 1000
+"""A snapshot is written after so many records, or half of what the last one covers."""
+
+Fit = dict[str, Any]
+"""Hyperparameters as plain values, and which rows they were fitted to."""
+
+
+class DifferentSettingsError(ValueError):
+    """A journal was begun with other settings than it is opened with.
+
+    Attributes:
+        differences: One line for each.
+    """
+
+    def __init__(self, path: Path, differences: list[str]) -> None:
+        """Name them."""
+        self.differences = differences
+        super().__init__(
+            f"{path} was begun with other settings:\n  " + "\n  ".join(differences) + "\nOpen it "
+            "with those, or begin another journal and pass history= to go on from this one."
+        )
+
+
+class LoopJournal:
+    """Writes down what happens in a loop, and reads it again.
+
+    Args:
+        path: Of the journal; it is begun if nothing is there.
+        settings: Of the loop.
+        given: What a new journal begins with.
+
+    Attributes:
+        num_given: How many queries the journal began with.
+
+    Raises:
+        DifferentSettingsError: If the journal was begun with other settings.
+        UnnamedSettingError: If a setting has no name in a file, such as a lambda.
+        ValueError: If there is a journal already, and a history is given too.
+    """
+
+    def __init__(self, path: str | Path, settings: LoopSettings, given: History | None) -> None:
+        """See the class."""
+        self._sizes = (settings.domain.dim, settings.context_dim, settings.num_constraints)
+        self.num_given = 0
+        self._covered = 0  # records that the snapshot has
+        self._known_fit: Fit | None = None  # the latest that is on record
+        self._is_checked = True  # whether this process has made that fit too
+        header = header_of(settings)
+        path = Path(path)
+        is_new = not path.exists()
+        if not is_new and given is not None:
+            raise ValueError(
+                f"{path} is there already, and has its own history. Leave history= out to continue "
+                "it, or choose another path."
+            )
+        self._journal = Journal.create(path, header) if is_new else Journal.open(path)
+        try:
+            if is_new and given is not None and given.num_queries:
+                self._journal.append({"kind": "given", "history": _encode(given)})
+            if not is_new:
+                self._check_header(header)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    @property
+    def num_records(self) -> int:
+        """How many records are on disk."""
+        return self._journal.num_records
+
+    def read(self) -> History:
+        """Return what the journal says, from the latest snapshot on.
+
+        Raises:
+            JournalError: If a record does not go with those before it.
+        """
+        history = History(*self._sizes)
+        snapshot = self._journal.read_snapshot()
+        self._covered = 0
+        if snapshot is not None:
+            self._covered = snapshot.num_records
+            self.num_given, self._known_fit = read_state(snapshot.state, history)
+        for record in self._journal.records(after=self._covered):
+            if record.get("kind") == "given":
+                _fill(history, record["history"])
+                self.num_given = history.num_queries
+            else:
+                self._known_fit = record.get("fit", self._known_fit)
+                replay(record, history)
+        self._is_checked = False
+        return history
+
+    def append(self, *entries: Query | Event, fit: Fit | None = None) -> None:
+        """Write down what is about to be added to the history; it is on disk behind this.
+
+        Args:
+            entries: A query, an outcome, a failure, or an attached query and its outcome.
+            fit: The hyperparameters with which a query was chosen; written if they are new.
+
+        Raises:
+            JournalWriteError: If it cannot be written; it does not count then.
+        """
+        record = record_of(*entries)
+        if fit is not None:
+            self._check_fit(fit)
+            if fit != self._known_fit:
+                record["fit"] = fit
+        self._journal.append(record)
+        if fit is not None:
+            self._known_fit = fit
+
+    def write_snapshot_if_due(self, history: History) -> None:
+        """Write a snapshot after a thousand records, or half of what the last one covers."""
+        num_records = self.num_records
+        if num_records - self._covered < max(SNAPSHOT_EVERY, self._covered // 2):
+            return
+        state = {"given": self.num_given, "fit": self._known_fit, "history": _encode(history)}
+        try:
+            self._journal.write_snapshot(state, after=num_records)
+        except (JournalError, ValueError) as error:  # what happened is on disk all the same
+            warnings.warn(
+                f"no snapshot was written: {error}. Opening takes longer.",
+                SnapshotWarning,
+                stacklevel=5,
+            )
+        self._covered = num_records
+
+    def close(self) -> None:
+        """Give the journal back; a second call does nothing."""
+        self._journal.close()
+
+    def _check_header(self, header: Mapping[str, Any]) -> None:
+        path, known = self._journal.path, self._journal.header
+        check_content(self._journal)
+        differences = difference(settings_of(known), header["settings"])
+        if differences:
+            raise DifferentSettingsError(path, differences)
+        lines = environment_warnings(known["environment"], header["environment"])
+        if lines:
+            warnings.warn(
+                f"{path} is continued elsewhere: " + " ".join(lines),
+                EnvironmentWarning,
+                stacklevel=5,
+            )
+
+    def _check_fit(self, fit: Fit) -> None:
+        """Compare the first fit after opening with the one on record."""
+        known, is_checked, self._is_checked = self._known_fit, self._is_checked, True
+        if is_checked or known is None or known == fit:
+            return
+        if all(known[name] == fit[name] for name in ("num_rows", "segment", "epoch")):
+            warnings.warn(
+                f"the fit to {fit['num_rows']} rows came out as {fit['kernel']}, noise "
+                f"{fit['noise']}, but the journal has {known['kernel']}, noise {known['noise']}: "
+                "suggestions differ from those of a run that was not interrupted.",
+                EnvironmentWarning,
+                stacklevel=6,
+            )
+
+
+def header_of(settings: LoopSettings) -> dict[str, Any]:
+    """Return the header of a loop's journal.
+
+    Raises:
+        UnnamedSettingError: If a setting has no name in a file, such as a lambda.
+    """
+    points = settings.domain.sample(1, torch.Generator().manual_seed(0))
+    return {
+        "content": CONTENT,
+        "version": VERSION,
+        "settings": fingerprint(
+            {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+        ),
+        "environment": environment(points.device),
+    }
+
+
+def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in a journal's header, under the names that they have today.
+
+    Args:
+        header: Of a loop's journal, which an older version may have written.
+    """
+    return translate_settings(header["settings"])
+
+
+def check_content(journal: JournalReader) -> None:
+    """Raise unless a journal is that of a loop.
+
+    Raises:
+        JournalFormatError: If it is another one, or of an unknown version.
+    """
+    header = journal.header
+    if header.get("content") != CONTENT or header.get("version") != VERSION:
+        raise JournalFormatError(
+            f"{journal.path} is no journal of a loop that this version can read: its header says "
+            f"{header.get('content')!r}, version {header.get('version')!r}; expected {CONTENT!r}, "
+            f"version {VERSION}."
+        )
+
+
+def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | None]:
+    """Fill an empty history from a snapshot's state; return what else is in it."""
+    _fill(history, state["history"])
+    return state["given"], state["fit"]
+
+
+def _encode(history: History) -> list[dict[str, Any]]:
+    records = history.to_records()
+    for record in records:
+        record["diagnostics"] = encode_floats(record["diagnostics"])
+    return records
+
+
+def _fill(history: History, records: list[dict[str, Any]]) -> None:
+    for record in records:
+        record["diagnostics"] = decode_floats(record["diagnostics"])
+    fill(history, records)

@@ -1,0 +1,589 @@
+"""What is derived from the history of a loop: segments, targets, multipliers, censored queries.
+
+The state is derived from the history, query by query and outcome by outcome, in the order in which
+things happened. Before each query but the first of a segment one round passes, and after the last
+round of an epoch the multipliers change. An outcome counts in the epoch in which it arrives.
+
+Resets and multipliers are derived from the history, query by query and outcome by outcome, in the
+order in which things happened. A loop that is rebuilt from its history therefore resets where the
+first one did.
+
+With constraints whose surrogate is fresh in each epoch, the end of an epoch is a reset of the data
+too, though not of the multipliers.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.change_points import ChangePointRestart, DetectorEngine, Reset, Restart
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.constraints import Ledger, MultiplierRule
+from botorch_bandits.domains import Domain
+from botorch_bandits.feedback import Censored, Feedback
+from botorch_bandits.history import Event, Failure, History, Outcome, Query
+from botorch_bandits.random_streams import generator
+
+
+class ChangeNotTestedWarning(RuntimeWarning):
+    """A test for a change could not be computed."""
+
+
+@dataclass(frozen=True)
+class DetectorReading:
+    """What a test of the uniform queries said.
+
+    Attributes:
+        after_round: How many rounds had been asked.
+        statistic: Of the tail that came nearest to a detection.
+        threshold: Of that tail.
+        half_size: Half the number of uniform queries in it.
+        detected: Whether the segment ended.
+        quantity: What was tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...
+    """
+
+    after_round: int
+    statistic: float
+    threshold: float
+    half_size: int
+    detected: bool
+    quantity: str = "reward"
+
+
+class PenalisedHistory(History):
+    """Rewards are read as penalised outcomes, with the multipliers that are in force.
+
+    What is stored are rewards and constraint values as they were told; :attr:`version` changes with
+    the multipliers.
+
+    Args:
+        dim: The dimension of the points.
+        context_dim: The dimension of the contexts.
+        multipliers: The rule and its state.
+    """
+
+    def __init__(self, dim: int, context_dim: int, multipliers: Multipliers) -> None:
+        """See the class."""
+        super().__init__(dim, context_dim, multipliers.rule.num_constraints)
+        self._multipliers = multipliers
+        self._first_version = multipliers.num_epochs
+        self._rounds_before = multipliers.num_rounds
+
+    @property
+    def version(self) -> int:
+        """The number of the running epoch."""
+        return self._multipliers.num_epochs
+
+    @property
+    def first_version(self) -> int:
+        """See :class:`History`."""
+        return self._first_version
+
+    @property
+    def changed_after(self) -> int:
+        """See :class:`History`."""
+        return max(self._multipliers.updates[-1].after_round - self._rounds_before, 0)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """See :class:`History`; penalised."""
+        return tuple(self.outcomes_since(0))
+
+    def outcome(self, query_id: int) -> Outcome | None:
+        """See :class:`History`; penalised."""
+        outcome = super().outcome(query_id)
+        return None if outcome is None else self._penalise([outcome])[0]
+
+    def outcomes_since(self, num_known: int) -> list[Outcome]:
+        """See :class:`History`; penalised."""
+        return self._penalise(super().outcomes_since(num_known))
+
+    def arrived(self) -> tuple[Tensor, Tensor]:
+        """See :class:`History`; penalised."""
+        X, Y = super().arrived()
+        return X, self._targets(Y.squeeze(-1), self.constraints()).unsqueeze(-1)
+
+    def _penalise(self, outcomes: list[Outcome]) -> list[Outcome]:
+        if not outcomes:
+            return []
+        rewards = torch.tensor([outcome.reward for outcome in outcomes], dtype=DTYPE)
+        values = torch.tensor([outcome.constraints for outcome in outcomes], dtype=DTYPE)
+        targets = self._targets(rewards, values).tolist()
+        return [replace(o, reward=y) for o, y in zip(outcomes, targets, strict=True)]
+
+    def _targets(self, rewards: Tensor, values: Tensor) -> Tensor:
+        return self._multipliers.rule.penalised(rewards, values, self._multipliers.values)
+
+
+class StackedHistory(History):
+    """Rewards and constraint values are read side by side, one column each.
+
+    The outputs of a model of the reward and of each constraint, in this order.
+    """
+
+    def arrived(self) -> tuple[Tensor, Tensor]:
+        """See :class:`History`; ``n x (1 + num_constraints)`` outcomes."""
+        X, Y = super().arrived()
+        return X, torch.cat([Y, self.constraints()], dim=-1)
+
+
+def lower_bound_name(constraint: int) -> str:
+    """Return the name under which a query's diagnostics have the lower bound of a constraint."""
+    return f"constraint_lower_bound_{constraint + 1}"
+
+
+@dataclass(frozen=True)
+class MultiplierUpdate:
+    """A change of the multipliers, at the end of an epoch or at a reset.
+
+    Attributes:
+        after_round: How many rounds had been asked.
+        epoch: The number of the epoch that begins, over all segments, from 1.
+        multipliers: In force from then on.
+    """
+
+    after_round: int
+    epoch: int
+    multipliers: tuple[float, ...]
+
+
+class Multipliers:
+    """Follows a history with a multiplier rule.
+
+    Args:
+        rule: Changes the multipliers.
+        keeps_at_reset: Whether a reset leaves the multipliers as they are.
+
+    Attributes:
+        best: The outcome of the largest reward among those that meet all constraints, the first of
+            equals; None without any.
+        updates: One an epoch: when it began, and with which multipliers.
+        num_rounds: How many rounds have begun, in all segments.
+    """
+
+    def __init__(self, rule: MultiplierRule, keeps_at_reset: bool = False) -> None:
+        """See the class."""
+        self.rule = rule
+        self._keeps_at_reset = keeps_at_reset
+        self._state = rule.init()
+        self.num_rounds = 0
+        self._is_first_round = True  # of the segment
+        self._values: list[tuple[float, ...]] = []  # of each outcome, in order of arrival
+        self._epochs: list[int] = []
+        self.best: Outcome | None = None
+        self.updates: list[MultiplierUpdate] = []
+        self._note()
+
+    @property
+    def values(self) -> Tensor:
+        """``num_constraints``; the multipliers in force."""
+        return self.rule.multipliers(self._state)
+
+    @property
+    def epoch(self) -> int:
+        """The running epoch of the segment, from 1: its share of ``delta`` depends on it."""
+        return int(self._state.epoch)
+
+    @property
+    def num_epochs(self) -> int:
+        """How many epochs have begun in all segments: multipliers change with it."""
+        return len(self.updates)
+
+    def before_round(self) -> bool:
+        """Let the last round end; return whether a new epoch begins."""
+        if self._is_first_round:
+            self._is_first_round = False
+            return False
+        before = int(self._state.epochs)
+        self._state = self.rule.advance(self._state)
+        if int(self._state.epochs) == before:
+            return False
+        self._note()
+        return True
+
+    def add_query(self, query: Query) -> None:
+        """Take in a query; rules that look at lower bounds find them in its diagnostics."""
+        self.num_rounds += 1
+        if self.rule.observes == "lower_bounds":
+            known = query.diagnostics
+            names = [lower_bound_name(j) for j in range(self.rule.num_constraints)]
+            if query.origin == "acquisition" and not all(name in known for name in names):
+                raise RuntimeError(
+                    f"the acquisition did not say {', '.join(names)}, which "
+                    f"{type(self.rule).__name__} needs. Use LagrangianUpperConfidenceBound or "
+                    "LagrangianThompsonSampling."
+                )
+            if all(name in known for name in names):
+                bounds = torch.tensor([known[name] for name in names], dtype=DTYPE)
+                self._state = self.rule.observe(self._state, bounds)
+
+    def add_outcome(self, outcome: Outcome, counts: bool = True) -> None:
+        """Take in an outcome.
+
+        Args:
+            outcome: Of the whole history.
+            counts: Whether its query belongs to the segment; the ledger has it in any case.
+        """
+        self._values.append(outcome.constraints)
+        self._epochs.append(self.num_epochs)
+        is_feasible = max(outcome.constraints) <= 0.0
+        if is_feasible and (self.best is None or outcome.reward > self.best.reward):
+            self.best = outcome
+        if counts and self.rule.observes == "outcomes":
+            values = torch.tensor(outcome.constraints, dtype=DTYPE)
+            self._state = self.rule.observe(self._state, values)
+
+    def reset(self) -> None:
+        """Begin anew: the running epoch is cut and makes no update."""
+        self._state = self.rule.reset(self._state, keep_multipliers=self._keeps_at_reset)
+        self._is_first_round = True
+        self._note()
+
+    def ledger(self) -> Ledger:
+        """Return the ledger of all observed constraint values."""
+        shape = (len(self._values), self.rule.num_constraints)
+        return Ledger(
+            constraints=torch.tensor(self._values, dtype=DTYPE).reshape(shape),
+            epochs=torch.tensor(self._epochs, dtype=torch.int64),
+            multipliers=torch.tensor([u.multipliers for u in self.updates], dtype=DTYPE),
+        )
+
+    def _note(self) -> None:
+        self.updates.append(
+            MultiplierUpdate(self.num_rounds, len(self.updates) + 1, tuple(self.values.tolist()))
+        )
+
+
+class CensoredQueue:
+    """The censored queries of a growing history, as :meth:`Censored.view` has them for now.
+
+    Each update costs what has changed since the last one, however long the history is: the oldest
+    pending query is looked at first, and none behind one that is still waited for.
+
+    Args:
+        feedback: Which queries are given up.
+        history: What happened; it grows.
+    """
+
+    def __init__(self, feedback: Censored, history: History) -> None:
+        """See the class."""
+        self._feedback, self._history = feedback, history
+        self._start()
+
+    def _start(self) -> None:
+        self._num_queries = self._num_events = 0
+        self._waiting: dict[int, Query] = {}  # by id, in asking order
+        self._lost: set[int] = set()
+        self._late: set[int] = set()
+        self._now = self._last_asked_at = -math.inf
+        self._is_ordered = True  # in seconds a clock may have been set back
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Ids of censored queries that are waited for, in asking order."""
+        return tuple(self._waiting)
+
+    @property
+    def num_lost(self) -> int:
+        """How many censored queries were given up, or failed."""
+        return len(self._lost)
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Their ids, in asking order."""
+        return tuple(sorted(self._lost))
+
+    @property
+    def late(self) -> tuple[int, ...]:
+        """Ids of lost queries whose outcome arrived too late."""
+        return tuple(sorted(self._late))
+
+    def update(self, now: float) -> None:
+        """Take in what happened since the last update; the next query is to be chosen.
+
+        Args:
+            now: Clock reading in seconds.
+        """
+        if now < self._now:
+            self._start()  # the clock was set back: who is lost is open again
+        self._now = now
+        for query in self._history.queries_since(self._num_queries):
+            self._waiting[query.id] = query
+            self._is_ordered = self._is_ordered and query.asked_at >= self._last_asked_at
+            self._last_asked_at = max(self._last_asked_at, query.asked_at)
+        self._num_queries = self._history.num_queries
+        events = self._history.events_since(self._num_events)
+        self._num_events += len(events)
+        for event in events:
+            query = self._history.query(event.query_id)
+            self._waiting.pop(query.id, None)
+            self._lost.discard(query.id)
+            if isinstance(event, Failure):
+                self._lost.add(query.id)
+            elif self._feedback.is_late(query, event):
+                self._late.add(query.id)
+                self._lost.add(query.id)
+        given_up = []
+        for query in self._waiting.values():
+            if self._feedback.is_lost(query, self._num_queries + 1, now):
+                given_up.append(query.id)
+            elif self._is_ordered:
+                break
+        for query_id in given_up:
+            del self._waiting[query_id]
+        self._lost.update(given_up)
+
+
+UNIFORM_ORIGINS = ("exploration", "initial")
+"""Origins of queries that were drawn uniformly at random, whatever the data said."""
+
+
+class Segments:
+    """Cuts a history into segments; the latest is kept as a history of its own.
+
+    Args:
+        restart: Says when a segment ends; None if only the end of an epoch may end one.
+        domain: Where points are chosen.
+        feedback: What is made of late outcomes: what the model does not see, no test sees.
+        context_dim: The dimension of the contexts.
+        rule: How multipliers follow from constraint values, if there are constraints.
+
+    Attributes:
+        current: Queries and outcomes since the last reset; ids and rounds count from there.
+        first_id: The id, in the whole history, of the segment's first query.
+        resets: All resets so far, but for those at the end of an epoch.
+        readings: What the tests said so far.
+        multipliers: The rule and its state, if there are constraints.
+    """
+
+    def __init__(
+        self,
+        restart: Restart | None,
+        domain: Domain,
+        feedback: Feedback,
+        context_dim: int = 0,
+        rule: MultiplierRule | None = None,
+    ) -> None:
+        """See the class."""
+        self._restart, self._domain, self._feedback = restart, domain, feedback
+        self._context_dim = context_dim
+        keeps = restart is not None and restart.keep_multipliers
+        self.multipliers = None if rule is None else Multipliers(rule, keeps)
+        self._engines: dict[str, DetectorEngine] = {}
+        if isinstance(restart, ChangePointRestart):
+            self._engines["reward"] = restart.detector.on(domain)
+            for j, detector in enumerate(restart.constraint_detectors):
+                self._engines[f"constraint {j + 1}"] = detector.on(domain)
+        for quantity, engine in self._engines.items():
+            _check_engine(quantity, engine, domain, context_dim)
+        self.resets: list[Reset] = []
+        self.readings: list[DetectorReading] = []
+        self._begun_round = 0
+        self._first_id_of_segment = 0  # an epoch that is fresh begins later than its segment
+        self._begin(0)
+
+    @property
+    def number(self) -> int:
+        """The segment's number, from 0."""
+        return len(self.resets)
+
+    @property
+    def first_id_of_segment(self) -> int:
+        """The id of the segment's first query; an epoch that is fresh may begin later."""
+        return self._first_id_of_segment
+
+    def describe(self) -> dict[str, float]:
+        """Return what is in force now, for a query's diagnostics."""
+        known = {} if self._restart is None else {"segment": float(self.number)}
+        if self.multipliers is not None:
+            known["epoch"] = float(self.multipliers.num_epochs)
+            for j, value in enumerate(self.multipliers.values.tolist()):
+                known[f"multiplier_{j + 1}"] = value
+        return known
+
+    def explores(self) -> bool:
+        """Return whether the next query is to be drawn uniformly."""
+        if self._restart is None:
+            return False
+        return bool(self._restart.explores(len(self._uniform), self.current.num_queries))
+
+    def before_round(self, round_number: int) -> bool:
+        """Let the last round end, and begin anew if it is time; return whether data were dropped.
+
+        Nothing happens when it is called for the same round again, as after a choice that failed.
+
+        Args:
+            round_number: Of the whole history, from 1.
+        """
+        if round_number == self._begun_round:
+            return False
+        self._begun_round = round_number
+        is_new = self._restart is not None and self._restart.is_told_of_change(round_number)
+        if is_new:
+            self._reset(reason="oracle")
+        if self.multipliers is None or not self.multipliers.before_round():
+            return is_new
+        if self.multipliers.rule.surrogate_in_use != "fresh":
+            return is_new
+        self._begin(round_number - 1)
+        return True
+
+    def add_query(self, query: Query) -> None:
+        """Take in a query of the whole history."""
+        if self.multipliers is not None:
+            self.multipliers.add_query(query)
+        local = self.current.add_query(
+            query.x, query.origin, query.asked_at, query.context, query.diagnostics
+        )
+        if local.origin in UNIFORM_ORIGINS:
+            self._uniform.append(local)
+
+    def add_outcome(self, outcome: Outcome) -> Reset | None:
+        """Take in an outcome of the whole history; return the reset that it brought, if any.
+
+        Outcomes of queries before the last reset change no model. The ledger has them all.
+        """
+        if self.multipliers is not None:
+            counts = outcome.query_id >= self._first_id_of_segment
+            self.multipliers.add_outcome(outcome, counts)
+        local_id = outcome.query_id - self.first_id
+        if local_id < 0:
+            return None
+        self.current.add_outcome(
+            local_id, outcome.reward, outcome.arrived_at, outcome.constraints or None
+        )
+        query = self.current.query(local_id)
+        if not self._engines or query.origin not in UNIFORM_ORIGINS:
+            return None
+        if self._is_late(query, replace(outcome, arrived_round=self.current.num_queries)):
+            return None
+        self._told[local_id] = outcome
+        return self._test()
+
+    def add_failure(self, failure: Failure) -> None:
+        """Take in the failure of a query of the whole history; no test sees the query."""
+        local_id = failure.query_id - self.first_id
+        if local_id >= 0:
+            self.current.add_failure(local_id, failure.arrived_at, failure.reason)
+
+    def replay(self, history: History) -> None:
+        """Take in a whole history, in the order in which things happened."""
+        events = iter(history.events)
+        waiting = next(events, None)
+        for query in history.queries:
+            while waiting is not None and waiting.arrived_round < query.round_number:
+                self._add_event(waiting)
+                waiting = next(events, None)
+            self.before_round(query.round_number)
+            self.add_query(query)
+        while waiting is not None:
+            self._add_event(waiting)
+            waiting = next(events, None)
+
+    def _add_event(self, event: Event) -> None:
+        if isinstance(event, Failure):
+            self.add_failure(event)
+        else:
+            self.add_outcome(event)
+
+    def _test(self) -> Reset | None:
+        """Test the uniform queries with an outcome, in the order in which they were asked."""
+        known = [query for query in self._uniform if query.id in self._told]
+        if len(known) < 2:
+            return None
+        outcomes = [self._told[query.id] for query in known]
+        X = torch.stack([query.x for query in known])
+        contexts = _contexts(known)
+        columns = [[o.reward for o in outcomes]]
+        columns += [[o.constraints[j] for o in outcomes] for j in range(len(self._engines) - 1)]
+        after_round = self.first_id + self.current.num_queries
+        for (quantity, engine), column in zip(self._engines.items(), columns, strict=True):
+            try:
+                test = engine.test(X, torch.tensor(column, dtype=DTYPE), contexts=contexts)
+            except (RuntimeError, ValueError) as error:
+                # the outcome is recorded already: the loop must go on, and in the same way again
+                warnings.warn(
+                    f"the {quantity} could not be tested for a change after round {after_round} "
+                    f"({error}); that counts as no detection.",
+                    ChangeNotTestedWarning,
+                    stacklevel=2,
+                )
+                continue
+            self.readings.append(
+                DetectorReading(
+                    after_round,
+                    test.statistic,
+                    test.threshold,
+                    test.half_size,
+                    test.detected,
+                    quantity,
+                )
+            )
+            if test.detected:
+                return self._reset(
+                    reason="detection",
+                    statistic=test.statistic,
+                    threshold=test.threshold,
+                    half_size=test.half_size,
+                    change_round=self.first_id + known[test.location].round_number,
+                    quantity=quantity,
+                )
+        return None
+
+    def _is_late(self, query: Query, outcome: Outcome) -> bool:
+        return isinstance(self._feedback, Censored) and self._feedback.is_late(query, outcome)
+
+    def _reset(self, reason: str, **found: float | int | str | None) -> Reset:
+        num_dropped = self.current.num_queries
+        reset = Reset(
+            after_round=self.first_id + num_dropped,
+            num_dropped=num_dropped,
+            num_uniform=len(self._uniform),
+            reason=reason,
+            **found,  # type: ignore[arg-type]
+        )
+        self.resets.append(reset)
+        if self.multipliers is not None:
+            self.multipliers.reset()
+        self._first_id_of_segment = reset.after_round
+        self._begin(reset.after_round)
+        return reset
+
+    def _begin(self, first_id: int) -> None:
+        self.first_id = first_id
+        self.current = self._new_history()
+        self._uniform: list[Query] = []  # of the segment
+        self._told: dict[int, Outcome] = {}  # of them, by local id, what came in time
+
+    def _new_history(self) -> History:
+        dim, context_dim, multipliers = self._domain.dim, self._context_dim, self.multipliers
+        if multipliers is None:
+            return History(dim, context_dim)
+        if multipliers.rule.surrogate_in_use == "separate":
+            return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
+        return PenalisedHistory(dim, context_dim, multipliers)
+
+
+def _check_engine(quantity: str, engine: DetectorEngine, domain: Domain, context_dim: int) -> None:
+    """Raise if a detector cannot test points of the domain, before anything is recorded."""
+    X = domain.sample(2, generator(0, 0, "detector check"))
+    contexts = torch.zeros(2, context_dim, dtype=DTYPE) if context_dim else None
+    try:
+        engine.test(X, torch.zeros(2, dtype=DTYPE), contexts=contexts)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"restart= has a detector of the {quantity} that cannot test points with "
+            f"{context_dim} context and {domain.dim} other dimensions ({error}). Its kernel must "
+            "be on the context and the point together."
+        ) from error
+
+
+def _contexts(queries: list[Query]) -> Tensor | None:
+    contexts = [query.context for query in queries]
+    known = [context for context in contexts if context is not None]
+    return torch.stack(known) if known else None

@@ -1,0 +1,784 @@
+r"""The exact posterior on a finite set of arms, at a cost a round that does not grow with time.
+
+Up to :data:`LARGEST_MATRIX` arms the covariance matrix is kept; beyond, the columns of arms that
+were asked for are.
+
+The posterior covariance is ``S_0 - R' R`` with rows ``R`` that grow by one an observation;
+:mod:`botorch_bandits.models.arms` says what happens when there are many.
+
+What was observed is kept as sufficient statistics: count ``n_i``, sum and sum of squares of the
+outcomes of each arm. Several observations of one arm are one observation of their mean with
+noise variance ``lam / n_i``. The posterior covariance is
+
+.. math:: S = S_0 - R^\top R
+
+with rows ``R`` that grow by one an observation (``r = S_i / sqrt(v_i + lam)``, with ``S_i`` the
+column of the arm that was played and ``v_i`` its variance), and
+
+.. math:: \mu \leftarrow \mu + \frac{y - \mu_i}{\sqrt{v_i + \lambda}} r, \qquad
+          v \leftarrow v - r^2 .
+
+When the buffer of rows is full, one of two things happens. Where few distinct arms ``P`` were
+played, ``R`` becomes :math:`L^{-1} K_P` with ``L`` the Cholesky factor of
+:math:`K_{PP} + \mathrm{diag}(\lambda / n)`, and ``S_0`` stays the prior: no matrix of all arms is
+ever needed. Otherwise the rows are folded into a dense ``S_0``. Every few thousand rounds the
+statistics are factorised afresh, so rounding errors do not build up, and a posterior that is
+rebuilt from a long record need not replay all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from numpy.typing import NDArray
+from torch import Tensor
+
+from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
+from botorch_bandits.confidence.prior import RunningReading
+from botorch_bandits.models.kernels import StationaryKernel
+
+LARGEST_MATRIX = 4096
+"""Number of arms up to which the whole prior covariance matrix is kept (128 MiB)."""
+
+NEGLIGIBLE = 1e-15
+"""A root leaves out prior variance below this share of the largest: it is rounding error."""
+
+
+class ArmsPrior:
+    """Zero-mean Gaussian prior on arms that are numbered from 0.
+
+    Make it with :meth:`from_matrix` or :meth:`from_kernel`.
+
+    Attributes:
+        diagonal: ``num_arms`` prior variances.
+        matrix: The ``num_arms x num_arms`` covariance, or None where it is not kept.
+    """
+
+    def __init__(
+        self,
+        diagonal: Tensor,
+        matrix: Tensor | None,
+        evaluate: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """See the class."""
+        self.diagonal = diagonal
+        self.matrix = matrix
+        self._evaluate = evaluate
+        self._columns = diagonal.new_empty(0, len(diagonal))
+        self._slots: dict[int, int] = {}
+
+    @classmethod
+    def from_matrix(cls, kernel_matrix: Tensor) -> ArmsPrior:
+        """Take a covariance matrix.
+
+        Args:
+            kernel_matrix: ``num_arms x num_arms``, float64, symmetric positive semi-definite.
+
+        Raises:
+            TypeError: If it is not float64.
+            ValueError: If it is not square, not symmetric, not positive semi-definite or not
+                finite.
+        """
+        check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
+        if kernel_matrix.dim() != 2 or kernel_matrix.shape[0] != kernel_matrix.shape[1]:
+            raise ValueError(
+                f"kernel_matrix has shape {tuple(kernel_matrix.shape)}; it must be num_arms x "
+                "num_arms."
+            )
+        if kernel_matrix.numel() == 0:
+            raise ValueError("kernel_matrix has shape (0, 0); at least one arm is needed.")
+        size = float(kernel_matrix.abs().max())
+        if float((kernel_matrix - kernel_matrix.T).abs().max()) > 1e-8 * size:
+            raise ValueError("kernel_matrix is not symmetric; a covariance matrix must be.")
+        # a copy: later changes to the caller's matrix do not reach the prior
+        matrix = kernel_matrix.detach().clone(memory_format=torch.contiguous_format)
+        diagonal = matrix.diagonal().clone()
+        raised = matrix.clone()
+        raised.diagonal().add_(1e-8 * size)
+        if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info) != 0:
+            raise ValueError(
+                "kernel_matrix is not positive semi-definite; a covariance matrix must be. Its "
+                f"smallest eigenvalue is {float(torch.linalg.eigvalsh(matrix)[0]):.3g}."
+            )
+        return cls(diagonal, matrix)
+
+    @classmethod
+    def from_kernel(cls, kernel: Kernel, inputs: Tensor) -> ArmsPrior:
+        """Take a kernel and the inputs of the arms.
+
+        Args:
+            kernel: Without batch shape, float64, on the device of ``inputs``.
+            inputs: ``num_arms x d``, as the kernel wants them (transformed, if the model does).
+        """
+        evaluate = partial(_evaluate, kernel, StationaryKernel.read(kernel), inputs)
+        with torch.no_grad():
+            diagonal = kernel(inputs, diag=True)
+        if len(inputs) > LARGEST_MATRIX:
+            return cls(diagonal, None, evaluate)
+        return cls(diagonal, evaluate(torch.arange(len(inputs), device=inputs.device)))
+
+    @property
+    def num_arms(self) -> int:
+        """How many arms there are."""
+        return len(self.diagonal)
+
+    def columns(self, index: Tensor) -> Tensor:
+        """Return the covariances of some arms with all arms.
+
+        Args:
+            index: ``...`` arm numbers.
+
+        Returns:
+            A ``... x num_arms`` tensor.
+        """
+        if self.matrix is not None:
+            return self.matrix[index]
+        missing = [arm for arm in index.unique().tolist() if arm not in self._slots]
+        if missing:
+            self._slots.update(zip(missing, range(len(self._slots), self.num_arms), strict=False))
+            new = self._evaluate(torch.tensor(missing, device=index.device))  # type: ignore[misc]
+            self._columns = torch.cat([self._columns, new])
+        slots = [self._slots[arm] for arm in index.reshape(-1).tolist()]
+        return self._columns[slots].reshape(*index.shape, self.num_arms)
+
+    def column(self, arm: int) -> Tensor:
+        """Return the ``num_arms`` covariances of one arm with all arms, not to be changed."""
+        if self.matrix is not None:
+            return self.matrix[arm]
+        if arm not in self._slots:
+            self.columns(torch.tensor([arm], device=self.diagonal.device))
+        return self._columns[self._slots[arm]]
+
+    @cached_property
+    def root(self) -> Tensor:
+        """A ``rank x num_arms`` matrix ``A`` with ``A' A`` the prior covariance.
+
+        It comes from a Cholesky factorisation with pivots that stops at rounding error, without
+        any jitter; the rank of a smooth kernel is far below the number of arms.
+        """
+        residual = self.diagonal.clone()
+        smallest = NEGLIGIBLE * float(residual.max())
+        rows = residual.new_empty(min(64, self.num_arms), self.num_arms)
+        for rank in range(self.num_arms):
+            pivot = int(residual.argmax())
+            variance = float(residual[pivot])
+            if variance <= smallest:
+                return rows[:rank].clone()
+            if rank == len(rows):
+                rows = torch.cat([rows, torch.empty_like(rows)])
+            column = self.column(pivot)
+            row = torch.addmv(column, rows[:rank].T, rows[:rank, pivot], alpha=-1.0)
+            rows[rank] = row.div_(variance**0.5)
+            residual.addcmul_(row, row, value=-1.0).clamp_min_(0.0)
+            residual[pivot] = 0.0
+        return rows[: self.num_arms].clone()
+
+
+def _evaluate(
+    kernel: Kernel, known: StationaryKernel | None, inputs: Tensor, index: Tensor
+) -> Tensor:
+    with torch.no_grad():
+        if known is not None:
+            return known.matrix(inputs[index], inputs)
+        return kernel(inputs[index], inputs).to_dense()
+
+
+SMALLEST_BUFFER = 64
+"""Rows that are kept before the posterior decides how to go on."""
+
+DENSE_BLOCK = 32
+"""Rows that are folded into a dense covariance at a time: one product of matrices is fast."""
+
+ROW_COST = 2.5
+"""Rows of distinct arms cost as much a round as a dense covariance of this many arms each."""
+
+
+@dataclass(eq=False, slots=True)
+class _Memory:
+    """The memory of a single stream, as numpy sees it."""
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    statistics: NDArray[np.float64]
+    gain: NDArray[np.float64]
+    rows: NDArray[np.float64]
+    row_arms: NDArray[np.int64]
+    row_scale: NDArray[np.float64]
+    row_valid: NDArray[np.bool_]
+    lam: float
+
+
+class ArmsFactor:
+    """State and arithmetic, always with one batch dimension ``B``; nothing is checked here.
+
+    Args:
+        prior: The prior covariance of the arms.
+        lam: ``B x 1``; the regularisation of each replicate.
+    """
+
+    def __init__(self, prior: ArmsPrior, lam: Tensor) -> None:
+        """See the class."""
+        self.prior = prior
+        self._lam = lam
+        diagonal = prior.diagonal
+        self._statistics = diagonal.new_zeros(3, len(lam), self.num_arms)
+        self._mean = diagonal.new_zeros(len(lam), self.num_arms)
+        self._variance = diagonal.expand(len(lam), -1).clone()
+        self._gain = diagonal.new_zeros(len(lam))
+        self._base: Tensor | None = None
+        self._allocate(SMALLEST_BUFFER)
+        self._num_rows, self._row_limit = 0, SMALLEST_BUFFER
+
+    @property
+    def num_arms(self) -> int:
+        """How many arms there are."""
+        return self.prior.num_arms
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arithmetic runs."""
+        return self._mean.device
+
+    @property
+    def all_arms(self) -> Tensor:
+        """The arm numbers."""
+        return torch.arange(self.num_arms, device=self._mean.device)
+
+    def refactorise(self) -> None:
+        """Compute everything afresh from the statistics, and choose the form of ``S_0``."""
+        self._compact()
+        self._choose_form()
+
+    def _allocate(self, num_rows: int) -> None:
+        shape = (len(self._gain), num_rows)
+        self._rows = self._mean.new_empty(*shape, self.num_arms)
+        self._row_arms = torch.zeros(shape, dtype=torch.long, device=self._mean.device)
+        self._row_scale = self._mean.new_ones(shape)
+        self._row_valid = torch.zeros(shape, dtype=torch.bool, device=self._mean.device)
+        self._share_memory()
+
+    def _share_memory(self) -> None:
+        self._counts, self._sums, self._squares = self._statistics
+        if len(self._gain) == 1 and self._mean.device.type == "cpu":
+            self._memory = _Memory(
+                mean=self._mean.numpy()[0],
+                variance=self._variance.numpy()[0],
+                statistics=self._statistics.numpy()[:, 0],
+                gain=self._gain.numpy(),
+                rows=self._rows.numpy()[0],
+                row_arms=self._row_arms.numpy()[0],
+                row_scale=self._row_scale.numpy()[0],
+                row_valid=self._row_valid.numpy()[0],
+                lam=float(self._lam),
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what shares memory with the rest."""
+        shared = ("_memory", "_counts", "_sums", "_squares")
+        return {name: value for name, value in self.__dict__.items() if name not in shared}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Share memory again."""
+        self.__dict__.update(state)
+        self._share_memory()
+
+    def _columns(self, index: Tensor) -> Tensor:
+        """``B x k`` arms to the ``B x k x num_arms`` columns of their posterior covariance."""
+        if self._base is None:
+            columns = self.prior.columns(index)
+        else:
+            columns = self._base.gather(-2, index.unsqueeze(-1).expand(-1, -1, self.num_arms))
+        if self._num_rows == 0:
+            return columns
+        rows = self._rows[:, : self._num_rows]
+        at_arms = rows.gather(-1, index.unsqueeze(-2).expand(-1, self._num_rows, -1))
+        return torch.baddbmm(columns, at_arms.mT, rows, alpha=-1.0)
+
+    def _gains_of(self, simulated: Tensor) -> Tensor:
+        """``B x num_arms`` mean outcomes of the arms to the posterior mean that they would make."""
+        n = self._num_rows
+        if self._base is not None:
+            weights = (simulated * self._counts / self._lam).unsqueeze(-1)
+            gains = self._base @ weights
+            if n:
+                rows = self._rows[:, :n]
+                gains -= rows.mT @ (rows @ weights)
+            return gains.squeeze(-1)
+        if n == 0:
+            return torch.zeros_like(simulated)
+        arms, rows = self._row_arms[:, :n], self._rows[:, :n]
+        factor = rows.gather(-1, arms.unsqueeze(-2).expand(-1, n, -1)).mT.tril(-1)
+        factor = factor * self._row_valid[:, :n].unsqueeze(-1)
+        factor.diagonal(dim1=-2, dim2=-1).copy_(self._row_scale[:, :n])
+        weights = torch.linalg.solve_triangular(
+            factor, simulated.gather(-1, arms).unsqueeze(-1), upper=False
+        )
+        return (weights.mT @ rows).squeeze(-2)
+
+    def _forget_all(self) -> None:
+        self._base, self._num_rows, self._row_limit = None, 0, SMALLEST_BUFFER
+        self._forget(torch.ones_like(self._gain, dtype=torch.bool))
+
+    def _forget(self, mask: Tensor) -> None:
+        self._statistics[:, mask] = 0.0
+        self._mean[mask] = 0.0
+        self._variance[mask] = self.prior.diagonal
+        self._gain[mask] = 0.0
+        self._rows[mask] = 0.0
+        self._row_valid[mask] = False
+        if self._base is not None:
+            self._base[mask] = self.prior.columns(self.all_arms)
+
+    def _observe_one(self, arm: int, outcome: float) -> None:
+        # numpy on the same memory: calls of torch would cost more than the arithmetic
+        if self._num_rows == self._row_limit:
+            self._make_room()
+        n, memory = self._num_rows, self._memory
+        base = self.prior.column(arm) if self._base is None else self._base[0, arm]
+        column = base.numpy()
+        if n:
+            column = column - memory.rows[:n, arm] @ memory.rows[:n]
+        before = max(float(memory.variance[arm]), 0.0)
+        scale = math.sqrt(before + memory.lam)
+        row = np.divide(column, scale, out=memory.rows[n])
+        memory.mean += row * ((outcome - float(memory.mean[arm])) / scale)
+        memory.variance -= row * row
+        memory.gain[0] += 0.5 * math.log1p(before / memory.lam)
+        memory.statistics[0, arm] += 1.0
+        memory.statistics[1, arm] += outcome
+        memory.statistics[2, arm] += outcome * outcome
+        memory.row_arms[n] = arm
+        memory.row_scale[n] = scale
+        memory.row_valid[n] = True
+        self._num_rows = n + 1
+
+    def _observe_batch(self, arm: Tensor, outcome: Tensor, mask: Tensor | None) -> None:
+        if self._num_rows == self._row_limit:
+            self._make_room()
+        n = self._num_rows
+        index = arm.unsqueeze(-1)
+        column = self._columns(index).squeeze(-2)
+        before = self._variance.gather(-1, index).clamp_min_(0.0)
+        scale = (before + self._lam).sqrt_()
+        row = column.div_(scale)
+        gain = torch.log1p(before.div_(self._lam)).mul_(0.5).squeeze(-1)
+        one = torch.ones_like(scale)
+        if mask is not None:
+            row = row.mul_(mask.unsqueeze(-1))
+            gain, one = gain * mask, one * mask.unsqueeze(-1)
+        residual = (outcome.unsqueeze(-1) - self._mean.gather(-1, index)).div_(scale)
+        self._rows[:, n] = row
+        self._mean.addcmul_(row, residual)
+        self._variance.addcmul_(row, row, value=-1.0)
+        self._gain += gain
+        values = torch.stack([one, outcome.unsqueeze(-1), outcome.unsqueeze(-1) ** 2])
+        self._statistics.scatter_add_(-1, index.expand_as(values), values)
+        self._row_arms[:, n] = arm
+        self._row_scale[:, n] = scale.squeeze(-1)
+        self._row_valid[:, n] = True if mask is None else mask
+        if mask is not None:  # a row that does not count has a factor of its own, 1
+            self._row_scale[:, n].masked_fill_(~mask, 1.0)
+        self._num_rows = n + 1
+
+    def _make_room(self) -> None:
+        if self._base is None:
+            self._compact()
+            self._choose_form()
+        else:
+            rows = self._rows[:, : self._num_rows]
+            self._base.baddbmm_(rows.mT, rows, alpha=-1.0)
+            self._variance.copy_(self._base.diagonal(dim1=-2, dim2=-1))
+            self._num_rows = 0
+
+    def _choose_form(self) -> None:
+        """Behind :meth:`_compact`: keep the rows of the distinct arms, or fold them."""
+        few = ROW_COST * self._num_rows < self.num_arms
+        if few or self.num_arms > LARGEST_MATRIX or self._num_rows <= SMALLEST_BUFFER // 2:
+            self._row_limit = max(SMALLEST_BUFFER, 2 * self._num_rows)
+            return
+        rows = self._rows[:, : self._num_rows]
+        self._base = torch.baddbmm(
+            self.prior.columns(self.all_arms).expand(len(rows), -1, -1), rows.mT, rows, alpha=-1.0
+        )
+        self._num_rows, self._row_limit = 0, DENSE_BLOCK
+
+    def _compact(self) -> None:
+        """Turn the rows into those of the distinct arms played, from the statistics alone."""
+        self._base = None
+        played = self._counts > 0
+        p = int(played.sum(-1).max())
+        if 2 * p > self._rows.shape[1]:
+            self._allocate(max(SMALLEST_BUFFER, 2 * p))
+        self._num_rows = p
+        if p == 0:
+            self._mean.zero_()
+            self._variance.copy_(self.prior.diagonal.expand_as(self._variance))
+            self._gain.zero_()
+            return
+        # replicates that played fewer arms fill up with rows that do not count
+        index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
+        index = index[:, :p]
+        valid = played.gather(-1, index)
+        counts = self._counts.gather(-1, index).clamp_min(1.0)
+        columns = self.prior.columns(index) * valid.unsqueeze(-1)  # B x p x num_arms
+        block = columns.gather(-1, index.unsqueeze(-2).expand(-1, p, -1)) * valid.unsqueeze(-2)
+        noise = (self._lam / counts).where(valid, torch.ones_like(counts))
+        block.diagonal(dim1=-2, dim2=-1).add_(noise)
+        # in units of the prior variance; an absolute jitter would be lost on large ones
+        jitter = 1e-14 * float(self.prior.diagonal.max())
+        factor = psd_safe_cholesky(block, jitter=jitter, max_tries=4)
+        means = self._sums.gather(-1, index) / counts * valid
+        right = torch.cat([columns, means.unsqueeze(-1)], dim=-1)
+        solved = torch.linalg.solve_triangular(factor, right, upper=False)
+        rows, weights = solved[..., :-1], solved[..., -1:]
+        self._rows[:, :p] = rows
+        self._mean.copy_((rows.mT @ weights).squeeze(-1))
+        self._variance.copy_(self.prior.diagonal - rows.square().sum(-2))
+        scale = factor.diagonal(dim1=-2, dim2=-1)
+        logs = scale.log() + 0.5 * (counts / self._lam).log()
+        self._gain.copy_((logs * valid).sum(-1))
+        self._row_arms[:, :p] = index
+        self._row_scale[:, :p] = scale
+        self._row_valid[:, :p] = valid
+
+
+class ArmsPosterior(ArmsFactor):
+    """Posterior mean and covariance of all arms, with a running information gain.
+
+    A leading batch dimension holds independent replicates that share prior and regularisation.
+
+    Args:
+        prior: The prior covariance of the arms, or a ``num_arms x num_arms`` matrix of it, float64.
+        lam: The regularisation (modelled noise variance), in the same units; one number, or a
+            float64 tensor of ``batch_shape``.
+        batch_shape: ``()`` for one stream of observations, ``(B,)`` for replicates.
+
+    Attributes:
+        prior: The prior.
+        lam: The regularisation as it was given.
+        batch_shape: The shape of the replicates.
+
+    Example:
+        >>> posterior = ArmsPosterior(torch.eye(2, dtype=torch.float64), lam=1.0)
+        >>> posterior.observe(torch.tensor(0), torch.tensor(2.0, dtype=torch.float64))
+        >>> posterior.mean.round(decimals=9).tolist()
+        [1.0, 0.0]
+    """
+
+    def __init__(
+        self, prior: ArmsPrior | Tensor, lam: float | Tensor, batch_shape: Sequence[int] = ()
+    ) -> None:
+        """See the class."""
+        prior = prior if isinstance(prior, ArmsPrior) else ArmsPrior.from_matrix(prior)
+        self.batch_shape = torch.Size(batch_shape)
+        if len(self.batch_shape) > 1:
+            raise ValueError(f"batch_shape is {tuple(batch_shape)}; it must be () or (B,).")
+        num_replicates = self.batch_shape[0] if self.batch_shape else 1
+        diagonal = prior.diagonal
+        if isinstance(lam, Tensor):
+            for level in lam.reshape(-1).tolist():
+                check_positive("lam", level)
+        else:
+            lam = check_positive("lam", lam)
+        self.lam = lam
+        levels = torch.as_tensor(lam, dtype=diagonal.dtype, device=diagonal.device)
+        # one row a replicate, so that it broadcasts over arms
+        super().__init__(prior, levels.expand(num_replicates).unsqueeze(-1).clone())
+        # chosen so that a fresh factorisation costs less than the rounds between two of them
+        self._rounds, self._rounds_between = 0, max(1024, 4 * self.num_arms)
+
+    @property
+    def regularisation(self) -> Tensor:
+        """``batch_shape``; the regularisation."""
+        return self._outside(self._lam.squeeze(-1).clone())
+
+    @property
+    def mean(self) -> Tensor:
+        """``batch_shape x num_arms``; it changes with the next observation, so clone it to keep."""
+        return self._outside(self._mean)
+
+    @property
+    def variance(self) -> Tensor:
+        """``batch_shape x num_arms``; at least 0."""
+        return self.clamped_variance(0.0)
+
+    def clamped_variance(self, smallest: float) -> Tensor:
+        """Return the variances, ``batch_shape x num_arms``, at least ``smallest``."""
+        return self._outside(self._variance.clamp_min(smallest))
+
+    @property
+    def standard_deviation(self) -> Tensor:
+        """``batch_shape x num_arms``."""
+        return self.variance.sqrt_()
+
+    @property
+    def information_gain(self) -> Tensor:
+        """``batch_shape``; ``1/2 ln det(I + K / lam)`` of all observations, in nats."""
+        return self._outside(self._gain).clone()
+
+    @property
+    def counts(self) -> Tensor:
+        """``batch_shape x num_arms``; how often each arm was observed, float64."""
+        return self._outside(self._counts).clone()
+
+    @property
+    def sums(self) -> Tensor:
+        """``batch_shape x num_arms``; the sum of the outcomes of each arm."""
+        return self._outside(self._sums).clone()
+
+    @property
+    def squares(self) -> Tensor:
+        """``batch_shape x num_arms``; the sum of the squared outcomes of each arm."""
+        return self._outside(self._squares).clone()
+
+    @property
+    def covariance(self) -> Tensor:
+        """``batch_shape x num_arms x num_arms``, computed when asked for."""
+        index = torch.arange(self.num_arms, device=self._mean.device)
+        return self.covariance_columns(index.expand(*self.batch_shape, -1))
+
+    def observe(
+        self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
+    ) -> None:
+        """Take in one outcome a replicate.
+
+        Args:
+            arm: ``batch_shape`` arm numbers.
+            outcome: ``batch_shape`` outcomes, float64.
+            mask: ``batch_shape``; replicates where it is False observe nothing.
+
+        Raises:
+            TypeError: If an arm number is not an integer. Nothing is changed then.
+            ValueError: If there is no such arm, or an outcome that counts is not finite. Nothing is
+                changed then.
+        """
+        if len(self._gain) == 1 and mask is None and self._mean.device.type == "cpu":
+            value = float(outcome)
+            if not math.isfinite(value):
+                raise ValueError(f"outcome is {value}; it must be finite.")
+            self._observe_one(self._arm_number(arm), value)
+        else:
+            shape = self._gain.shape
+            arms = self._arm_numbers(arm)
+            outcomes = self._tensor(outcome).expand(shape)
+            active = None if mask is None else mask.expand(shape)
+            if active is not None:
+                outcomes = outcomes.where(active, torch.zeros_like(outcomes))
+            check_finite("outcome", outcomes)
+            self._observe_batch(arms, outcomes, active)
+        self._rounds += 1
+        if self._rounds % self._rounds_between == 0:
+            self.refactorise()
+
+    def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
+        """Take in a record of one stream; the same, to the last bit, as one after the other.
+
+        Args:
+            arms: Arm numbers in order.
+            outcomes: Their outcomes.
+
+        Raises:
+            TypeError: If an arm number is not an integer.
+            ValueError: If there are not as many outcomes as arms, there is no such arm, or an
+                outcome is not finite.
+        """
+        if len(arms) != len(outcomes):
+            raise ValueError(
+                f"arms has {len(arms)} entries and outcomes {len(outcomes)}; give one outcome an "
+                "arm that was played."
+            )
+        skipped = 0
+        if self._rounds == 0 and not self.batch_shape:
+            # up to the last fresh factorisation only the statistics matter
+            skipped = len(arms) // self._rounds_between * self._rounds_between
+            index = np.array([self._arm_number(arm) for arm in arms[:skipped]], dtype=np.int64)
+            values = np.array(outcomes[:skipped], dtype=np.float64)
+            check_finite("outcomes", torch.from_numpy(values))
+            for statistic, power in zip(self._statistics, (0, 1, 2), strict=True):
+                total = np.zeros(self.num_arms)
+                np.add.at(total, index, values**power)  # adds in order, as single rounds do
+                statistic[0] = torch.from_numpy(total).to(statistic)
+            self._rounds = skipped
+            if skipped:
+                self.refactorise()
+        for arm, outcome in zip(arms[skipped:], outcomes[skipped:], strict=True):
+            self.observe(arm, outcome)
+
+    def change_outcome(self, arm: Tensor | int, old: Tensor | float, new: Tensor | float) -> None:
+        """Replace one past outcome of an arm by another, in each replicate.
+
+        Args:
+            arm: ``batch_shape`` arm numbers.
+            old: ``batch_shape`` outcomes as they were told.
+            new: ``batch_shape`` outcomes in their place; equal ones change nothing.
+
+        Raises:
+            TypeError: If an arm number is not an integer.
+            ValueError: If there is no such arm, an arm was never observed or a new outcome is not
+                finite.
+        """
+        shape = self._gain.shape
+        arms = self._arm_numbers(arm)
+        before = self._tensor(old).expand(shape)
+        after = check_finite("new", self._tensor(new).expand(shape))
+        index = arms.unsqueeze(-1)
+        if not bool((self._counts.gather(-1, index) > 0).all()):
+            raise ValueError(f"arm is {arms.tolist()}; an outcome of it was never observed.")
+        change = (after - before).unsqueeze(-1)
+        self._sums.scatter_add_(-1, index, change)
+        self._squares.scatter_add_(-1, index, (after**2 - before**2).unsqueeze(-1))
+        self._mean += self._columns(index).squeeze(-2) * (change / self._lam)
+
+    def relabel(self, sums: Tensor, squares: Tensor | None = None) -> None:
+        """Replace all outcomes; what was observed how often stays.
+
+        Args:
+            sums: ``batch_shape x num_arms``; the new sum of the outcomes of each arm. Arms that
+                were not observed do not count.
+            squares: Likewise of the squares, where they are needed.
+        """
+        check_finite("sums", sums)
+        self._sums.copy_(sums).mul_(self._counts > 0)
+        if squares is not None:
+            self._squares.copy_(check_finite("squares", squares)).mul_(self._counts > 0)
+        self.refactorise()
+
+    def reset(self, mask: Tensor | None = None) -> None:
+        """Forget everything, in all replicates or where ``mask`` (``batch_shape``) is True."""
+        if mask is None or bool(mask.all()):
+            self._rounds = 0
+            self._forget_all()
+        else:
+            self._forget(mask.expand(self._gain.shape))
+
+    def covariance_columns(self, index: Tensor) -> Tensor:
+        """Return posterior covariances of some arms with all arms.
+
+        Args:
+            index: ``batch_shape x k`` arm numbers.
+
+        Returns:
+            A ``batch_shape x k x num_arms`` tensor.
+        """
+        return self._outside(self._columns(index if self.batch_shape else index.unsqueeze(0)))
+
+    def variance_given(self, index: Tensor) -> Tensor:
+        """Return the variances if some arms were observed once more, whatever the outcomes.
+
+        Args:
+            index: ``batch_shape x k`` arm numbers, repeats allowed.
+
+        Returns:
+            A ``batch_shape x num_arms`` tensor, at least 0.
+        """
+        index = index if self.batch_shape else index.unsqueeze(0)
+        columns = self._columns(index)
+        block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, index.shape[-1]))
+        block.diagonal(dim1=-2, dim2=-1).add_(self._lam)
+        rows = torch.linalg.solve_triangular(torch.linalg.cholesky(block), columns, upper=False)
+        return self._outside((self._variance - rows.square().sum(-2)).clamp_min(0.0))
+
+    @property
+    def num_normals(self) -> int:
+        """How many standard normal numbers one draw takes."""
+        return len(self.prior.root) + self.num_arms
+
+    def simulate_prior(self, normal: Tensor) -> Tensor:
+        """Turn normal numbers into what :meth:`correct` needs; many draws at once are cheaper.
+
+        Args:
+            normal: ``... x num_normals`` independent standard normal numbers.
+
+        Returns:
+            A ``... x 2 x num_arms`` tensor: a function drawn from the prior, and normal numbers for
+            the noise of its simulated observations.
+        """
+        rank = len(self.prior.root)
+        return torch.stack([normal[..., :rank] @ self.prior.root, normal[..., rank:]], dim=-2)
+
+    def sample(self, normal: Tensor) -> Tensor:
+        """Draw jointly over all arms, exactly, one draw a replicate.
+
+        A function is drawn from the prior and corrected by kriging (Matheron's rule), so the
+        covariance needs no root. Equal numbers give equal draws, whatever the form of ``S_0``.
+
+        Args:
+            normal: ``batch_shape x num_normals`` independent standard normal numbers.
+
+        Returns:
+            A ``batch_shape x num_arms`` tensor.
+        """
+        return self.correct(self.simulate_prior(normal))
+
+    def correct(self, simulation: Tensor) -> Tensor:
+        """Turn draws from the prior into draws from the posterior; see :meth:`sample`.
+
+        Args:
+            simulation: ``batch_shape x 2 x num_arms``, from :meth:`simulate_prior`.
+        """
+        simulation = simulation.reshape(len(self._gain), 2, self.num_arms)
+        function = simulation[:, 0]
+        noise = (self._lam / self._counts.clamp_min(1.0)).sqrt_().mul_(simulation[:, 1])
+        simulated = noise.add_(function)  # the mean outcome of each arm, were this the truth
+        return self._outside(self._mean + function - self._gains_of(simulated))
+
+    def _arm_number(self, arm: Tensor | int) -> int:
+        number = arm if type(arm) is int else check_integer("arm", arm, minimum=0)
+        if not 0 <= number < self.num_arms:
+            raise ValueError(self._no_such_arm(number))
+        return number
+
+    def _arm_numbers(self, arm: Tensor | int) -> Tensor:
+        arms = torch.as_tensor(arm, device=self._mean.device)
+        if arms.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"arm has dtype {arms.dtype}, but arm numbers are integers (int64).")
+        if arms.device.type == "cpu":  # a GPU would have to be waited for, and refuses them itself
+            smallest, largest = (int(end) for end in arms.aminmax())
+            if smallest < 0 or largest >= self.num_arms:
+                raise ValueError(self._no_such_arm(smallest if smallest < 0 else largest))
+        return arms.long().expand(self._gain.shape)
+
+    def _no_such_arm(self, number: int) -> str:
+        return (
+            f"arm is {number}, but the {self.num_arms} arms are numbered from 0 to "
+            f"{self.num_arms - 1}."
+        )
+
+    def _tensor(self, value: Tensor | float) -> Tensor:
+        return torch.as_tensor(value, dtype=self._mean.dtype, device=self._mean.device)
+
+    def _outside(self, value: Tensor) -> Tensor:
+        return value if self.batch_shape else value[0]
+
+
+class ArmsReading(RunningReading):
+    """Reads a posterior on arms, so that width rules work on it as on any model.
+
+    Args:
+        posterior: It is read anew whenever it is asked.
+        prior_variance: The prior variance that bounds are measured in.
+    """
+
+    def __init__(self, posterior: ArmsPosterior, prior_variance: float = 1.0) -> None:
+        """See the class."""
+        self._posterior = posterior
+        super().__init__(posterior, posterior.regularisation, prior_variance)
+
+    def kernel_matrix(self) -> Tensor:
+        """See the base class."""
+        return self._posterior.prior.columns(self._posterior.all_arms)
+
+    @property
+    def num_rows(self) -> int | Tensor:  # type: ignore[override]
+        """How many observations there are: a number, or one a replicate where they differ."""
+        total = self._posterior.counts.sum(-1)
+        first = total.reshape(-1)[0]
+        return int(first) if bool((total == first).all()) else total

@@ -1,0 +1,419 @@
+"""Censored feedback as a view of a model: pending queries at the known minimum.
+
+A model with little noise must pass through every pseudo-value. Where neighbouring outcomes are
+high, it dives to the minimum and overshoots on the other side: its maximum rises because of values
+that nobody observed, and the next query is drawn there. :mod:`papers.ringing`
+measures it.
+
+What :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
+:class:`~botorch_bandits.CensoredThompsonSampling` share. Source: Verma, Dai and Low 2022.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models import ModelListGP
+from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
+from gpytorch import settings
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    MinimumLoweredWarning,
+    check_double,
+    check_finite,
+    check_integer,
+    check_nonnegative,
+    check_number,
+    check_one_of,
+    store_checked,
+)
+from botorch_bandits.models.condition import (
+    check_transformable,
+    condition,
+    observed_inputs,
+    observed_outcomes,
+)
+
+STEPS = (0.0625, 0.125, 0.25, 0.5)
+"""Steps from a pending point, as shares of the range of all known points in that dimension."""
+
+NUM_SPREAD = 1024
+"""Points spread evenly over the range of all known points."""
+
+MAXIMUM_STAR = 4096
+"""A larger star is cut: the arms around the oldest pending points are left out."""
+
+DEFAULT_TOLERANCE = 0.05
+"""How much the maximum may rise, as a share of its height above the minimum, without a warning."""
+
+
+class RingingWarning(RuntimeWarning):
+    """Pseudo-values at the minimum have raised the maximum of the posterior mean."""
+
+
+@dataclass(frozen=True)
+class PosteriorRise:
+    """How far pseudo-values have raised the largest posterior mean over some probe points.
+
+    Attributes:
+        before: The largest posterior mean of the user's model, in raw units of the objective.
+        after: That of the model with pseudo-values.
+        minimum: The pseudo-value.
+    """
+
+    before: float
+    after: float
+    minimum: float
+
+    @property
+    def share(self) -> float:
+        """The rise as a share of the height above the minimum; 0 if there is no height."""
+        height = self.before - self.minimum
+        return (self.after - self.before) / height if height > 0.0 else 0.0
+
+
+def probe_points(X_pending: Tensor, X_observed: Tensor | None) -> Tensor:
+    """Return where to look: all known points, points between them, a star around each pending one.
+
+    Evenly spread points (of a Sobol sequence) find what rings in few dimensions; the star, with
+    :data:`STEPS` along each dimension in both directions, is for many. Nothing lies beyond the
+    range of the known points, where the optimiser need not be allowed to go.
+
+    Args:
+        X_pending: ``p x d`` points, ``p >= 1``, oldest first.
+        X_observed: ``n x d`` observed inputs, if they are known.
+
+    Returns:
+        ``num_probes x d`` points.
+    """
+    dim = X_pending.shape[-1]
+    known = X_pending if X_observed is None else torch.cat([X_observed.to(X_pending), X_pending])
+    low, high = known.amin(0), known.amax(0)
+    steps = torch.tensor([s for step in STEPS for s in (step, -step)]).to(X_pending)
+    offsets = steps.reshape(-1, 1, 1) * torch.diag(high - low)  # ``steps x d x d``
+    centres = X_pending[-max(1, MAXIMUM_STAR // (len(steps) * dim)) :]
+    star = (centres.reshape(-1, 1, 1, dim) + offsets).reshape(-1, dim)
+    spread = _sobol(dim).to(X_pending)
+    return torch.cat([known, low + (high - low) * spread, star.clamp(low, high)])
+
+
+@cache
+def _sobol(dim: int) -> Tensor:
+    engine = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)
+    return engine.draw(NUM_SPREAD, dtype=torch.float64)
+
+
+def posterior_rise(
+    base_model: Model,
+    model: Model,
+    probes: Tensor,
+    minimum: float,
+    posterior_transform: PosteriorTransform | None = None,
+    maximize: bool = True,
+) -> PosteriorRise:
+    """Compare the largest posterior means of two models over probe points.
+
+    It costs one posterior mean of each model at every probe.
+
+    Args:
+        base_model: Without pseudo-values.
+        model: With them.
+        probes: ``num_probes x d``; see :func:`probe_points`.
+        minimum: The pseudo-value of the objective.
+        posterior_transform: What makes several outputs one.
+        maximize: If False, the mirror image is looked at: does the smallest mean sink?
+
+    Returns:
+        Of the member with the largest rise, for an ensemble or a batch.
+    """
+    sign = 1.0 if maximize else -1.0
+    tops = []
+    # the means alone: a joint covariance of all probes would cost more; an ensemble wants it anyway
+    skips = not is_ensemble(base_model)
+    with torch.no_grad(), settings.skip_posterior_variances(skips):
+        for each in (base_model, model):
+            posterior = each.posterior(probes, posterior_transform=posterior_transform)
+            tops.append((sign * posterior.mean.squeeze(-1)).amax(-1).reshape(-1))
+    before, after = torch.broadcast_tensors(*tops)
+    worst = int((after - before).argmax())
+    return PosteriorRise(float(before[worst]), float(after[worst]), sign * minimum)
+
+
+RELATIVE_TOLERANCE = 1e-9
+"""Outcome transforms round: an outcome below the minimum by less is taken for the minimum."""
+
+
+@dataclass(frozen=True)
+class Censoring:
+    """How pending queries are censored; see :class:`CensoredUpperConfidenceBound`.
+
+    Attributes:
+        minimum: The known minimum: one number, or one an output. None for the proxy.
+        minimum_proxy: The factor of the standard deviation in the proxy for an unknown minimum.
+        window: ``"pending"`` or ``"all"``.
+        max_delay: ``m``; None if no query is ever given up.
+        pseudo_noise: Added to the noise variance of pseudo-rows.
+        on_lower: ``"error"`` or ``"lower"``.
+        units: Of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior variances).
+        ringing_tolerance: The relative rise of the maximum from which on to warn; None: never.
+    """
+
+    minimum: float | tuple[float, ...] | None = None
+    minimum_proxy: float | None = None
+    window: str = "pending"
+    max_delay: int | None = None
+    pseudo_noise: float = 0.0
+    on_lower: str = "error"
+    units: str = "outcome"
+    ringing_tolerance: float | None = DEFAULT_TOLERANCE
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if (self.minimum is None) == (self.minimum_proxy is None):
+            raise ValueError(
+                "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
+                "of the standard deviation in a lower confidence bound; got "
+                f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
+            )
+        minimum, proxy, tolerance = self.minimum, self.minimum_proxy, self.ringing_tolerance
+        if isinstance(minimum, tuple):
+            store_checked(self, minimum=tuple(check_number("minimum", value) for value in minimum))
+        elif minimum is not None:
+            store_checked(self, minimum=check_number("minimum", minimum))
+        if proxy is not None:
+            store_checked(self, minimum_proxy=check_nonnegative("minimum_proxy", proxy))
+        check_one_of("window", self.window, ("pending", "all"))
+        if self.max_delay is not None:
+            store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
+        elif self.window == "all":
+            raise ValueError('window="all" sums over the last m queries: pass max_delay=m.')
+        store_checked(self, pseudo_noise=check_nonnegative("pseudo_noise", self.pseudo_noise))
+        check_one_of("on_lower", self.on_lower, ("error", "lower"))
+        check_one_of("units", self.units, ("outcome", "prior"))
+        if tolerance is not None:
+            store_checked(self, ringing_tolerance=check_nonnegative("ringing_tolerance", tolerance))
+
+    def pseudo_values(
+        self,
+        model: Model,
+        signs: Sequence[float],
+        X_observed: Tensor | None,
+        Y_observed: Tensor | None,
+    ) -> tuple[float, ...] | None:
+        """Return the pseudo-value of each output, in raw units.
+
+        Args:
+            model: The user's.
+            signs: For each output 1 if more of it is better, -1 if less is, 0 if it has no weight.
+            X_observed: ``n x d`` observed inputs for the proxy; the model's if None.
+            Y_observed: ``n x m`` observed outcomes for the check; the model's if None.
+
+        Returns:
+            None if the minimum is unknown and nothing was observed yet: pending points will do.
+
+        Raises:
+            ValueError: If an observed outcome is worse than the minimum, their numbers differ, or
+                the model's outcome transform maps the minimum to no finite number.
+        """
+        if self.minimum is None:
+            X = observed_inputs(model) if X_observed is None else X_observed
+            if X is None:
+                raise ValueError(
+                    "minimum_proxy= needs the observed inputs, which the model does not show: pass "
+                    "X_observed=."
+                )
+            here = next(model.parameters(), X).device
+            return None if len(X) == 0 else self.proxy(model, signs, X.to(here))
+        stated = self.minimum if isinstance(self.minimum, tuple) else (self.minimum,) * len(signs)
+        if len(stated) != len(signs):
+            raise ValueError(
+                f"minimum has {len(stated)} entries for {len(signs)} outputs; give one number, or "
+                "one an output."
+            )
+        check_transformable("minimum", model, tuple(map(float, stated)))
+        outcomes = _columns(model, Y_observed)
+        if outcomes is None:
+            return tuple(map(float, stated))
+        return tuple(
+            self._respect(float(value), sign, column)
+            for value, sign, column in zip(stated, signs, outcomes, strict=True)
+        )
+
+    def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
+        """Return the least lower confidence bound of each output at ``n x d`` points.
+
+        Raises:
+            ValueError: If the model's outcome transform maps it to no finite number.
+        """
+        assert self.minimum_proxy is not None
+        with torch.no_grad():
+            posterior = model.posterior(X)
+            spread = self.minimum_proxy * posterior.variance.clamp_min(0.0).sqrt()
+            lower, upper = posterior.mean - spread, posterior.mean + spread
+        values = tuple(
+            float(upper[..., j].max() if sign < 0.0 else lower[..., j].min())
+            for j, sign in enumerate(signs)
+        )
+        origin = f"the pseudo-value of minimum_proxy={self.minimum_proxy:g}"
+        check_transformable(origin, model, values)
+        return values
+
+    def censor(
+        self, model: Model, X_pending: Tensor, values: Sequence[float], with_noise: bool = True
+    ) -> Model:
+        """Return the model with pending rows at their pseudo-values; ``model`` stays as it is.
+
+        Args:
+            model: The user's.
+            X_pending: ``p x d``.
+            values: One an output.
+            with_noise: Whether pseudo-rows get the extra noise.
+
+        Raises:
+            UnsupportedError: If the model cannot be conditioned.
+        """
+        row = torch.tensor(values, dtype=X_pending.dtype, device=X_pending.device)
+        Y = row.expand(*model.batch_shape, len(X_pending), len(values))
+        extra = self.pseudo_noise if with_noise else 0.0
+        return condition(model, X_pending, Y, extra_noise=extra, noise_unit=self.units)
+
+    def deviation_sums(
+        self, base_model: Model, model: Model, X_pending: Tensor | None, predictive: bool = False
+    ) -> tuple[Tensor, ...]:
+        """Return the sums of current posterior standard deviations that enter the width.
+
+        ``X_pending`` is taken to be in the order of issue. Its k-th point from the end is at least
+        k rounds old; in the proof those of age ``m`` and older contribute nothing, so the default
+        window has at most ``m - 1`` points. The window ``"all"`` has the last ``m`` queries: all
+        pending ones, then the last rows of the user's model.
+
+        Args:
+            base_model: The user's.
+            model: The censored model.
+            X_pending: ``p x d``, or None.
+            predictive: Whether deviations include the noise, as in the published code.
+
+        Returns:
+            One tensor an output, of the model's batch shape, in raw outcome units.
+        """
+        if isinstance(base_model, ModelListGP):
+            parts = [
+                self.deviation_sums(sub, censored, X_pending, predictive)
+                for sub, censored in zip(base_model.models, model.models, strict=True)
+            ]
+            return tuple(total for part in parts for total in part)
+        limit = math.inf if self.max_delay is None else self.max_delay
+        pending = X_pending
+        if self.window == "pending":
+            if pending is not None and limit < math.inf:
+                pending = pending[max(0, len(pending) - (int(limit) - 1)) :]
+            return _sums(model, pending, predictive)
+        pending = None if pending is None else pending[-int(limit) :]
+        num_rows = int(limit) - (0 if pending is None else len(pending))
+        X = observed_inputs(base_model)
+        if X is None or len(X) != base_model.train_targets.shape[-1]:
+            raise ValueError(
+                'window="all" needs one set of inputs, which the model does not show: leave it out.'
+            )
+        rows = X[max(0, len(X) - num_rows) :]
+        return _sums(model, rows if pending is None else torch.cat([rows, pending]), predictive)
+
+    def warn_of_ringing(
+        self,
+        base_model: Model,
+        model: Model,
+        X_pending: Tensor,
+        values: Sequence[float],
+        posterior_transform: PosteriorTransform | None,
+        maximize: bool,
+        X_observed: Tensor | None,
+    ) -> None:
+        """Warn if the pseudo-values have raised the largest posterior mean noticeably."""
+        if self.ringing_tolerance is None:
+            return
+        X = observed_inputs(base_model) if X_observed is None else X_observed
+        if X is None or len(X) == 0:
+            return
+        row = torch.tensor([values], dtype=X_pending.dtype, device=X_pending.device)
+        lowest = row if posterior_transform is None else posterior_transform.evaluate(row)
+        rise = posterior_rise(
+            base_model,
+            model,
+            probe_points(X_pending, X),
+            float(lowest.reshape(-1)[0]),
+            posterior_transform,
+            maximize,
+        )
+        if rise.share > self.ringing_tolerance:
+            sign = 1.0 if maximize else -1.0
+            warnings.warn(
+                f"filling {len(X_pending)} pending queries in at {sign * rise.minimum:.4g} moved "
+                f"the posterior's best mean from {sign * rise.before:.4g} to "
+                f"{sign * rise.after:.4g}: the model has so little noise that it rings. Use "
+                "hallucination (ImprovedUpperConfidenceBound with X_pending), or "
+                'pseudo_noise=1.0 with units="prior" (outside the theorem); see '
+                "docs/delayed-feedback.md.",
+                RingingWarning,
+                stacklevel=4,
+            )
+
+    def _respect(self, stated: float, sign: float, outcomes: Tensor) -> float:
+        """Return the minimum, lowered to the worst outcome if that was asked for."""
+        if sign == 0.0 or outcomes.numel() == 0:
+            return stated
+        worst = float(outcomes.min() if sign > 0.0 else outcomes.max())
+        if sign * (worst - stated) >= -RELATIVE_TOLERANCE * (1.0 + abs(stated)):
+            return stated
+        side, kind = ("below", "minimum") if sign > 0.0 else ("above", "maximum")
+        text = f"an observed outcome, {worst:.6g}, is {side} the known {kind}, {stated:.6g}"
+        if self.on_lower == "error":
+            raise ValueError(
+                f"{text}. State minimum={worst:.6g} or beyond, or pass on_lower='lower'."
+            )
+        warnings.warn(
+            f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers that.",
+            MinimumLoweredWarning,
+            stacklevel=6,
+        )
+        return worst
+
+
+def output_signs(
+    model: Model, posterior_transform: PosteriorTransform | None, maximize: bool
+) -> tuple[float, ...]:
+    """Return for each output whether more of it is better (1), worse (-1) or nothing (0)."""
+    sign = 1.0 if maximize else -1.0
+    if posterior_transform is None or not hasattr(posterior_transform, "weights"):
+        return (sign,) * int(model.num_outputs)
+    weights = posterior_transform.weights.sign().tolist()
+    return tuple(sign * weight for weight in weights)
+
+
+def _sums(model: Model, X: Tensor | None, predictive: bool) -> tuple[Tensor, ...]:
+    if X is None or len(X) == 0:
+        zero = torch.zeros((), dtype=torch.float64)
+        return (zero,) * int(model.num_outputs)
+    with torch.no_grad():
+        variance = model.posterior(X, observation_noise=predictive).variance
+    deviations: Tensor = variance.clamp_min(0.0).sqrt().sum(dim=-2)  # ``batch_shape x m``
+    return deviations.unbind(-1)
+
+
+def _columns(model: Model, Y_observed: Tensor | None) -> tuple[Tensor, ...] | None:
+    if Y_observed is None:
+        return observed_outcomes(model)
+    check_finite("Y_observed", check_double("Y_observed", Y_observed))
+    if Y_observed.dim() != 2 or Y_observed.shape[-1] != model.num_outputs:
+        raise ValueError(
+            f"Y_observed has shape {tuple(Y_observed.shape)}; it must be n x {model.num_outputs}. "
+            "A vector y becomes a column with y.unsqueeze(-1)."
+        )
+    return Y_observed.unbind(-1)

@@ -1,0 +1,356 @@
+"""What lets :class:`~botorch_bandits.BanditGP` grow row by row, and look at part of its rows.
+
+It serves one output without batches, a kernel that
+:class:`~botorch_bandits.models.kernels.StationaryKernel` knows and fixed inputs. BoTorch
+and GPyTorch do everything else as they do for any ``SingleTaskGP``, from the same data.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import botorch.settings
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from botorch.posteriors import GPyTorchPosterior
+from gpytorch import settings
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    DTYPE,
+    check_double,
+    check_finite,
+    check_integer,
+    check_matrix,
+    check_number,
+)
+from botorch_bandits.confidence.prior import PriorReading
+from botorch_bandits.models.closed_form import (
+    ClosedForm,
+    KnownPosterior,
+    LeanPosterior,
+    closed_form_of,
+    has_closed_posterior,
+    marginals,
+)
+from botorch_bandits.models.kernels import copy_modules
+
+
+class IncrementalGP(SingleTaskGP):
+    """Exact Gaussian process whose posterior grows by one row in ``n^2`` operations.
+
+    The closed form is computed at the first posterior and again whenever the data or a
+    hyperparameter have changed since. Its values have gradients in the inputs, once; gradients in
+    hyperparameters need ``train()`` mode, as with any BoTorch model. Its posteriors are numbers for
+    the hyperparameters and data that the model had when it was asked.
+    """
+
+    learn_hyperparameters: bool
+    _known: KnownPosterior | None = None
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior:
+        """Return the posterior at ``X``; see BoTorch.
+
+        Args:
+            X: ``batch_shape x q x d``, raw. Each ``q x d`` is one joint distribution.
+            output_indices: Which outputs; all by default.
+            observation_noise: Whether to add the noise variance, or a tensor of variances.
+            posterior_transform: Applied to the posterior.
+        """
+        if isinstance(observation_noise, bool):
+            lean = self._lean_posterior(X, observation_noise, posterior_transform)
+            if lean is not None:
+                return lean
+        return super().posterior(
+            X,
+            output_indices=output_indices,
+            observation_noise=observation_noise,
+            posterior_transform=posterior_transform,
+        )
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
+        """Return a new model with the rows ``(X, Y)`` added; see ``BanditGP``."""
+        is_plain = not kwargs and X.dim() == Y.dim() == 2 and Y.shape[-1] == 1
+        if is_plain and not (X.requires_grad or Y.requires_grad):
+            known = self._current()
+            if self._grows(known):
+                return self._with_rows(X, Y, known)
+        if self.prediction_strategy is None:
+            with torch.no_grad():  # GPyTorch extends caches of its own only
+                super().posterior(X[..., :1, :])
+        return super().condition_on_observations(X, Y, **kwargs)
+
+    def grows(self) -> bool:
+        """Return whether plain rows can be added in ``n^2`` operations each."""
+        return self._grows(self._current())
+
+    def with_outcomes(self, Y: Tensor) -> Self:
+        """Return a new model with the same inputs and all outcomes replaced.
+
+        It costs ``n^2`` operations: the factor of the kernel matrix does not depend on outcomes.
+
+        Args:
+            Y: ``batch_shape x n x m`` outcomes, float64.
+
+        Raises:
+            TypeError: If ``Y`` is not a float64 tensor.
+            ValueError: If its shape is not that of the present outcomes, or an entry not finite.
+        """
+        check_finite("Y", check_double("Y", Y))
+        shape = self.train_targets.shape
+        if self.num_outputs > 1:
+            shape = torch.Size([*shape[:-2], shape[-1], shape[-2]])
+        else:
+            shape = torch.Size([*shape, 1])
+        if Y.shape != shape:
+            raise ValueError(
+                f"Y has shape {tuple(Y.shape)}, but the outcomes it replaces have shape "
+                f"{tuple(shape)}; give one row for each input of the model."
+            )
+        known = self._current()
+        with torch.inference_mode(False), torch.no_grad():
+            targets = (Y.mT if self.num_outputs > 1 else Y.squeeze(-1)).clone()
+            sibling = self._sibling(self.train_inputs[0], targets)
+            if known is not None and known.closed_form is not None:
+                replaced = known.closed_form.with_outcomes(targets)
+                sibling._remember(replaced)
+        return sibling
+
+    @property
+    def closed_form(self) -> ClosedForm | None:
+        """The posterior as plain functions of raw inputs.
+
+        None with an input transform, without data, in training mode, with several outputs or
+        batches, and for kernels without a known closed form.
+        """
+        return None if "input_transform" in self._modules else self._closed_form()
+
+    @property
+    def running_information_gain(self) -> Tensor | None:
+        """The realised information gain from the model's own factor, if it has one."""
+        closed_form = self._closed_form()
+        return None if closed_form is None else closed_form.information_gain
+
+    @property
+    def information_gain(self) -> Tensor:
+        r"""The realised gain ``1/2 ln det(I + K / lam)`` in nats, ``batch_shape``.
+
+        Several outputs are independent: their gains are added.
+        """
+        gain = PriorReading(self).realized_information_gain()
+        assert gain is not None
+        return gain
+
+    def _lean_posterior(
+        self, X: Tensor, observation_noise: bool, posterior_transform: PosteriorTransform | None
+    ) -> GPyTorchPosterior | None:
+        closed_form = self._closed_form()
+        if closed_form is None or X.dim() < 2 or X.numel() == 0:
+            return None
+        if X.dtype != DTYPE or X.device != closed_form.points.device:
+            return None
+        transform = self._modules.get("input_transform")
+        points = X if transform is None else transform(X)
+        if points.shape[-1] != closed_form.dim or points.shape[:-1] != X.shape[:-1]:
+            return None
+        shape = points.shape[:-1]
+        noise = closed_form.noise if observation_noise else 0.0
+        covariance: Callable[[], Tensor] | None = None
+        if shape[-1] > 1:
+            if torch.is_grad_enabled() and points.requires_grad:
+                return None
+            covariance = partial(_noisy_covariance, closed_form, points, noise)
+        mean, variance = marginals(closed_form, points.reshape(-1, closed_form.dim), noise)
+        posterior = LeanPosterior(mean.view(shape), variance.view(shape), covariance)
+        if posterior_transform is not None:
+            return posterior_transform(posterior=posterior, X=points)
+        return posterior
+
+    def _grows(self, known: KnownPosterior | None) -> bool:
+        if self.training:
+            return False
+        return (known is not None and known.closed_form is not None) or has_closed_posterior(self)
+
+    def _closed_form(self) -> ClosedForm | None:
+        if self.training or settings.prior_mode.on() or botorch.settings.propagate_grads.on():
+            return None
+        known = self._current()
+        if known is None:
+            closed_form = closed_form_of(self) if has_closed_posterior(self) else None
+            known = self._remember(closed_form)
+        return known.closed_form
+
+    def _current(self) -> KnownPosterior | None:
+        """What is known, unless something has changed since."""
+        known = self._known
+        return known if known is not None and known.is_current(self) else None
+
+    def _remember(self, closed_form: ClosedForm | None) -> KnownPosterior:
+        known = KnownPosterior.of(self, closed_form)
+        self.__dict__["_known"] = known
+        return known
+
+    def _with_rows(self, X: Tensor, Y: Tensor, known: KnownPosterior | None) -> Self:
+        check_double("X", X)
+        check_double("Y", Y)
+        if not math.isfinite((X.sum() + Y.sum()).item()):  # one look at all entries
+            check_finite("X", X)
+            check_finite("Y", Y)
+        transform = self._modules.get("input_transform")
+        raw = self.train_inputs[0] if transform is None else self._original_train_inputs
+        if X.shape[-1] != raw.shape[-1] or len(X) != len(Y):
+            raise ValueError(
+                f"X has shape {tuple(X.shape)} and Y {tuple(Y.shape)}; they must be n' x "
+                f"{raw.shape[-1]} and n' x 1, because the model's inputs have {raw.shape[-1]} "
+                "columns. A single point x becomes one row with x.unsqueeze(0)."
+            )
+        with torch.inference_mode(False), torch.no_grad():
+            points = X if transform is None else transform(X)
+            inputs = torch.cat([self.train_inputs[0], points])
+            targets = torch.cat([self.train_targets, Y.squeeze(-1)])
+            sibling = self._sibling(inputs, targets)
+            if transform is not None:
+                sibling._original_train_inputs = torch.cat([raw, X])
+            if known is not None and known.closed_form is not None:
+                grown = known.closed_form.with_rows(points, Y.squeeze(-1))
+                if grown is not None:  # otherwise the new model tries again from the start
+                    sibling._remember(grown)
+        return sibling
+
+    def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
+        """A model with other data, and hyperparameters of its own that are equal to these."""
+        sibling = object.__new__(type(self))
+        state = sibling.__dict__
+        for name, value in vars(self).items():
+            state[name] = value.copy() if isinstance(value, dict | set) else value
+        # GPyTorch's hook is bound to this model and would keep it alive; this one is weak
+        state["_load_state_dict_pre_hooks"] = OrderedDict()
+        sibling._register_load_state_dict_pre_hook(
+            type(self)._load_state_hook_ignore_shapes, with_module=True
+        )
+        state["_modules"] = copy_modules(self._modules)
+        # past nn.Module, which looks for parameters in every attribute
+        state.update(
+            train_inputs=(inputs,), _train_targets=targets, prediction_strategy=None, _known=None
+        )
+        return sibling
+
+    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        # BoTorch converts the model in every evaluation, nearly always to what it is already
+        known = self._current()
+        if known is not None and "input_transform" not in self._modules:
+            with torch.no_grad():
+                data = (known.inputs, known.targets)
+                if all(fn(tensor) is tensor for tensor in data) and all(
+                    stamp.is_left_alone_by(fn) for stamp in known.stamps
+                ):
+                    return self
+        return super()._apply(fn)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles factorise again when they are asked; this keeps them small."""
+        return vars(self) | {"_known": None}
+
+
+def _noisy_covariance(closed_form: ClosedForm, X: Tensor, noise: float) -> Tensor:
+    covariance = closed_form.covariance(X)
+    covariance.diagonal(dim1=-2, dim2=-1).add_(noise)
+    return covariance
+
+
+class DataViews(IncrementalGP):
+    """A model that can be had with pending rows censored, and without its oldest rows.
+
+    Views have the kernel, noise and prior mean of the model, which stays as it was.
+    """
+
+    def censored(self, X: Tensor, minimum: float) -> Model:
+        """Return a view: the model with pending queries at the known minimum.
+
+        This one is left as it was. Plain rows cost ``n^2`` operations each, where the kernel's
+        closed form is known. When a value arrives, :meth:`with_outcomes` replaces the pseudo-value
+        and keeps the factor of the kernel matrix; a query that is lost keeps the minimum.
+
+        Source: Verma, Dai and Low 2022, section 3.1. The theorem wants a prior mean that equals the
+        minimum: pass ``prior_mean=minimum`` to the model.
+
+        Args:
+            X: ``n' x d`` pending queries, raw, float64.
+            minimum: The least outcome that is possible, in outcome units.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            ValueError: If ``X`` is not a finite matrix, or ``minimum`` is not finite.
+
+        Example:
+            >>> import torch
+            >>> from gpytorch.kernels import RBFKernel
+            >>> from botorch_bandits import BanditGP
+            >>> X = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+            >>> Y = torch.tensor([[1.0], [2.0]], dtype=torch.float64)
+            >>> model = BanditGP(X, Y, kernel=RBFKernel(), noise=0.01)
+            >>> waiting = model.censored(torch.tensor([[3.0]], dtype=torch.float64), minimum=0.0)
+            >>> waiting.train_targets.tolist()
+            [1.0, 2.0, 0.0]
+            >>> arrived = waiting.with_outcomes(torch.cat([Y, Y[:1]]))
+            >>> arrived.train_targets.tolist()
+            [1.0, 2.0, 1.0]
+        """
+        X = check_matrix("X", check_double("X", X))
+        shape = (*self.batch_shape, len(X), self.num_outputs)
+        pseudo = X.new_full(shape, check_number("minimum", minimum))
+        return self.condition_on_observations(X, pseudo) if len(X) else self
+
+    def since(self, row: int) -> Self:
+        """Return a view: the model of the data from a row on, as after a reset.
+
+        Args:
+            row: The first row that is kept, from 0; the number of rows keeps none, which leaves
+                the prior.
+
+        Raises:
+            TypeError: If ``row`` is no integer.
+            ValueError: If there is no such row, or rows are means of several observations, which
+                have no order in time.
+
+        Example:
+            >>> import torch
+            >>> from gpytorch.kernels import RBFKernel
+            >>> from botorch_bandits import BanditGP
+            >>> X = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+            >>> model = BanditGP(X, X.sin(), kernel=RBFKernel(), noise=0.01)
+            >>> model.since(1).train_inputs[0].tolist()
+            [[1.0], [2.0]]
+        """
+        num_rows = self.train_targets.shape[-1]
+        if check_integer("row", row, minimum=0) > num_rows:
+            raise ValueError(f"row is {row}, but the model has {num_rows} rows, numbered from 0.")
+        if getattr(self.likelihood, "repeats", None) is not None:
+            raise ValueError(
+                "the model has repeats=: its rows are means of several observations, which have no "
+                "order in time. Build the model from single observations."
+            )
+        Y = self.train_targets.mT if self.num_outputs > 1 else self.train_targets.unsqueeze(-1)
+        return self._with_data(self._raw_inputs[..., row:, :], Y[..., row:, :])
+
+    @property
+    @abstractmethod
+    def _raw_inputs(self) -> Tensor:
+        """``batch_shape x n x d``, before any input transform."""
+
+    @abstractmethod
+    def _with_data(self, X: Tensor, Y: Tensor) -> Self:
+        """Return a new model with the same settings and other data."""

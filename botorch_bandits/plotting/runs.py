@@ -1,0 +1,471 @@
+"""What one run did, round by round: rewards, restarts, pending outcomes, gain and multipliers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from botorch_bandits.checks import check_callable, check_instance, check_positive
+from botorch_bandits.history import History
+from botorch_bandits.plotting.style import (
+    MARKERS,
+    SMALL,
+    after_round,
+    axes_or_new,
+    break_at,
+    columns,
+    line_style,
+    mark_rounds,
+    new_figure,
+    write_in_the_middle,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+NO_DIAGNOSTIC = "this method has none"
+LABELS = {"width": "width (standard deviations)", "information_gain": "information gain (nats)"}
+
+
+def plot_rewards(history: History, ax: Axes | None = None, reference: float | None = None) -> Axes:
+    """Draw observed rewards and the best so far over rounds.
+
+    Args:
+        history: Rounds without an outcome are left out.
+        ax: Axes to draw on; new ones if omitted.
+        reference: A horizontal line for comparison, such as the default's reward.
+    """
+    check_history(history)
+    ax = axes_or_new(ax)
+    arrived = scatter_rewards(history, ax)
+    best, steps = float("-inf"), []
+    for t, y in arrived:
+        best = max(best, y)
+        steps.append((t, best))
+    if steps:
+        ax.step(*columns(steps), where="post", color="black", lw=1.8, label="best so far")
+    if reference is not None:
+        ax.axhline(reference, color="black", ls="-.", lw=1.2, label="default")
+    ax.set_xlabel("round")
+    ax.set_ylabel("reward")
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="lower right", fontsize=SMALL)
+    return ax
+
+
+def plot_diagnostic(
+    history: History, name: str, ax: Axes | None = None, resets: Sequence[Any] | None = None
+) -> Axes:
+    """Draw one diagnostic of the acquisition over rounds.
+
+    Args:
+        history: Rounds without it are left out.
+        name: ``"width"``, ``"information_gain"``, ``"mean"`` or ``"standard_deviation"``.
+        ax: Axes to draw on; new ones if omitted.
+        resets: Where the run began anew, such as ``loop.resets``: the line is not joined across.
+            If omitted, they are read off the diagnostics (:func:`resets_on_record`).
+    """
+    check_history(history)
+    ax = axes_or_new(ax)
+    points = [
+        (q.round_number, q.diagnostics[name]) for q in history.queries if name in q.diagnostics
+    ]
+    if points:
+        resets = resets_on_record(history) if resets is None else resets
+        ax.plot(*break_at(*columns(points), resets), color="black", lw=1.5)
+    else:
+        write_in_the_middle(ax, NO_DIAGNOSTIC)
+    ax.set_xlabel("round")
+    ax.set_ylabel(LABELS.get(name, name.replace("_", " ")))
+    return ax
+
+
+def plot_run(
+    history: History,
+    title: str = "",
+    reference: float | None = None,
+    resets: Sequence[Any] | None = None,
+    change_points: Sequence[int] | None = (),
+) -> Any:
+    """Draw reward, best so far, width and information gain over rounds.
+
+    Args:
+        history: What to draw.
+        title: A title for the figure.
+        reference: A horizontal line in the reward panel.
+        resets: Where the run began anew, such as ``loop.resets``: solid vertical lines, at which
+            width and information gain begin anew. If omitted, they are read off the diagnostics
+            (:func:`resets_on_record`).
+        change_points: The last round before each true change, where they are known: dotted lines.
+
+    Returns:
+        An array of three axes; ``axes[0].figure`` is the figure.
+    """
+    check_history(history)
+    resets = resets_on_record(history) if resets is None else resets
+    figure, axes = new_figure(3)
+    column = axes[:, 0]
+    for ax in column:
+        mark_rounds(ax, resets, change_points)
+        ax.set_xlim(0, max(history.num_queries, 1) + 1)
+    plot_rewards(history, column[0], reference)
+    plot_diagnostic(history, "width", column[1], resets)
+    plot_diagnostic(history, "information_gain", column[2], resets)
+    for ax in column[:-1]:
+        ax.set_xlabel("")
+    figure.suptitle(title, fontsize=11)
+    return column
+
+
+def resets_on_record(history: History) -> list[int]:
+    """Return after which rounds a loop with ``restart=`` began anew, as its queries tell.
+
+    Each query has the number of its segment among its diagnostics, so that a restart is known once
+    a query has followed. A point that was evaluated elsewhere has none: where such come first after
+    a restart, it is placed behind them.
+
+    Args:
+        history: Of the loop.
+    """
+    found, before = [], None
+    for query in history.queries:
+        segment = query.diagnostics.get("segment", before)
+        if before is not None and segment != before:
+            found.append(query.round_number - 1)
+        before = segment
+    return found
+
+
+def scatter_rewards(history: History, ax: Axes) -> list[tuple[int, float]]:
+    """Draw arrived rewards, a marker for each origin; return rounds and rewards."""
+    told = [(q, history.outcome(q.id)) for q in history.queries]
+    arrived = [(q.round_number, q.origin, o.reward) for q, o in told if o is not None]
+    for origin, marker, fill, label in (
+        ("initial", "s", "white", "reward (initial)"),
+        ("exploration", "^", "white", "reward (exploration)"),
+        ("random", "v", "white", "reward (random)"),
+        ("acquisition", "o", "0.6", "reward"),
+        ("attached", "D", "white", "reward (attached)"),
+    ):
+        points = [(t, y) for t, o, y in arrived if o == origin]
+        if points:
+            ax.plot(*columns(points), marker, color="0.3", mfc=fill, ms=4, ls="none", label=label)
+    return [(t, y) for t, _, y in arrived]
+
+
+def check_history(history: Any) -> History:
+    """Return the history; raise a TypeError that says where to find one otherwise."""
+    checked: History = check_instance(
+        "history", history, History, "Pass loop.history, or the history of a result."
+    )
+    return checked
+
+
+SYMBOLS = ("o", "s", "D", "v", "P")  # an upright triangle is an estimated change
+DASHES: tuple[Any, ...] = ("--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)))
+
+
+def plot_timeline(
+    history: History,
+    resets: Sequence[Any] = (),
+    readings: Sequence[Any] = (),
+    change_points: Sequence[int] | None = (),
+    title: str = "",
+) -> Any:
+    """Draw a run that explores and begins anew: rewards, and what the detector said.
+
+    Args:
+        history: What to draw, such as ``loop.history``.
+        resets: Where it began anew, such as ``loop.resets``.
+        readings: What the tests said, such as ``loop.detector_readings``.
+        change_points: The last round before each true change, where they are known.
+        title: A title for the figure.
+
+    Returns:
+        An array of two axes. Above, rewards by round, with those of exploration rounds as open
+        triangles. Below, the statistic of each test (of the tail nearest to a detection) and its
+        threshold, with a marker and a line for each quantity that was tested; detections are
+        filled. Thresholds are not joined across restarts. Solid vertical lines are restarts,
+        dotted ones true changes; carets at the foot are where the detector takes the changes to be.
+    """
+    check_history(history)
+    figure, axes = new_figure(2)
+    column = axes[:, 0]
+    rewards, tests = column
+    scatter_rewards(history, rewards)
+    rewards.set_ylabel("reward")
+    if readings:
+        _draw_readings(tests, readings, resets)
+    else:
+        write_in_the_middle(tests, "no test for a change")
+    tests.set_ylabel("squared difference\n(squared outcome units)")
+    tests.set_xlabel("round")
+    located = [r.change_round for r in resets if getattr(r, "change_round", None) is not None]
+    for ax in column:
+        mark_rounds(ax, resets, change_points)
+        if located:
+            ax.plot(
+                located,
+                [0.0] * len(located),
+                "^",
+                color="black",
+                ms=6,
+                transform=ax.get_xaxis_transform(),
+                clip_on=False,
+                label="estimated change",
+            )
+        ax.set_xlim(0, max(history.num_queries, 1) + 1)
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=SMALL)
+    figure.suptitle(title, fontsize=11)
+    return column
+
+
+def _draw_readings(ax: Axes, readings: Sequence[Any], resets: Sequence[Any]) -> None:
+    """Draw statistics and thresholds, by quantity."""
+    by_quantity: dict[str, list[Any]] = {}
+    for reading in readings:
+        by_quantity.setdefault(getattr(reading, "quantity", "reward"), []).append(reading)
+    for i, (quantity, some) in enumerate(by_quantity.items()):
+        ending = "" if len(by_quantity) == 1 else f", {quantity}"
+        grey = "0.4" if i < len(DASHES) else "0.65"
+        points = [(r.after_round, r.threshold) for r in some]
+        ax.plot(
+            *break_at(*columns(points), resets),
+            ls=DASHES[i % len(DASHES)],
+            color=grey,
+            lw=1.2,
+            label=f"threshold{ending}",
+        )
+        for detected, fill, label in ((False, "white", "statistic"), (True, "black", "detection")):
+            points = [(r.after_round, r.statistic) for r in some if r.detected is detected]
+            if points:
+                ax.plot(
+                    *columns(points),
+                    SYMBOLS[i % len(SYMBOLS)],
+                    color="black",
+                    mfc=fill,
+                    ms=4,
+                    ls="none",
+                    label=f"{label}{ending}",
+                )
+    values = [value for r in readings for value in (r.statistic, r.threshold)]
+    if any(value > 0.0 and math.isfinite(value) for value in values):
+        ax.set_yscale("log")
+
+
+def plot_pending(history: History, title: str = "", max_delay: float | None = None) -> Any:
+    """Draw how many outcomes are pending in each round, and for how long each was.
+
+    The delay of an outcome counts rounds as :class:`~botorch_bandits.Censored` does: it is 1 if the
+    outcome is known when the next query is chosen. It is late if its delay exceeds ``max_delay``.
+
+    Args:
+        history: What to draw.
+        title: A title for the figure.
+        max_delay: For how many rounds an outcome is waited for, ``m``, such as that of
+            ``Censored``. Outcomes that came later are drawn as squares.
+
+    Returns:
+        An array of two axes: the number of pending queries when each round's query was chosen,
+        with their share of all queries; below, one line a query from asking to arrival (open at
+        the end while it is pending, a cross where it failed) at the height of its delay.
+
+    Raises:
+        ValueError: If ``max_delay`` is not positive.
+    """
+    check_history(history)
+    if max_delay is not None:
+        max_delay = check_positive("max_delay", max_delay)
+    figure, axes = new_figure(2)
+    column = axes[:, 0]
+    rounds = range(1, history.num_queries + 1)
+    pending = [len(history.pending_in(t)) for t in rounds]
+    column[0].step(rounds, pending, where="mid", color="black", lw=1.5, label="pending queries")
+    column[0].set_ylabel("pending queries")
+    share = column[0].twinx()
+    shares = [n / (t - 1) if t > 1 else 0.0 for t, n in zip(rounds, pending, strict=True)]
+    share.step(rounds, shares, where="mid", color="0.5", ls="--", lw=1.2, label="share")
+    share.set_ylim(0, 1)
+    share.set_ylabel("share of all queries (dashed)")
+    share.grid(False)
+    ends: dict[str, list[tuple[int, int]]] = {}
+    for query in history.queries:
+        failure, outcome = history.failure(query.id), history.outcome(query.id)
+        news = outcome if failure is None else failure
+        end = history.num_queries + 1 if news is None else news.arrived_round + 1
+        delay = end - query.round_number
+        column[1].plot([query.round_number, end], [delay] * 2, "0.6", lw=0.8)
+        kind = "failed" if failure is not None else "told" if outcome is not None else "pending"
+        if kind == "told" and max_delay is not None and delay > max_delay:
+            kind = "told late"
+        ends.setdefault(kind, []).append((end, delay))
+    for kind, marker, fill in (
+        ("told", "o", "black"),
+        ("told late", "s", "black"),
+        ("pending", "o", "white"),
+        ("failed", "x", "black"),
+    ):
+        if kind in ends:
+            x, y = zip(*ends[kind], strict=True)
+            column[1].plot(
+                x, y, marker, color="black", mfc=fill, ms=3.5, ls="none", label=kind, zorder=3
+            )
+    if max_delay is not None:
+        label = f"max_delay = {max_delay:g}"
+        column[1].axhline(max_delay, color="black", ls="--", lw=1.0, label=label)
+    column[1].set_ylabel("delay so far (rounds)")
+    column[1].set_xlabel("round")
+    if ends or max_delay is not None:
+        column[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=SMALL)
+    for ax in column:
+        ax.set_xlim(0, max(history.num_queries, 1) + 2)
+    figure.suptitle(title, fontsize=11)
+    return column
+
+
+GainCurve = Callable[[int], float]
+
+
+def plot_information_gain(
+    history: History,
+    bounds: GainCurve | Mapping[str, GainCurve] | None = None,
+    resets: Sequence[Any] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the realised information gain over rounds, beside what it can be at most.
+
+    The gain of a round is that of the outcomes with which its query was chosen. After a restart it
+    begins again from nothing, and so does the bound.
+
+    Args:
+        history: Rounds in which the acquisition did not say its gain are left out.
+        bounds: What the gain is compared with: a function from a number of observations (one less
+            than the round, counted since the last restart) to nats, such as
+            :class:`~botorch_bandits.confidence.GreedyGain` or
+            :class:`~botorch_bandits.confidence.RateGain`; or several by name.
+        resets: Where the run began anew, such as ``loop.resets``; marked by vertical lines. If
+            omitted, they are read off the diagnostics.
+        ax: Axes to draw on; new ones if omitted.
+
+    Raises:
+        TypeError: If a bound cannot be called.
+
+    Example:
+        >>> from botorch_bandits import History
+        >>> import math
+        >>> ax = plot_information_gain(History(dim=1), {"logarithm": lambda n: math.log(1 + n)})
+        >>> ax.get_ylabel()
+        'information gain (nats)'
+    """
+    check_history(history)
+    ax = axes_or_new(ax)
+    resets = resets_on_record(history) if resets is None else resets
+    curves = bounds if isinstance(bounds, Mapping) else {} if bounds is None else {"bound": bounds}
+    points = [
+        (q.round_number, q.diagnostics["information_gain"])
+        for q in history.queries
+        if "information_gain" in q.diagnostics
+    ]
+    mark_rounds(ax, resets)
+    if points:
+        ax.plot(*break_at(*columns(points), resets), lw=1.5, label="realised gain", **line_style(0))
+    else:
+        write_in_the_middle(ax, NO_DIAGNOSTIC)
+    rounds = list(range(1, history.num_queries + 1))
+    starts = [0, *sorted(after_round(reset) for reset in resets)]
+    observed = [t - 1 - max(start for start in starts if start < t) for t in rounds]
+    for i, (name, curve) in enumerate(curves.items()):
+        check_callable("bounds", curve, "Pass a function from a number of observations to nats.")
+        known = {n: float(curve(n)) for n in sorted(set(observed))}
+        values = [known[n] for n in observed]
+        ax.plot(*break_at(rounds, values, resets), lw=1.2, label=name, **line_style(i + 2))
+    ax.set_xlim(0, max(history.num_queries, 1) + 1)
+    ax.set_xlabel("round")
+    ax.set_ylabel("information gain (nats)")
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(fontsize=SMALL)
+    return ax
+
+
+THICK, THIN = 1.8, 0.8
+
+
+def plot_ledger(ledger: Any, names: Sequence[str] = (), title: str = "") -> Any:
+    """Draw what was violated, and the multipliers that followed.
+
+    Args:
+        ledger: Of one run, such as ``loop.ledger()``.
+        names: One a constraint; their numbers if omitted.
+        title: A title for the figure.
+
+    Returns:
+        An array of two axes over the outcomes, in order of arrival. Above, for each constraint the
+        mean of its values in each epoch (open markers), the running signed violation (thick line),
+        in which slack makes up for violation, and the running rectified one (thin line), in which
+        it does not; both are time averages. Below, the multipliers in force.
+
+    Raises:
+        ValueError: If the ledger is of several replicates, or there are too few or too many names.
+    """
+    from matplotlib.lines import Line2D
+
+    if ledger.constraints.ndim != 2:
+        raise ValueError(
+            f"ledger has constraints of shape {tuple(ledger.constraints.shape)}; draw one "
+            "replicate at a time."
+        )
+    if names and (isinstance(names, str) or len(names) != ledger.num_constraints):
+        raise ValueError(
+            f"names is {names!r}; give a list with one name for each of the "
+            f"{ledger.num_constraints} constraints, or leave it out."
+        )
+    figure, axes = new_figure(2)
+    column = axes[:, 0]
+    violations, multipliers = column
+    known = slice(None) if ledger.mask is None else ledger.mask
+    values, epochs = ledger.constraints[known], ledger.epochs[known]
+    signed = ledger.running_signed_average[known]
+    rectified = ledger.running_rectified_average[known]
+    outcomes = range(1, len(values) + 1)
+    violations.axhline(0.0, color="0.7", lw=0.8)
+    for j in range(ledger.num_constraints):
+        style = line_style(j)
+        name = names[j] if names else f"constraint {j + 1}"
+        violations.plot(outcomes, signed[:, j].tolist(), lw=THICK, label=name, **style)
+        violations.plot(outcomes, rectified[:, j].tolist(), lw=THIN, label="_rectified", **style)
+        last, means, played = [], [], []
+        for epoch in range(1, ledger.num_epochs + 1):
+            rows = (epochs == epoch).nonzero().reshape(-1)
+            if len(rows):
+                last.append(int(rows[-1]) + 1)
+                means.append(float(values[rows, j].mean()))
+            played += [float(ledger.multipliers[epoch - 1, j])] * len(rows)
+        marker = MARKERS[j % len(MARKERS)]
+        violations.plot(
+            last,
+            means,
+            marker,
+            color=style["color"],
+            mfc="white",
+            ms=4,
+            ls="none",
+            label="_epochs",
+        )
+        multipliers.step(outcomes, played, where="mid", lw=1.5, label=name, **style)
+    violations.set_ylabel("constraint value (0 is the limit)")
+    multipliers.set_ylabel("multiplier")
+    multipliers.set_xlabel("outcome, in order of arrival")
+    meanings = [
+        Line2D([], [], color="black", lw=THICK, label="signed average (thick)"),
+        Line2D([], [], color="black", lw=THIN, label="rectified average (thin)"),
+        Line2D([], [], color="black", marker="o", mfc="white", ms=4, ls="none", label="epoch mean"),
+    ]
+    handles = [*violations.get_legend_handles_labels()[0], *meanings]
+    violations.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=SMALL)
+    for ax in column:
+        ax.set_xlim(0, max(len(values), 1) + 1)
+    figure.suptitle(title, fontsize=11)
+    return column

@@ -1,0 +1,484 @@
+"""Reward problems on arms and on boxes: noise, optimum and regret."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from botorch.test_functions.base import (
+    BaseTestProblem,
+    ConstrainedBaseTestProblem,
+    MultiObjectiveTestProblem,
+)
+from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from botorch_bandits.checks import check_double, check_finite, check_nonnegative, check_vector
+from botorch_bandits.domains import Arms, Box
+
+# A Gram matrix of a valid kernel has eigenvalues >= 0 up to rounding. One this
+# far below zero, relative to the largest, is not rounding.
+_INDEFINITE_TOLERANCE = 1e-6
+
+
+def frozen_double_copy(kernel: Kernel, device: torch.device) -> Kernel:
+    """Return a private float64 copy of a kernel whose parameters need no gradient.
+
+    A copy, because a problem's true function must not move when the caller
+    goes on to fit the kernel that was passed in.
+
+    Args:
+        kernel: Any GPyTorch kernel with a single output and no batch shape.
+        device: The device of the copy.
+
+    Raises:
+        TypeError: If ``kernel`` is not a GPyTorch kernel.
+        ValueError: If the kernel is batched.
+    """
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"kernel must be a gpytorch.kernels.Kernel, got {type(kernel).__name__}; "
+            "pass e.g. gpytorch.kernels.RBFKernel()."
+        )
+    if len(kernel.batch_shape) > 0:
+        raise ValueError(
+            f"kernel must not be batched, got batch shape {tuple(kernel.batch_shape)}; "
+            "pass one kernel for one problem."
+        )
+    duplicate = copy.deepcopy(kernel).to(device=device, dtype=torch.float64)
+    return duplicate.requires_grad_(False).eval()
+
+
+def cross_covariance(kernel: Kernel, left: Tensor, right: Tensor) -> Tensor:
+    """Return the dense matrix ``k(left_i, right_j)``.
+
+    Args:
+        kernel: A kernel from ``frozen_double_copy``.
+        left: Points, ``n x d``.
+        right: Points, ``m x d``.
+
+    Returns:
+        The covariances, ``n x m``.
+
+    Raises:
+        ValueError: If the kernel does not accept points with d columns, or gives
+            something other than one finite number for a pair of points.
+    """
+    dim = left.shape[-1]
+    try:
+        matrix: Tensor = kernel(left, right).to_dense()
+    except RuntimeError as error:
+        raise ValueError(
+            f"kernel ({type(kernel).__name__}) cannot be evaluated on points with {dim} "
+            f"columns; check its ard_num_dims and active_dims. GPyTorch said: {error}"
+        ) from error
+    if matrix.shape != (left.shape[0], right.shape[0]):
+        raise ValueError(
+            f"kernel ({type(kernel).__name__}) gave a matrix of shape {tuple(matrix.shape)} "
+            f"for {left.shape[0]} and {right.shape[0]} points; pass a kernel with one output "
+            "(no multitask or gradient kernel)."
+        )
+    if not bool(torch.isfinite(matrix.detach()).all()):
+        raise ValueError(
+            f"kernel ({type(kernel).__name__}) gave NaN or infinite covariances; "
+            "check its hyperparameters."
+        )
+    return matrix
+
+
+def gram_matrix(kernel: Kernel, points: Tensor) -> Tensor:
+    """Return the symmetric Gram matrix ``k(points_i, points_j)``, ``n x n``, without gradient."""
+    with torch.no_grad():
+        matrix = cross_covariance(kernel, points, points)
+        return 0.5 * (matrix + matrix.mT)
+
+
+def clamped_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues, clamped at 0, and eigenvectors of a Gram matrix.
+
+    Smooth kernels give Gram matrices whose numerical rank is far below their
+    size. Cholesky fails on those; an eigendecomposition does not.
+
+    Args:
+        gram: A symmetric matrix, ``n x n``.
+
+    Returns:
+        Eigenvalues ``(n,)``, ascending and >= 0, and eigenvectors as columns, ``n x n``.
+
+    Raises:
+        ValueError: If an eigenvalue is negative by more than rounding.
+    """
+    eigenvalues, eigenvectors = torch.linalg.eigh(gram)
+    smallest, largest = eigenvalues[0].item(), eigenvalues[-1].item()
+    if smallest < -_INDEFINITE_TOLERANCE * max(largest, 0.0):
+        raise ValueError(
+            f"kernel is not positive semi-definite on choices: the Gram matrix has "
+            f"eigenvalues from {smallest} to {largest}; pass a valid covariance function."
+        )
+    return eigenvalues.clamp_min(0.0), eigenvectors
+
+
+class RewardProblem(BaseTestProblem):
+    """A BoTorch test problem whose values are rewards, to be maximised.
+
+    The reward orientation is built into ``_evaluate_true``, and ``negate`` stays
+    False. Hence ``problem.evaluate_true(X)`` and ``problem(X, noise=False)`` agree;
+    in BoTorch they have opposite signs when ``negate=True``.
+
+    All inputs are float64.
+
+    Args:
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+        options: Passed on to BoTorch.
+    """
+
+    _is_minimization_by_default = False
+    num_objectives: int = 1
+    bounds: Tensor
+
+    def __init__(self, noise_std: float | None = None, **options: Any) -> None:
+        """See the class."""
+        if noise_std is not None:
+            noise_std = check_nonnegative("noise_std", noise_std)
+        super().__init__(noise_std=noise_std, **options)
+
+    def evaluate_true(self, X: Tensor) -> Tensor:
+        """Evaluate the reward without noise.
+
+        Args:
+            X: Points, ``batch_shape x d``, float64.
+
+        Returns:
+            Rewards, ``batch_shape``.
+
+        Raises:
+            TypeError: If ``X`` is not a float64 tensor.
+            ValueError: If ``X`` is not finite, has not d columns, or lies outside the
+                problem's domain.
+        """
+        self._check_input(X)
+        return super().evaluate_true(X)
+
+    def _check_input(self, X: Tensor) -> None:
+        """Check dtype, entries and the last dimension of points to evaluate."""
+        check_finite("X", check_double("X", X))
+        if X.dim() < 1 or X.shape[-1] != self.dim:
+            raise ValueError(
+                f"X must have shape batch_shape x {self.dim}, got {tuple(X.shape)}; "
+                f"put the {self.dim} coordinates of a point in the last dimension."
+            )
+
+
+class ArmsProblem(RewardProblem):
+    """A reward function known on a finite set of arms.
+
+    A point is evaluated by looking it up among the arms, entry by entry and
+    without any tolerance. A point that is not an arm is refused.
+
+    ``bounds`` is the smallest box that holds all arms.
+
+    Args:
+        choices: The arms, ``num_arms x d``, float64, no row twice.
+        values: The reward of each arm, ``(num_arms,)``, float64.
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+        rkhs_norm: The RKHS norm of the function, where it is known.
+
+    Attributes:
+        choices: The arms (buffer, ``num_arms x d``).
+        values: Their rewards (buffer, ``(num_arms,)``).
+        optimizers: All arms of maximal reward (buffer, ``num_best x d``).
+        rkhs_norm: The RKHS norm, or None where it is unknown.
+
+    Raises:
+        TypeError: If ``choices`` or ``values`` is not float64, or ``noise_std`` not a number.
+        ValueError: If a shape or an entry is wrong, or ``choices`` has two equal rows.
+
+    Example:
+        >>> import torch
+        >>> choices = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)
+        >>> values = torch.tensor([1.0, 3.0, 2.0], dtype=torch.float64)
+        >>> problem = ArmsProblem(choices, values)
+        >>> problem.optimal_value, problem.optimal_arm
+        (3.0, 1)
+        >>> problem(choices[1:]).tolist()
+        [3.0, 2.0]
+    """
+
+    choices: Tensor
+    values: Tensor
+    optimizers: Tensor
+
+    def __init__(
+        self,
+        choices: Tensor,
+        values: Tensor,
+        noise_std: float | None = None,
+        *,
+        rkhs_norm: float | None = None,
+    ) -> None:
+        """Check the arms and store a copy of them."""
+        self._arms = Arms(choices)
+        choices = self._arms.choices
+        values = check_vector("values", values, length=self._arms.num_arms).detach().clone()
+        self.dim = choices.shape[1]
+        self.continuous_inds = list(range(self.dim))
+        self._bounds = list(
+            zip(choices.amin(dim=0).tolist(), choices.amax(dim=0).tolist(), strict=True)
+        )
+        super().__init__(noise_std=noise_std)
+        self.rkhs_norm = rkhs_norm
+        self.register_buffer("choices", choices)
+        self.register_buffer("values", values)
+        self.register_buffer("optimizers", choices[values == values.max()])
+        self.to(choices.device)
+
+    @property
+    def num_arms(self) -> int:
+        """The number of arms."""
+        return self.choices.shape[0]
+
+    @property
+    def optimal_value(self) -> float:
+        """The largest reward of any arm, exact."""
+        return float(self.values.max().item())
+
+    @property
+    def optimal_arm(self) -> int:
+        """The row of the first arm of maximal reward."""
+        return int((self.values == self.values.max()).nonzero()[0].item())
+
+    def arm_indices(self, X: Tensor) -> Tensor:
+        """Find the row of ``choices`` that each point equals.
+
+        Args:
+            X: Arms, ``batch_shape x d``, float64.
+
+        Returns:
+            Row indices (int64), ``batch_shape``.
+
+        Raises:
+            ValueError: If a point is not an arm.
+        """
+        self._check_input(X)
+        rows = self._arms.index_of(X.reshape(-1, self.dim))
+        return rows.reshape(X.shape[:-1]).to(self.values.device)
+
+    def evaluate_true(self, X: Tensor) -> Tensor:
+        """Look up rewards without noise.
+
+        Args:
+            X: Arms, ``batch_shape x d``, float64.
+
+        Returns:
+            Rewards, ``batch_shape``.
+
+        Raises:
+            TypeError: If ``X`` is not a float64 tensor.
+            ValueError: If a row of ``X`` is not an arm.
+        """
+        return self._evaluate_true(X)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        # take() copies even for a single point, where indexing would return a view that
+        # BoTorch then adds the noise to in place.
+        return self.values.take(self.arm_indices(X))
+
+
+def restrict_to_arms(problem: BaseTestProblem, choices: Tensor) -> ArmsProblem:
+    """Restrict a problem to a finite set of arms.
+
+    The problem is evaluated once, without noise, on every arm. Regret on the
+    result is measured against the best of the arms, not the best of the box.
+
+    Args:
+        problem: A single-objective problem without constraints whose values are
+            rewards, i.e. ``is_minimization_problem`` is False.
+        choices: The arms, ``num_arms x d``, float64, inside the bounds of the problem.
+
+    Returns:
+        The restricted problem, with the noise level of the given one.
+
+    Raises:
+        TypeError: If ``problem`` is not a BoTorch test problem or ``choices`` not float64.
+        ValueError: If the problem is one to be minimised, has several objectives or
+            constraints, or an arm is not in its domain.
+
+    Example:
+        >>> import torch
+        >>> from botorch.test_functions import Branin
+        >>> choices = torch.tensor([[0.0, 0.0], [3.0, 2.0]], dtype=torch.float64)
+        >>> restrict_to_arms(Branin(negate=True), choices).optimal_arm
+        1
+    """
+    if not isinstance(problem, BaseTestProblem):
+        raise TypeError(
+            f"problem must be a BoTorch BaseTestProblem, got {type(problem).__name__}; "
+            "for a table of rewards use ArmsProblem(choices, values)."
+        )
+    name = type(problem).__name__
+    if isinstance(problem, (MultiObjectiveTestProblem, ConstrainedBaseTestProblem)):
+        raise ValueError(
+            f"problem ({name}) has several objectives or constraints, which a bandit "
+            "with one reward cannot keep; pass a problem with one objective."
+        )
+    if problem.is_minimization_problem:
+        raise ValueError(
+            f"problem ({name}) is to be minimised, but bandits maximise rewards; "
+            f"build it with {name}(negate=True)."
+        )
+    choices = Arms(choices).choices
+    if choices.shape[1] != problem.dim:
+        raise ValueError(
+            f"choices must have {problem.dim} columns like problem ({name}), "
+            f"got shape {tuple(choices.shape)}."
+        )
+    lower, upper = problem.get_buffer("bounds")
+    is_outside = ((choices < lower) | (choices > upper)).any(dim=-1)
+    if bool(is_outside.any()):
+        row = int(is_outside.nonzero()[0].item())
+        raise ValueError(
+            f"choices must lie inside the bounds of problem ({name}), but row {row} = "
+            f"{choices[row].tolist()} does not; drop or move it."
+        )
+    with torch.no_grad():
+        values = problem(choices, noise=False)
+    return ArmsProblem(choices, values, noise_std=problem.noise_std)
+
+
+_NUM_SOBOL_POINTS = 4096
+_NUM_STARTS = 16
+_CHUNK_SIZE = 1024
+
+FloatArray = NDArray[np.float64]
+
+
+class BoxProblem(RewardProblem):
+    """A reward function on a box. Subclasses call ``_find_optimum`` when they are built.
+
+    Attributes:
+        optimal_value: The largest reward found on the box. It is numerical: a lower
+            bound on the true maximum, tight unless the function has a peak so narrow
+            that every start missed it.
+        optimizers: The point at which it was found (buffer, ``1 x d``).
+    """
+
+    # The optimum may lie on the boundary, where the gradient need not vanish.
+    _check_grad_at_opt = False
+    optimal_value: float
+    optimizers: Tensor
+
+    def __init__(self, bounds: Tensor, noise_std: float | None) -> None:
+        """Check and store the box."""
+        bounds = Box(bounds).bounds
+        self.dim = bounds.shape[1]
+        self.continuous_inds = list(range(self.dim))
+        self._bounds = [(lower, upper) for lower, upper in bounds.T.tolist()]
+        super().__init__(noise_std=noise_std)
+        self.to(bounds.device)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return self._evaluate_rows(X.reshape(-1, self.dim)).reshape(X.shape[:-1])
+
+    def _evaluate_rows(self, points: Tensor) -> Tensor:
+        """Rewards ``(n,)`` at points ``n x d``."""
+        raise NotImplementedError
+
+    def _find_optimum(self, seed: int, extra_points: Tensor | None = None) -> None:
+        """Set ``optimal_value`` and ``optimizers``."""
+        point, value = maximise_on_box(self._evaluate_rows, self.bounds, seed, extra_points)
+        self.optimal_value = value
+        self.register_buffer("optimizers", point.unsqueeze(0))
+
+
+def maximise_on_box(
+    function: Callable[[Tensor], Tensor],
+    bounds: Tensor,
+    seed: int,
+    extra_points: Tensor | None = None,
+) -> tuple[Tensor, float]:
+    """Maximise a differentiable function on a box from many starts.
+
+    The function is evaluated on a dense Sobol set. L-BFGS-B then climbs from the
+    best points that are apart from each other.
+
+    Args:
+        function: Maps points ``n x d`` to values ``(n,)``.
+        bounds: The box, ``2 x d``.
+        seed: Seed of the scrambled Sobol set; the global random state is not used.
+        extra_points: Further candidates, ``m x d``, e.g. known centers of peaks.
+
+    Returns:
+        The best point found, ``(d,)``, and its value.
+    """
+    lower, width = bounds[0], bounds[1] - bounds[0]
+    engine = SobolEngine(bounds.shape[1], scramble=True, seed=seed)
+    unit = engine.draw(_NUM_SOBOL_POINTS, dtype=torch.float64).to(bounds.device)
+    if extra_points is not None:
+        unit = torch.cat([unit, (extra_points - lower) / width])
+
+    def from_unit(unit_points: Tensor) -> Tensor:
+        # Rounding can push a point past the upper corner by one unit in the last place.
+        return (lower + width * unit_points).clamp(min=bounds[0], max=bounds[1])
+
+    with torch.no_grad():
+        values = torch.cat([function(from_unit(part)) for part in torch.split(unit, _CHUNK_SIZE)])
+    # Tolerances of L-BFGS-B are absolute, so put the values on a common scale.
+    spread = (values.max() - values.min()).item()
+    scale = spread if spread > 0.0 else 1.0
+
+    def climb(starts: Tensor) -> Tensor:
+        shape = starts.shape
+
+        def loss_and_gradient(entries: FloatArray) -> tuple[float, FloatArray]:
+            with torch.enable_grad():
+                # The copy matters: SciPy reuses the memory of its argument.
+                points = torch.tensor(entries, dtype=torch.float64, device=bounds.device)
+                points.requires_grad_(True)
+                loss = -function(lower + width * points.reshape(shape)).sum() / scale
+                (gradient,) = torch.autograd.grad(loss, points)
+            return loss.item(), gradient.cpu().numpy()
+
+        result = minimize(
+            loss_and_gradient,
+            starts.reshape(-1).cpu().numpy(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, 1.0)] * starts.numel(),
+            options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 500},
+        )
+        return torch.tensor(result.x, dtype=torch.float64, device=bounds.device).reshape(shape)
+
+    # The sum over all starts is one smooth problem, which is cheaper than a run for
+    # each. A run for the winner alone then settles its last digits.
+    starts = unit[_separated_best(unit, values)]
+    candidates = torch.cat([starts, climb(starts)])
+    with torch.no_grad():
+        winner = candidates[function(from_unit(candidates)).argmax()].unsqueeze(0)
+    ends = from_unit(torch.cat([winner, climb(winner)]))
+    with torch.no_grad():
+        end_values = function(ends)
+    best = int(end_values.argmax().item())
+    return ends[best], float(end_values[best].item())
+
+
+def _separated_best(unit: Tensor, values: Tensor) -> list[int]:
+    """Pick the best points of the unit cube, skipping those close to a better one.
+
+    The plain best points would often all sit on the same peak.
+    """
+    radius = 0.25 * _NUM_STARTS ** (-1.0 / unit.shape[1])
+    is_open = torch.ones_like(values, dtype=torch.bool)
+    chosen: list[int] = []
+    while len(chosen) < _NUM_STARTS and bool(is_open.any()):
+        best = int(values.masked_fill(~is_open, -torch.inf).argmax().item())
+        chosen.append(best)
+        is_open &= (unit - unit[best]).norm(dim=-1) > radius
+    return chosen

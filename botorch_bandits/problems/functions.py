@@ -1,0 +1,489 @@
+"""Reward functions: BoTorch's test functions, draws of a Gaussian process, known norms."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.sampling.pathwise import GeneralizedLinearPath, gen_kernel_features
+from botorch.test_functions.synthetic import Branin, Hartmann, Rosenbrock
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bandits.checks import check_integer, check_one_of, check_positive
+from botorch_bandits.domains import Arms
+from botorch_bandits.problems.base import (
+    ArmsProblem,
+    BoxProblem,
+    RewardProblem,
+    clamped_eigh,
+    cross_covariance,
+    frozen_double_copy,
+    gram_matrix,
+)
+
+
+class BraninReward(RewardProblem, Branin):
+    """The Branin function with its sign changed, on ``[-5, 10] x [0, 15]``.
+
+    The largest reward is ``-5 / (4 pi)``, about -0.397887, at three points. It is stored
+    in full precision, so that no point has negative regret beyond rounding.
+
+    Args:
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+
+    Raises:
+        TypeError: If ``noise_std`` is not one number.
+        ValueError: If it is negative or not finite.
+
+    Example:
+        >>> problem = BraninReward()
+        >>> problem.is_minimization_problem
+        False
+        >>> round(problem.optimal_value, 6)
+        -0.397887
+    """
+
+    _optimal_value = -5.0 / (4.0 * math.pi)
+    _optimizers: ClassVar = [(-math.pi, 12.275), (math.pi, 2.275), (3.0 * math.pi, 2.475)]
+
+    def __init__(self, noise_std: float | None = None) -> None:
+        """Build the problem on its usual box."""
+        super().__init__(noise_std=noise_std)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return -super()._evaluate_true(X)
+
+
+class Hartmann3Reward(RewardProblem, Hartmann):
+    """The three-dimensional Hartmann function with its sign changed, on ``[0, 1]^3``.
+
+    Two numbers differ from BoTorch's. The constants of the function are float64
+    (BoTorch rounds them to the default dtype), and the optimum is that of the function
+    as BoTorch defines it, in full precision: 3.86277979 (the published 3.86278 is
+    rounded up and reached nowhere, which would leave every point with some regret).
+
+    Args:
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+
+    Raises:
+        TypeError: If ``noise_std`` is not one number.
+        ValueError: If it is negative or not finite.
+
+    Example:
+        >>> problem = Hartmann3Reward()
+        >>> problem.dim, problem.is_minimization_problem
+        (3, False)
+        >>> round(problem.optimal_value, 6)
+        3.86278
+    """
+
+    ALPHA: Tensor
+    A: Tensor
+
+    def __init__(self, noise_std: float | None = None) -> None:
+        """Build the problem on its usual box."""
+        super().__init__(dim=3, noise_std=noise_std)
+        self._optimal_value = 3.8627797873326625
+        self._optimizers = [(0.11458887665506896, 0.5556488946169301, 0.8525469846866774)]
+        # In place, because BoTorch makes `optimizers` a read-only property here.
+        self.optimizers.copy_(torch.tensor(self._optimizers, dtype=torch.float64))
+        # Published with one decimal, so rounding in float64 restores them.
+        for name in ("ALPHA", "A", "P"):
+            setattr(self, name, getattr(self, name).double().round(decimals=1))
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return -super()._evaluate_true(X)
+
+
+class RosenbrockReward(RewardProblem, Rosenbrock):
+    """The Rosenbrock function with its sign changed, on ``[-5, 10]^dim``.
+
+    The largest reward is 0, at ``(1, ..., 1)``.
+
+    Args:
+        dim: The number of inputs, at least 2.
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+
+    Raises:
+        TypeError: If ``dim`` is not an integer or ``noise_std`` not one number.
+        ValueError: If ``dim`` is below 2, or ``noise_std`` is negative or not finite.
+
+    Example:
+        >>> problem = RosenbrockReward(dim=4)
+        >>> problem.dim, problem.optimal_value
+        (4, 0.0)
+    """
+
+    def __init__(self, dim: int = 2, noise_std: float | None = None) -> None:
+        """Build the problem on its usual box."""
+        super().__init__(dim=check_integer("dim", dim, minimum=2), noise_std=noise_std)
+
+    def _evaluate_true(self, X: Tensor) -> Tensor:
+        return -super()._evaluate_true(X)
+
+
+def gp_draw_on_arms(
+    kernel: Kernel,
+    choices: Tensor,
+    seed: int = 0,
+    noise_std: float | None = None,
+    rescale: Literal["unit_interval"] | None = None,
+) -> ArmsProblem:
+    """Draw rewards jointly from GP(0, k) on a finite set of arms.
+
+    The draw is exact: the symmetric square root of the Gram matrix times a standard
+    normal vector. Draws from the prior are the test functions of Srinivas et al.
+    (2010), whose Theorem 1 bounds the regret of GP-UCB on them.
+
+    Args:
+        kernel: Any GPyTorch kernel with one output and no batch shape. It is copied
+            to float64.
+        choices: The arms, ``num_arms x d``, float64, no row twice. Time grows with the
+            cube of ``num_arms``.
+        seed: Seed of the draw. The global random state is not used.
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward after any rescaling. None means no noise.
+        rescale: With "unit_interval" the rewards are mapped affinely so that the
+            smallest is 0 and the largest is 1.
+
+    Returns:
+        The problem on the arms, with an exact optimum.
+
+    Raises:
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range, the kernel is not positive
+            semi-definite, or a constant draw is to be rescaled.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> choices = torch.linspace(0, 1, 1000, dtype=torch.float64).unsqueeze(-1)
+        >>> problem = gp_draw_on_arms(RBFKernel(), choices, rescale="unit_interval")
+        >>> problem.optimal_value
+        1.0
+    """
+    check_one_of("rescale", rescale, (None, "unit_interval"))
+    eigenvalues, eigenvectors, projection = _draw_in_eigenbasis(kernel, choices, seed)
+    values = eigenvectors @ (eigenvalues.sqrt() * projection)
+    if rescale == "unit_interval":
+        smallest, largest = values.min(), values.max()
+        if not bool(largest > smallest):
+            raise ValueError(
+                f"rescale = 'unit_interval' needs rewards that differ, but all "
+                f"{values.numel()} arms have reward {largest.item()}; pass rescale=None."
+            )
+        values = (values - smallest) / (largest - smallest)
+    return ArmsProblem(choices, values, noise_std)
+
+
+def posterior_mean_of_gp_draw(
+    kernel: Kernel,
+    choices: Tensor,
+    ridge: float,
+    seed: int = 0,
+    noise_std: float | None = None,
+) -> ArmsProblem:
+    r"""Smooth a draw from GP(0, k) into a function of known RKHS norm.
+
+    A draw from the prior is almost surely not in the RKHS of k. The posterior mean
+    given the draw h on all arms is, as in the experiments of Chowdhury and Gopalan
+    (2017):
+
+    .. math:: f = K \alpha, \qquad \alpha = (K + \text{ridge} \cdot I)^{-1} h
+
+    with squared RKHS norm :math:`\alpha^\top K \alpha`. The draw h is that of
+    ``gp_draw_on_arms`` with the same kernel, arms and seed.
+
+    Args:
+        kernel: Any GPyTorch kernel with one output and no batch shape. It is copied
+            to float64.
+        choices: The arms, ``num_arms x d``, float64, no row twice.
+        ridge: The ridge, i.e. the noise variance of the posterior, in squared units of
+            the reward. Positive.
+        seed: Seed of the draw.
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+
+    Returns:
+        The problem on the arms, with attribute ``rkhs_norm``.
+
+    Raises:
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range, or the kernel is not
+            positive semi-definite.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> choices = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> problem = posterior_mean_of_gp_draw(RBFKernel(), choices, ridge=0.01)
+        >>> problem.rkhs_norm > 0
+        True
+    """
+    ridge = check_positive("ridge", ridge)
+    eigenvalues, eigenvectors, projection = _draw_in_eigenbasis(kernel, choices, seed)
+    coefficients = eigenvalues.sqrt() * projection / (eigenvalues + ridge)
+    values = eigenvectors @ (eigenvalues * coefficients)
+    rkhs_norm = (eigenvalues * coefficients.square()).sum().sqrt().item()
+    return ArmsProblem(choices, values, noise_std, rkhs_norm=rkhs_norm)
+
+
+def _draw_in_eigenbasis(
+    kernel: Kernel, choices: Tensor, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return eigenvalues, eigenvectors and a projected standard normal vector.
+
+    Projecting the normal vector on the eigenvectors gives the symmetric square root of
+    the Gram matrix. Unlike the eigenvectors themselves, it does not depend on the signs
+    that the linear algebra library chose.
+    """
+    choices = Arms(choices).choices
+    generator = torch.Generator().manual_seed(check_integer("seed", seed, minimum=0))
+    gram = gram_matrix(frozen_double_copy(kernel, choices.device), choices)
+    eigenvalues, eigenvectors = clamped_eigh(gram)
+    normal = torch.randn(choices.shape[0], generator=generator, dtype=torch.float64)
+    return eigenvalues, eigenvectors, eigenvectors.mT @ normal.to(choices.device)
+
+
+class GPDraw(BoxProblem):
+    """A function drawn from GP(0, k) on a box, through BoTorch's pathwise sampling.
+
+    The path is a weighted sum of random Fourier features. Over seeds its covariance is
+    that of the kernel; a single path has only ``num_features`` degrees of freedom. For an
+    exact draw, or a kernel without features, use ``gp_draw_on_arms``.
+
+    Args:
+        kernel: A kernel that BoTorch has features for: RBF or Matern, alone or in a
+            ScaleKernel. It is copied to float64.
+        bounds: The box, ``2 x d``, float64.
+        seed: Seed of the path. The global random state is left as it was.
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+        num_features: The number of features, even.
+
+    Attributes:
+        path: The sample path.
+        optimal_value: The largest reward found on the box by many-start gradient
+            ascent. It is numerical, hence a lower bound on the true maximum.
+        optimizers: The point at which it was found (buffer, ``1 x d``).
+
+    Raises:
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range.
+        UnsupportedError: If BoTorch has no features for the kernel.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import MaternKernel
+        >>> bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        >>> problem = GPDraw(MaternKernel(nu=2.5), bounds, seed=3, num_features=256)
+        >>> problem(bounds, noise=False).shape
+        torch.Size([2])
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        bounds: Tensor,
+        seed: int = 0,
+        noise_std: float | None = None,
+        num_features: int = 2048,
+    ) -> None:
+        """Draw the path and find its optimum."""
+        super().__init__(bounds, noise_std)
+        seed = check_integer("seed", seed, minimum=0)
+        num_features = check_integer("num_features", num_features, minimum=2)
+        if num_features % 2:
+            raise ValueError(
+                f"num_features must be even, as features come in pairs of sine and cosine, "
+                f"got {num_features}; pass {num_features + 1}."
+            )
+        kernel = frozen_double_copy(kernel, self.bounds.device)
+        # Also refuses kernels that do not fit the dimension or have several outputs.
+        gram_matrix(kernel, self.bounds)
+        # BoTorch takes the features from the global CPU generator. torch.manual_seed
+        # would also reseed the accelerators, which are not forked here.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            try:
+                features = gen_kernel_features(
+                    kernel, num_inputs=self.dim, num_outputs=num_features
+                )
+            except (NotImplementedError, UnsupportedError) as error:
+                raise UnsupportedError(
+                    f"kernel ({type(kernel).__name__}) has no random features in BoTorch; "
+                    "use an RBF or Matern kernel (a ScaleKernel around it is fine), or draw "
+                    "on a finite set of arms with gp_draw_on_arms, which takes any kernel."
+                ) from error
+            # From the same stream as the features, so that the two are independent.
+            weight = torch.randn(num_features, dtype=torch.float64)
+        self.path = GeneralizedLinearPath(
+            feature_map=features, weight=weight.to(self.bounds.device)
+        )
+        self._find_optimum(seed)
+
+    def _evaluate_rows(self, points: Tensor) -> Tensor:
+        rewards: Tensor = self.path(points)
+        return rewards
+
+
+# Below this share of its terms, the sum alpha' K alpha is all rounding error.
+_CANCELLATION_LIMIT = 1e-12
+
+
+class RKHSFunction(BoxProblem):
+    r"""A random function of known RKHS norm on a box.
+
+    The function is
+
+    .. math:: f(x) = \sum_i \alpha_i k(c_i, x)
+
+    with centers :math:`c_i` uniform in the box and weights :math:`\alpha` standard
+    normal, then rescaled so that the norm :math:`\sqrt{\alpha^\top K \alpha}`, with
+    :math:`K_{ij} = k(c_i, c_j)`, equals ``rkhs_norm`` up to rounding. Regret bounds for
+    GP-UCB and for IGP-UCB and GP-TS assume such a function with a known bound on its
+    norm (Srinivas et al. 2010, Theorem 3; Chowdhury and Gopalan 2017).
+
+    The norm is that of the kernel given, its scale included. It is not computed from
+    function values, since :math:`f^\top K^{-1} f` is lost in rounding for smooth kernels.
+
+    References:
+        N. Srinivas, A. Krause, S. Kakade and M. Seeger. Gaussian process optimization
+        in the bandit setting: no regret and experimental design. ICML 2010.
+
+        S. R. Chowdhury and A. Gopalan. On kernelized multi-armed bandits. ICML 2017.
+
+    Args:
+        kernel: Any GPyTorch kernel with one output and no batch shape. A float64 copy
+            is kept; a float32 hyperparameter keeps its float32 value in the copy.
+        bounds: The box, ``2 x d``, float64.
+        num_centers: The number of centers.
+        rkhs_norm: The norm of the function.
+        seed: Seed of centers and weights. The global random state is not used.
+        noise_std: Standard deviation of the Gaussian observation noise, in units of
+            the reward. None means no noise.
+
+    Attributes:
+        kernel: The float64 copy of the kernel.
+        centers: The centers (buffer, ``num_centers x d``).
+        weights: The weights (buffer, ``(num_centers,)``).
+        rkhs_norm: The norm.
+        optimal_value: The largest reward found on the box by many-start gradient
+            ascent. It is numerical, hence a lower bound on the true maximum.
+        optimizers: The point at which it was found (buffer, ``1 x d``).
+
+    Raises:
+        TypeError: If an argument has the wrong type, or a tensor is not float64.
+        ValueError: If an argument is out of its range.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> problem = RKHSFunction(RBFKernel(), bounds, rkhs_norm=2.0, seed=1)
+        >>> problem.rkhs_norm
+        2.0
+        >>> abs(problem(problem.optimizers).item() - problem.optimal_value) < 1e-12
+        True
+    """
+
+    centers: Tensor
+    weights: Tensor
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        bounds: Tensor,
+        num_centers: int = 30,
+        rkhs_norm: float = 1.0,
+        seed: int = 0,
+        noise_std: float | None = None,
+    ) -> None:
+        """Draw centers and weights and find the optimum."""
+        super().__init__(bounds, noise_std)
+        num_centers = check_integer("num_centers", num_centers, minimum=1)
+        self.rkhs_norm = check_positive("rkhs_norm", rkhs_norm)
+        seed = check_integer("seed", seed, minimum=0)
+        generator = torch.Generator().manual_seed(seed)
+        unit = torch.rand(num_centers, self.dim, generator=generator, dtype=torch.float64)
+        lower, upper = self.bounds
+        centers = (lower + (upper - lower) * unit.to(lower.device)).clamp(min=lower, max=upper)
+        self.kernel = frozen_double_copy(kernel, self.bounds.device)
+        weights = _draw_weights(gram_matrix(self.kernel, centers), self.rkhs_norm, generator)
+        self.register_buffer("centers", centers)
+        self.register_buffer("weights", weights)
+        self._find_optimum(seed, extra_points=centers)
+
+    def _evaluate_rows(self, points: Tensor) -> Tensor:
+        return cross_covariance(self.kernel, points, self.centers) @ self.weights
+
+    @classmethod
+    def on_arms(
+        cls,
+        kernel: Kernel,
+        choices: Tensor,
+        num_centers: int = 30,
+        rkhs_norm: float = 1.0,
+        seed: int = 0,
+        noise_std: float | None = None,
+    ) -> ArmsProblem:
+        """Draw a function of known RKHS norm on a finite set of arms.
+
+        As the class itself, but with centers drawn uniformly, with replacement,
+        among the arms, and an exact optimum.
+
+        Args:
+            kernel: As for the class.
+            choices: The arms, ``num_arms x d``, float64, no row twice.
+            num_centers: The number of centers.
+            rkhs_norm: The norm of the function.
+            seed: Seed of centers and weights.
+            noise_std: As for the class.
+
+        Returns:
+            The problem on the arms, with attribute ``rkhs_norm``.
+
+        Raises:
+            TypeError: If an argument has the wrong type, or a tensor is not float64.
+            ValueError: If an argument is out of its range.
+
+        Example:
+            >>> import torch
+            >>> from gpytorch.kernels import MaternKernel
+            >>> choices = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
+            >>> problem = RKHSFunction.on_arms(MaternKernel(), choices, rkhs_norm=3.0)
+            >>> problem.num_arms, problem.rkhs_norm
+            (5, 3.0)
+        """
+        choices = Arms(choices).choices
+        num_centers = check_integer("num_centers", num_centers, minimum=1)
+        rkhs_norm = check_positive("rkhs_norm", rkhs_norm)
+        generator = torch.Generator().manual_seed(check_integer("seed", seed, minimum=0))
+        rows = torch.randint(choices.shape[0], (num_centers,), generator=generator)
+        centers = choices[rows.to(choices.device)]
+        kernel = frozen_double_copy(kernel, choices.device)
+        weights = _draw_weights(gram_matrix(kernel, centers), rkhs_norm, generator)
+        with torch.no_grad():
+            values = cross_covariance(kernel, choices, centers) @ weights
+        return ArmsProblem(choices, values, noise_std, rkhs_norm=rkhs_norm)
+
+
+def _draw_weights(gram: Tensor, rkhs_norm: float, generator: torch.Generator) -> Tensor:
+    """Draw standard normal weights ``(n,)`` and rescale them to the norm asked for."""
+    normal = torch.randn(gram.shape[0], generator=generator, dtype=torch.float64)
+    weights = normal.to(gram.device)
+    squared_norm = (weights @ gram @ weights).item()
+    size_of_terms = (weights.abs() @ gram.abs() @ weights.abs()).item()
+    if not squared_norm > _CANCELLATION_LIMIT * size_of_terms:
+        raise ValueError(
+            f"kernel gives the drawn function a squared norm of {squared_norm}, so it "
+            f"cannot be rescaled to rkhs_norm = {rkhs_norm}; pass a kernel that is not "
+            "zero on the domain, or another seed."
+        )
+    return weights * (rkhs_norm / math.sqrt(squared_norm))

@@ -1,0 +1,194 @@
+"""The command line of the benchmarks and of the campaign of faults."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import BENCHMARKS, Measurement, Scale
+from benchmarks.devices import against_cpu
+from benchmarks.fault_cases import SETTING_NAMES
+from benchmarks.faults import FaultCount, count_faults
+from botorch_bandits.checks import check_integer
+from botorch_bandits.cli.session import write_atomically
+from botorch_bandits.progress import ProgressBar
+
+QUICK = 0.1
+
+
+def add_bench_parser(commands: Any) -> None:
+    """Add the command ``bench``.
+
+    Args:
+        commands: What ``argparse`` returned for the commands.
+    """
+    bench = commands.add_parser(
+        "bench",
+        help="measure speed as a ratio against the ordinary BoTorch way",
+        description="Do the same work both ways in one process on one thread, in turn, and print "
+        "the ratio of processor times and the largest difference of the results. "
+        f"Benchmarks: {', '.join(BENCHMARKS)}.",
+    )
+    bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks (default: all)")
+    bench.add_argument("--repeats", type=int, default=7, help="interleaved repeats (default 7)")
+    bench.add_argument("--quick", action="store_true", help="a tenth of the sizes; for a look")
+    bench.add_argument("--seed", type=int, default=0, help="default 0")
+    bench.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
+    bench.add_argument("--device", help="measure this device, such as cuda, against the CPU")
+    bench.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
+    bench.add_argument("--quiet", action="store_true", help="no progress bar")
+    bench.set_defaults(start=run_bench)
+
+
+def run_bench(options: argparse.Namespace) -> int:
+    """Run the benchmarks that the options name.
+
+    Returns:
+        The exit code: 0, or 1 if results differed.
+    """
+    names = options.names or list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            raise ValueError(f"benchmark is {name!r}; it must be one of {', '.join(BENCHMARKS)}.")
+    if options.device and options.names:
+        raise ValueError("--device has benchmarks of its own; leave the names out.")
+    repeats = check_integer("--repeats", options.repeats, minimum=1)
+    seed = check_integer("--seed", options.seed, minimum=0)
+    scale = Scale(repeats, QUICK if options.quick else 1.0, seed)
+    before = torch.get_num_threads()
+    torch.set_num_threads(check_integer("--threads", options.threads, minimum=1))
+    try:
+        if options.device:
+            lines = against_cpu(scale, options.device)
+        else:
+            lines = []
+            with ProgressBar(len(names), "benchmarks", not options.quiet) as bar:
+                for name in names:
+                    lines += BENCHMARKS[name].run(scale)
+                    bar.advance(last=name)
+    finally:
+        torch.set_num_threads(before)
+    ways = ("CPU", options.device) if options.device else ("BoTorch", "here")
+    print(format_measurements(lines, *ways))
+    if options.out:
+        write_atomically(Path(options.out), _csv(lines))
+    return 0 if all(line.agrees for line in lines) else 1
+
+
+def format_measurements(lines: list[Measurement], ordinary: str, ours: str) -> str:
+    """Return the table as text.
+
+    Args:
+        lines: Its rows.
+        ordinary: What the ordinary way is called.
+        ours: What ours is called.
+    """
+    width = max(len(line.name) for line in lines)
+    rows = [
+        f"{'benchmark':<{width}} {'ratio':>8} {'promised':>9} {'aim':>6} {'difference':>11} "
+        f"{ordinary + ' ms':>12} {ours + ' ms':>12}  note"
+    ]
+    for line in lines:
+        promised = "" if line.at_least is None else f"{line.at_least:g}"
+        aim = "" if line.aim is None else f"{line.aim:g}"
+        differs = "" if line.agrees else " DIFFERS"
+        rows.append(
+            f"{line.name:<{width}} {line.ratio:>8.1f} {promised:>9} {aim:>6} "
+            f"{line.difference:>11.1e} {line.ordinary_seconds * 1e3:>12.4g} "
+            f"{line.our_seconds * 1e3:>12.4g}  {line.note}{differs}"
+        )
+    return "\n".join(rows)
+
+
+def _csv(lines: list[Measurement]) -> str:
+    text = io.StringIO()
+    fields = ("name", "ratio", "at_least", "aim", "difference", "tolerance", "note")
+    writer = csv.DictWriter(text, fields, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for line in lines:
+        known = asdict(line)
+        for name in ("ratio", "difference"):
+            known[name] = f"{known[name]:.3g}"
+        writer.writerow(known)
+    return text.getvalue()
+
+
+QUICK_FAULTS = 10
+"""``--quick`` divides the numbers by this."""
+
+
+def add_faults_parser(commands: Any) -> None:
+    """Add the command ``faults``.
+
+    Args:
+        commands: What ``argparse`` returned for the commands.
+    """
+    faults = commands.add_parser(
+        "faults",
+        help="kill and cut off journalled loops, and count what was lost or changed",
+        description="Kill processes that play at random moments and cut journals off at random "
+        "bytes; continue, and compare with uninterrupted runs. The exit code is 1 if an outcome "
+        "was lost or a suggestion changed.",
+    )
+    faults.add_argument("--kills", type=int, default=200, help="in all (default 200)")
+    faults.add_argument("--cuts", type=int, default=200, help="in all (default 200)")
+    faults.add_argument("--quick", action="store_true", help="a tenth of both; for a look")
+    faults.add_argument("--seed", type=int, default=0, help="default 0")
+    faults.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
+    faults.add_argument("--quiet", action="store_true", help="no progress bar")
+    faults.set_defaults(start=run_faults)
+
+
+def run_faults(options: argparse.Namespace) -> int:
+    """Run the campaign and print its table.
+
+    Returns:
+        The exit code: 0, or 1 if anything was lost or changed.
+    """
+    numbers = []
+    for name in ("kills", "cuts"):
+        number = check_integer(f"--{name}", getattr(options, name), minimum=0)
+        numbers.append(number // QUICK_FAULTS if options.quick else number)
+    seed = check_integer("--seed", options.seed, minimum=0)
+    # the processes that play have one thread, as libraries read it at import
+    os.environ["OMP_NUM_THREADS"] = "1"
+    shares = [_shares(number, len(SETTING_NAMES)) for number in numbers]
+    counts = []
+    with ProgressBar(sum(numbers), "faults", not options.quiet) as bar:
+        for setting, kills, cuts in zip(SETTING_NAMES, *shares, strict=True):
+            counts.append(count_faults(setting, kills, cuts, seed, lambda: bar.advance(1)))
+    print(format_counts(counts))
+    if options.out:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(asdict(counts[0])), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(count) for count in counts)
+        path = Path(options.out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.getvalue())
+    return 0 if all(count.is_clean for count in counts) else 1
+
+
+def format_counts(counts: list[FaultCount]) -> str:
+    """Return the counts as a table with their sums."""
+    rows = [list(asdict(count).values()) for count in counts]
+    sums = [sum(column) for column in list(zip(*rows, strict=True))[1:]]
+    names = [name.replace("_", " ") for name in asdict(counts[0])]
+    size = max(len(str(row[0])) for row in rows)
+    lines = []
+    for first, *rest in (names, *rows, ["all", *sums]):
+        cells = [f"{value!s:>{len(name)}}" for value, name in zip(rest, names[1:], strict=True)]
+        lines.append("  ".join([f"{first:<{size}}", *cells]))
+    return "\n".join(lines)
+
+
+def _shares(number: int, num_parts: int) -> list[int]:
+    """Divide a number as evenly as whole numbers allow."""
+    return [number // num_parts + (i < number % num_parts) for i in range(num_parts)]

@@ -1,0 +1,29 @@
+"""Benchmarks by name."""
+
+from __future__ import annotations
+
+from benchmarks import arms, boxes, changes, fits, replicates
+from benchmarks.measure import Benchmark
+
+BENCHMARKS = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark("arms-1k", "1000 arms, GP-UCB: the loop against rebuilding", arms.few_arms),
+        Benchmark("arms-10k", "10000 arms, GP-UCB: the loop against rebuilding", arms.many_arms),
+        Benchmark("arms-100-long", "100 arms, 30000 rounds, against counts", arms.long_run),
+        Benchmark("ts-exact-1k", "Thompson sampling on 1000 arms, exact draws", arms.thompson),
+        Benchmark("chain-500", "50 to 550 rows, a posterior after each", boxes.chain),
+        Benchmark("append-predict-1000", "one row more, 256 points", boxes.append_and_predict),
+        Benchmark("value-change-1000", "one outcome changed, 256 points", boxes.change_a_value),
+        Benchmark("acqf-dropin", "optimize_acqf unchanged on our model", boxes.drop_in),
+        Benchmark("acqf-own", "optimize_acqf with our gen_candidates", boxes.own_generator),
+        Benchmark(
+            "replicates-n50",
+            "25 replicates on a box in lockstep, one more round",
+            replicates.replicates_on_a_box,
+        ),
+        Benchmark("refit", "marginal-likelihood fits, cold and warm", fits.refits),
+        Benchmark("cpd-200", "the change test on all even tails", changes.all_tails),
+        Benchmark("memory-1000", "what a model of 1000 rows keeps", boxes.memory),
+    )
+}

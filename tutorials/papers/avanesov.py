@@ -1,0 +1,699 @@
+"""Experiments of Avanesov 2020, section 4 (Figures 1 to 3): restarts where rewards change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from gpytorch.kernels import MaternKernel
+from torch import Tensor
+
+from botorch_bandits.acquisition import AcquisitionRecipe, ChangePointUpperConfidenceBound
+from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.change_points import (
+    ChangePointDetector,
+    ChangePointRestart,
+    NeverRestart,
+    OracleRestart,
+    Restart,
+    calibrate_threshold,
+)
+from botorch_bandits.change_points.restart import PUBLISHED_EXPLORATION
+from botorch_bandits.checks import DTYPE, check_one_of, check_positive
+from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT
+from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.models.arms import ArmsPrior
+from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.plotting import new_figure
+from botorch_bandits.problems import evenly_spaced_change_points
+from botorch_bandits.problems.changing import gp_draws_of_periods
+from botorch_bandits.random_streams import derive_seed, generator
+from botorch_bandits.simulation import PeriodRewards, ReplicateSegments, play_arms
+from papers.results import plot_curves, write_csv
+from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
+
+
+def calibrated_restart(
+    detector: ChangePointDetector,
+    domain: Domain,
+    num_rounds: int,
+    *,
+    noise_std: float,
+    false_alarm_rate: float,
+    num_simulations: int,
+) -> ChangePointRestart:
+    """Return restarts by a detector with a threshold for as many samples as a run explores.
+
+    With the published exploration ``xi``, a run of ``T`` rounds draws at most
+    ``xi sqrt(T) + 1`` queries uniformly.
+
+    Args:
+        detector: Its own threshold does not matter.
+        domain: Where uniform samples are drawn.
+        num_rounds: ``T``.
+        noise_std: Standard deviation of the noise, in outcome units.
+        false_alarm_rate: The probability of any alarm without a change, in (0, 1).
+        num_simulations: See :func:`~botorch_bandits.change_points.calibrate_threshold`.
+    """
+    rule = ChangePointRestart(detector=detector)
+    assert rule.exploration is not None
+    threshold = calibrate_threshold(
+        detector,
+        domain,
+        horizon=max(int(rule.exploration * num_rounds**0.5) + 1, 2),
+        false_alarm_rate=false_alarm_rate,
+        noise_std=noise_std,
+        num_simulations=num_simulations,
+        progress=False,
+    )
+    return replace(rule, detector=replace(detector, threshold=threshold))
+
+
+SMOOTHNESS, LENGTHSCALE, LENGTH = 2.5, 1.0, 5.0
+NOISE_STD = 0.05
+NUM_ARMS = 1000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChangingStudy(ArmsStudy):
+    """Environments on the same arms that change at the same times.
+
+    Attributes:
+        periods: ``num_functions x num_periods x num_arms`` noiseless rewards, in place of
+            ``values``.
+        change_points: The last round of each period but the last one.
+    """
+
+    periods: Tensor
+    change_points: tuple[int, ...]
+
+    @property
+    def arms(self) -> Arms:
+        """The arms."""
+        return arms_of(self.periods.shape[-1])
+
+    @property
+    def prior(self) -> ArmsPrior:
+        """The prior of the arms."""
+        return prior_of(self.periods.shape[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartMethod(Method):
+    """A method that begins anew.
+
+    Attributes:
+        restart: From the change points, which only an oracle looks at, to the rule.
+    """
+
+    restart: Callable[[tuple[int, ...]], Restart]
+
+
+@cache
+def arms_of(num_arms: int) -> Arms:
+    """Return evenly spaced points of [0, 5]."""
+    return Arms(torch.linspace(0.0, LENGTH, num_arms, dtype=torch.float64).unsqueeze(-1))
+
+
+@cache
+def prior_of(num_arms: int) -> ArmsPrior:
+    """Return their prior."""
+    return ArmsPrior.from_kernel(kernel(), arms_of(num_arms).choices)
+
+
+def kernel() -> MaternKernel:
+    """Return the kernel of the functions and of every model: Matern 5/2, lengthscale 1."""
+    made = double_kernel(MaternKernel(nu=SMOOTHNESS), lengthscale=LENGTHSCALE)
+    assert isinstance(made, MaternKernel)
+    return made
+
+
+def acquisition(horizon: int, width_constant: float) -> AcquisitionRecipe:
+    """Return the upper confidence bound of Theorem 3.1."""
+    return ChangePointUpperConfidenceBound.with_options(
+        horizon=horizon, smoothness=SMOOTHNESS, width_constant=width_constant
+    )
+
+
+def make_study(
+    name: str,
+    num_rounds: int,
+    num_periods: int,
+    num_arms: int,
+    num_trials: int,
+    seed: int,
+    first: int,
+    count: int,
+) -> ChangingStudy:
+    """Return the study of some trials; a trial's functions do not depend on the others.
+
+    Args:
+        name: Of the panel: panels have independent functions.
+        num_rounds: The horizon.
+        num_periods: Of equal length.
+        num_arms: How many.
+        num_trials: Of the whole experiment.
+        seed: Seeds functions and noise.
+        first: The first trial.
+        count: How many.
+    """
+    own = derive_seed(seed, 0, name)
+    periods = _functions(own, num_arms, num_periods, max(num_trials, first + count))
+    periods = periods[first : first + count]
+    return ChangingStudy(
+        kernel_matrix=torch.empty(0, 0, dtype=torch.float64),  # the prior is made of the kernel
+        values=periods[:, 0],
+        noise_std=NOISE_STD,
+        num_rounds=num_rounds,
+        seed=own,
+        first_trial=first,
+        periods=periods,
+        change_points=evenly_spaced_change_points(num_rounds, num_periods),
+    )
+
+
+@cache
+def _functions(seed: int, num_arms: int, num_periods: int, num_trials: int) -> Tensor:
+    seeds = [derive_seed(seed, trial, "environment") for trial in range(num_trials)]
+    return gp_draws_of_periods(kernel(), arms_of(num_arms), num_periods, seeds)
+
+
+def play_changing(
+    study: ArmsStudy, method: Method, on_round: Callable[[int], None]
+) -> dict[str, Any]:
+    """Play a study with a method.
+
+    Returns:
+        ``num_functions x num_rounds`` arrays: ``regret`` against the best arm of the round,
+        ``resets`` (whether the method began anew behind a round) and ``explored`` (whether it drew
+        its arm uniformly).
+    """
+    assert isinstance(study, ChangingStudy)
+    assert isinstance(method, RestartMethod)
+    restart = method.restart(study.change_points)
+    segments = ReplicateSegments(restart, study.arms, len(study.values))
+    rule = segments.rule(method.acquisition, study.arms)
+    played = play_arms(
+        ArmsPlayer(rule, study.prior, method.lam, 1.0, study.seeds),
+        PeriodRewards(study.periods, study.change_points),
+        study.noise_std,
+        study.num_rounds,
+        study.seeds,
+        with_bounds=False,
+        on_round=on_round,
+        segments=segments,
+    )
+    assert played.resets is not None
+    assert played.explored is not None
+    resets = torch.zeros_like(played.explored)
+    for row, own in zip(resets, played.resets, strict=True):
+        for reset in own:
+            row[reset.after_round - 1] = True
+    return {
+        "regret": played.regret.numpy(),
+        "resets": resets.numpy(),
+        "explored": played.explored.numpy(),
+    }
+
+
+NUM_RESAMPLES = 10000
+"""Of the bootstrap."""
+
+
+@dataclass(frozen=True)
+class Power:
+    """A curve ``constant * size ** power``, and where it comes from.
+
+    Attributes:
+        constant: The factor.
+        power: The power.
+        lower: Lower end of the 95% interval of the power.
+        upper: Its upper end.
+    """
+
+    constant: float
+    power: float
+    lower: float
+    upper: float
+
+
+PUBLISHED = {
+    "horizon": ("T", Power(1.86, 0.74, 0.64, 0.84)),
+    "periods": ("K", Power(502.0, 0.282, 0.21, 0.35)),
+}
+"""Figures 1 and 2; the constants have no intervals."""
+
+
+@dataclass(frozen=True, eq=False)
+class Detections:
+    """What a policy did about changes.
+
+    A reset is a detection if a change lies within the segment that it ends, and a false alarm
+    otherwise. The delay is the number of rounds since the latest of these changes, which need not
+    be the one that was seen. A change is missed if nothing is detected before the next one (or the
+    end), unless the segment began with it, so that there was nothing to detect.
+
+    Attributes:
+        delays: Of all detections of all runs.
+        missed: ``num_runs``; how many changes were missed.
+        false_alarms: ``num_runs``.
+    """
+
+    delays: Tensor
+    missed: Tensor
+    false_alarms: Tensor
+
+
+def fit_power(sizes: Sequence[int], totals: Sequence[Tensor], seed: int = 0) -> Power:
+    """Fit ``log(mean total) = log(constant) + power * log(size)`` by least squares.
+
+    The interval is that of the percentile bootstrap: runs are drawn again, with replacement, for
+    each size by itself.
+
+    Args:
+        sizes: At least two different ones.
+        totals: One vector a size: the cumulative regrets of its runs.
+        seed: Seeds the bootstrap.
+    """
+    logs = torch.tensor(sizes, dtype=DTYPE).log()
+    centred = logs - logs.mean()
+    weights = centred / centred.square().sum()  # of the slope, in the logarithms of the means
+    means = torch.stack([total.mean() for total in totals]).log()
+    power = float(weights @ means)
+    drawn = []
+    for i, total in enumerate(totals):
+        rows = torch.randint(
+            len(total),
+            (NUM_RESAMPLES, len(total)),
+            generator=generator(seed, i, "bootstrap"),
+        )
+        drawn.append(total[rows].mean(-1).log())
+    slopes = torch.stack(drawn, -1) @ weights
+    lower, upper = slopes.quantile(torch.tensor([0.025, 0.975], dtype=DTYPE)).tolist()
+    constant = float((means.mean() - power * logs.mean()).exp())
+    return Power(constant, power, lower, upper)
+
+
+def count_detections(resets: Tensor, change_points: Sequence[int]) -> Detections:
+    """Tell detections from false alarms.
+
+    Args:
+        resets: ``num_runs x num_rounds``, bool; whether a run began anew behind a round.
+        change_points: The last round of each period but the last one.
+    """
+    num_rounds = resets.shape[-1]
+    ends = [*change_points[1:], num_rounds]
+    delays: list[int] = []
+    missed, false_alarms = [], []
+    for row in resets:
+        detections, beginnings, alarms = [], {0}, 0
+        start = 0  # the last round before the segment
+        for r in (torch.nonzero(row).squeeze(-1) + 1).tolist():
+            within = [tau for tau in change_points if start < tau < r]
+            if within:
+                detections.append(r)
+                delays.append(r - within[-1])
+            else:
+                alarms += 1
+            start = r
+            beginnings.add(r)
+        missed.append(
+            sum(
+                tau not in beginnings and not any(tau < r <= end for r in detections)
+                for tau, end in zip(change_points, ends, strict=True)
+            )
+        )
+        false_alarms.append(alarms)
+    return Detections(
+        torch.tensor(delays, dtype=DTYPE),
+        torch.tensor(missed, dtype=DTYPE),
+        torch.tensor(false_alarms, dtype=DTYPE),
+    )
+
+
+def tabulate_detections(
+    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
+) -> list[dict[str, Any]]:
+    """Return one row a panel and method with a detector."""
+    rows = []
+    for experiment, results in zip(experiments, curves, strict=True):
+        change_points = _change_points(experiment)
+        for method in experiment.make_methods(experiment.make_study(0, 1)):
+            assert isinstance(method, RestartMethod)
+            if not isinstance(method.restart(change_points), ChangePointRestart):
+                continue
+            name, curve = method.name, results[method.name]
+            found = count_detections(curve.others["resets"], change_points)
+            many = len(found.delays) > 1
+            rows.append(
+                {
+                    "experiment": experiment.name,
+                    "method": name,
+                    "runs": len(curve.regret),
+                    "rounds": experiment.num_rounds,
+                    "changes": len(change_points),
+                    "mean_regret": float(curve.regret.sum(-1).mean()),
+                    "detections": len(found.delays),
+                    "mean_delay": float(found.delays.mean()) if many else "",
+                    "sd_delay": float(found.delays.std()) if many else "",
+                    "missed": int(found.missed.sum()),
+                    "missed_share": float(found.missed.mean()) / len(change_points),
+                    "false_alarms_per_run": float(found.false_alarms.mean()),
+                    "runs_with_false_alarm": int((found.false_alarms > 0).sum()),
+                    "explored_per_run": float(curve.others["explored"].sum(-1).double().mean()),
+                }
+            )
+    return rows
+
+
+def report_power(
+    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
+) -> Any:
+    """Print the fitted power beside the published one and the detections; draw Figure 1 or 2.
+
+    Writes ``power.csv`` and ``detections.csv``.
+
+    Args:
+        experiments: The panels of ``avanesov-horizon`` or ``avanesov-periods``.
+        curves: Their results.
+        folder: Where files go.
+
+    Returns:
+        A list of one pair of axes.
+    """
+    kind = experiments[0].name.split("-")[1]
+    letter, published = PUBLISHED[kind]
+    sizes = [int(experiment.name.split("-")[2]) for experiment in experiments]
+    method = next(iter(curves[0]))
+    totals = [results[method].regret.sum(-1) for results in curves]
+    fit = fit_power(sizes, totals)
+    print(f"\nfit to the mean regrets: {fit.constant:.3g} {letter}^{fit.power:.3f}, ", end="")
+    print(f"95% interval of the power {fit.lower:.3f} to {fit.upper:.3f} (bootstrap over runs)")
+    print(f"published: {published.constant:g} {letter}^{published.power:g}, ", end="")
+    print(f"{published.lower:g} to {published.upper:g}")
+    fits = (("fitted", fit), ("published", published))
+    write_csv(
+        folder / "power.csv", [{"source": name, "variable": letter, **vars(f)} for name, f in fits]
+    )
+    _print_detections(experiments, curves, folder)
+    _, axes = new_figure(width=5.2, height=3.8)
+    ax = axes[0, 0]
+    mean = torch.stack([total.mean() for total in totals])
+    error = torch.stack([total.std() / len(total) ** 0.5 for total in totals])
+    ax.errorbar(sizes, mean, error, fmt="o", color="black", capsize=3, label="mean, std. error")
+    line = torch.linspace(min(sizes), max(sizes), 50, dtype=DTYPE)
+    for name, (label, shown) in zip(("--", ":"), fits, strict=True):
+        text = f"{label}: {shown.constant:.3g} {letter}^{shown.power:.3g}"
+        ax.plot(line, shown.constant * line**shown.power, name, color="black", lw=1.2, label=text)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xticks(sizes, [str(size) for size in sizes])
+    ax.minorticks_off()
+    ax.set_yticks(*_ticks(ax.get_ylim()))
+    ax.set_xlabel("horizon" if letter == "T" else "stationary periods")
+    ax.set_ylabel("cumulative regret")
+    ax.legend(fontsize=8)
+    return [ax]
+
+
+def report_comparison(
+    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
+) -> Any:
+    """Print what the detectors did; draw regret over rounds, with the changes.
+
+    Writes ``detections.csv``. Arguments and answer are those of :func:`report_power`.
+    """
+    _print_detections(experiments, curves, folder)
+    axes = plot_curves(experiments, curves)
+    for ax, experiment in zip(axes, experiments, strict=True):
+        for tau in _change_points(experiment):
+            ax.axvline(tau + 0.5, color="0.7", lw=0.8, zorder=0)
+    return axes
+
+
+def _print_detections(
+    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
+) -> None:
+    rows = tabulate_detections(experiments, curves)
+    write_csv(folder / "detections.csv", rows)
+    columns = (
+        ("delay", "mean_delay", ".1f"),
+        ("sd", "sd_delay", ".1f"),
+        ("missed", "missed_share", ".3f"),
+        ("false/run", "false_alarms_per_run", ".2f"),
+        ("explored", "explored_per_run", ".1f"),
+    )
+    print(f"\n{'what the detector did':<48}" + "".join(f"{title:>11}" for title, _, _ in columns))
+    for row in rows:
+        cells = ["" if row[key] == "" else format(row[key], digits) for _, key, digits in columns]
+        name = f"{row['experiment']}, {row['method']}"
+        print(f"{name:<48}" + "".join(f"{cell:>11}" for cell in cells))
+
+
+def _change_points(experiment: ArmsExperiment) -> tuple[int, ...]:
+    assert experiment.settings is not None
+    return evenly_spaced_change_points(experiment.num_rounds, experiment.settings["num_periods"])
+
+
+def _ticks(limits: tuple[float, float]) -> tuple[list[int], list[str]]:
+    steps = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+    values = [int(10**power * step) for power in range(1, 5) for step in steps]
+    values = [v for v in values if limits[0] <= v <= limits[1]]
+    return values, [str(v) for v in values]
+
+
+HORIZONS = (900, 1275, 1650, 2025, 2400)
+PERIODS = tuple(range(3, 10))
+CPD, ORACLE, PLAIN, NEVER = "GP-UCB-CPD", "GP-UCB-Oracle", "GP-UCB", "GP-UCB-NO-Detector"
+
+Statistic = Literal["mean", "integral"]
+
+
+def detector(ridge: float = 1.0, statistic: Statistic = "mean") -> ChangePointDetector:
+    """Return the paper's detector, threshold ``2.6 n^(-6/7)``.
+
+    Args:
+        ridge: ``c``, on which the paper is silent.
+        statistic: The ``"integral"`` is the paper's text, the ``"mean"`` reproduces its figures.
+    """
+    volume = LENGTH if statistic == "integral" else None
+    return ChangePointDetector(kernel(), ridge=ridge, statistic=statistic, volume=volume)
+
+
+def model_noise(noise_variance: float | str, num_rounds: int) -> float:
+    """Return the regularisation of the upper confidence bound.
+
+    Args:
+        noise_variance: A number; ``"noise"``, the variance of the noise, which the figures need; or
+            ``"theorem"``, ``6 g^2 ln T``.
+        num_rounds: ``T``.
+    """
+    if isinstance(noise_variance, str):
+        check_one_of("noise_variance", noise_variance, ("noise", "theorem"))
+        by_theorem = 6.0 * NOISE_STD**2 * math.log(num_rounds)
+        return NOISE_STD**2 if noise_variance == "noise" else by_theorem
+    return check_positive("noise_variance", noise_variance)
+
+
+def horizon(
+    num_trials: int = 64,
+    num_rounds: int = HORIZONS[-1],
+    seed: int = 0,
+    ridge: float = 1.0,
+    statistic: Statistic = "mean",
+    noise_variance: float | str = "noise",
+    num_arms: int = NUM_ARMS,
+    chunk: int = 16,
+) -> list[ArmsExperiment]:
+    """Figure 1: how the regret of three periods grows with the horizon.
+
+    Args:
+        num_trials: Environments a horizon.
+        num_rounds: The longest horizon; the others keep their ratio to it.
+        seed: Seeds functions, noise and draws.
+        ridge: See :func:`detector`.
+        statistic: See :func:`detector`.
+        noise_variance: See :func:`model_noise`.
+        num_arms: Evenly spaced points of [0, 5].
+        chunk: Trials in one file.
+    """
+    return [
+        _panel(
+            f"avanesov-horizon-{T}",
+            f"T = {T}, 3 periods",
+            "",
+            T,
+            3,
+            [_cpd(CPD, T, ridge, statistic, noise_variance)],
+            {"ridge": ridge, "statistic": statistic, "noise_variance": noise_variance},
+            (num_trials, seed, num_arms, chunk),
+        )
+        for T in (num_rounds * T // HORIZONS[-1] for T in HORIZONS)
+    ]
+
+
+def periods(
+    num_trials: int = 64,
+    num_rounds: int = 2700,
+    seed: int = 0,
+    ridge: float = 1.0,
+    statistic: Statistic = "mean",
+    noise_variance: float | str = "noise",
+    num_arms: int = NUM_ARMS,
+    chunk: int = 16,
+) -> list[ArmsExperiment]:
+    """Figure 2: how the regret grows with the number of periods; arguments as for ``horizon``."""
+    return [
+        _panel(
+            f"avanesov-periods-{K}",
+            f"T = {num_rounds}, {K} periods",
+            "",
+            num_rounds,
+            K,
+            [_cpd(CPD, num_rounds, ridge, statistic, noise_variance)],
+            {"ridge": ridge, "statistic": statistic, "noise_variance": noise_variance},
+            (num_trials, seed, num_arms, chunk),
+        )
+        for K in PERIODS
+    ]
+
+
+def compare(
+    num_trials: int = 64,
+    num_rounds: int = 1200,
+    seed: int = 0,
+    ridge: float = 1.0,
+    statistic: Statistic = "mean",
+    noise_variance: float | str = "noise",
+    num_arms: int = NUM_ARMS,
+    chunk: int = 16,
+) -> list[ArmsExperiment]:
+    """Figure 3: four periods with and without a detector; arguments as for ``horizon``.
+
+    The plain GP-UCB is Algorithm 2 with ``xi = 0``, which explores in the first round only.
+    """
+    plain = _method(PLAIN, num_rounds, _plain, noise_variance)
+    methods = [
+        _method(ORACLE, num_rounds, _oracle, noise_variance),
+        _cpd(CPD, num_rounds, ridge, statistic, noise_variance),
+        plain,
+        _method(NEVER, num_rounds, _never, noise_variance),
+    ]
+    return [
+        _panel(
+            "avanesov-compare",
+            f"T = {num_rounds}, 4 periods (Figure 3)",
+            "oracle best, CPD second, GP-UCB only marginally better than without detector",
+            num_rounds,
+            4,
+            methods,
+            {"ridge": ridge, "statistic": statistic, "noise_variance": noise_variance},
+            (num_trials, seed, num_arms, chunk),
+        )
+    ]
+
+
+def constants(
+    num_trials: int = 64,
+    num_rounds: int = 1200,
+    seed: int = 0,
+    num_arms: int = NUM_ARMS,
+    chunk: int = 16,
+) -> list[ArmsExperiment]:
+    """What the paper leaves unsaid, in the setting of Figure 3; arguments as for ``horizon``.
+
+    The functions and the noise are those of ``compare``.
+    """
+    variants: dict[str, tuple[float, Statistic, float | str]] = {
+        "c = 1, mean, noise variance": (1.0, "mean", "noise"),
+        "c = 0.3, mean, noise variance": (0.3, "mean", "noise"),
+        "c = 1, integral, noise variance": (1.0, "integral", "noise"),
+        "c = 0.3, integral, noise variance": (0.3, "integral", "noise"),
+        "c = 1, mean, 6 g^2 ln T": (1.0, "mean", "theorem"),
+    }
+    return [
+        _panel(
+            "avanesov-constants",
+            f"GP-UCB-CPD, T = {num_rounds}, 4 periods",
+            "",
+            num_rounds,
+            4,
+            [_cpd(name, num_rounds, *options) for name, options in variants.items()],
+            {"variants": variants},
+            (num_trials, seed, num_arms, chunk),
+            functions="avanesov-compare",
+        )
+    ]
+
+
+def _panel(
+    name: str,
+    title: str,
+    published: str,
+    num_rounds: int,
+    num_periods: int,
+    methods: Sequence[RestartMethod],
+    settings: dict[str, Any],
+    size: tuple[int, int, int, int],
+    functions: str | None = None,
+) -> ArmsExperiment:
+    num_trials, seed, num_arms, chunk = size
+    return ArmsExperiment(
+        name=name,
+        title=title,
+        published=published,
+        num_trials=num_trials,
+        num_rounds=num_rounds,
+        make_study=partial(
+            make_study, functions or name, num_rounds, num_periods, num_arms, num_trials, seed
+        ),
+        make_methods=partial(_given, methods),
+        player=play_changing,
+        chunk=chunk,
+        settings={
+            "seed": seed,
+            "num_arms": num_arms,
+            "num_periods": num_periods,
+            "noise_std": NOISE_STD,
+            "exploration": PUBLISHED_EXPLORATION,
+            "width_constant": PUBLISHED_CONSTANT,
+            **settings,
+        },
+    )
+
+
+def _given(methods: Sequence[RestartMethod], study: ArmsStudy) -> Sequence[RestartMethod]:
+    return methods
+
+
+def _cpd(
+    name: str, num_rounds: int, ridge: float, statistic: Statistic, noise_variance: float | str
+) -> RestartMethod:
+    restart = ChangePointRestart(detector=detector(ridge, statistic))
+    return _method(name, num_rounds, partial(_same, restart), noise_variance)
+
+
+def _method(name: str, num_rounds: int, restart: Any, noise_variance: float | str) -> RestartMethod:
+    recipe = acquisition(num_rounds, PUBLISHED_CONSTANT)
+    return RestartMethod(name, recipe, model_noise(noise_variance, num_rounds), restart=restart)
+
+
+def _same(restart: Restart, change_points: tuple[int, ...]) -> Restart:
+    return restart
+
+
+def _oracle(change_points: tuple[int, ...]) -> Restart:
+    return OracleRestart(change_points=change_points)
+
+
+def _plain(change_points: tuple[int, ...]) -> Restart:
+    return NeverRestart(exploration=0.0)
+
+
+def _never(change_points: tuple[int, ...]) -> Restart:
+    return NeverRestart()

@@ -1,0 +1,436 @@
+"""Beyond the papers: delay, change, constraint and context at once.
+
+A campaign of spending: each round shows one of a few kinds of customer, and a level of effort is
+chosen. Reward and cost are draws of one Gaussian process over kind and effort, and they are
+correlated: what earns more costs more. The cost must be at most 0 on average. Outcomes arrive late,
+and those that are late beyond a cut-off are lost. Half way the reward becomes another function with
+the same correlation; the cost stays as it was.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpytorch.kernels import MaternKernel
+from torch import Tensor
+
+from botorch_bandits.acquisition import GPUpperConfidenceBound, RandomSearch
+from botorch_bandits.change_points import (
+    ChangePointDetector,
+    ChangePointRestart,
+    NeverRestart,
+    OracleRestart,
+)
+from botorch_bandits.constraints import AdditiveEpochs
+from botorch_bandits.domains import Arms
+from botorch_bandits.feedback import Hallucinated, Ignored
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.models import BanditGP
+from botorch_bandits.plotting import LINE_STYLES, new_figure
+from botorch_bandits.problems import GeometricDelay
+from botorch_bandits.problems.base import clamped_eigh
+from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
+from papers.avanesov import calibrated_restart
+from papers.results import write_csv
+from papers.trials import ArmsExperiment, ArmsStudy, Curves
+
+NUM_CONTEXTS, NUM_ARMS = 5, 40
+LENGTHSCALES = (0.5, 0.2)
+"""Of the Matern 5/2 kernel, in context and arm, both in [0, 1]."""
+
+CORRELATION = 0.5**0.5
+"""Of reward and cost."""
+
+NOISE_STD = 0.1
+DELAYS, CUT_OFF = GeometricDelay(10.0), 30
+"""In rounds; about one outcome in twenty comes later than the cut-off."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """One environment.
+
+    Attributes:
+        rewards: ``2 x NUM_CONTEXTS x NUM_ARMS``; before and after the change.
+        costs: ``NUM_CONTEXTS x NUM_ARMS``; at most 0 is feasible.
+        contexts: The number of each round's context.
+        change_point: The last round before the change.
+    """
+
+    rewards: Tensor
+    costs: Tensor
+    contexts: Sequence[int]
+    change_point: int
+
+    @property
+    def best(self) -> Tensor:
+        """``2 x NUM_CONTEXTS``; the largest reward of a feasible arm."""
+        return self.rewards.masked_fill(self.costs > 0.0, -torch.inf).amax(-1)
+
+    def period(self, round_number: int) -> int:
+        """Return 0 up to the change, 1 behind it."""
+        return int(round_number > self.change_point)
+
+
+def draw_scenario(num_rounds: int, seed: int) -> Scenario:
+    """Draw an environment in which each context has a feasible arm.
+
+    Args:
+        num_rounds: The horizon.
+        seed: Seeds it.
+    """
+    stream = generator(seed, 0, "scenario")
+    root = _root()
+    shape = NUM_CONTEXTS, NUM_ARMS
+    for _ in range(1000):
+        costs = root @ torch.randn(len(root), dtype=torch.float64, generator=stream)
+        if bool((costs.reshape(shape) <= 0.0).any(-1).all()):
+            break
+    own = torch.randn(2, len(root), dtype=torch.float64, generator=stream) @ root.mT
+    rewards = CORRELATION * costs + (1.0 - CORRELATION**2) ** 0.5 * own
+    contexts = torch.randint(NUM_CONTEXTS, (num_rounds,), generator=stream).tolist()
+    return Scenario(rewards.reshape(2, *shape), costs.reshape(shape), contexts, num_rounds // 2)
+
+
+def play_scenario(
+    scenario: Scenario, loop: BanditLoop, num_rounds: int, seed: int, sees_context: bool
+) -> list[int]:
+    """Play one environment and return the arms, one a round.
+
+    The outcome of round s with delay d is told before round ``s + max(d, 1)``; if d is beyond the
+    cut-off, the query is given up before round ``s + CUT_OFF``.
+
+    Args:
+        scenario: The environment.
+        loop: The policy, before its first round.
+        num_rounds: How long.
+        seed: Seeds noise and delays.
+        sees_context: See :class:`Variant`.
+    """
+    noise = RandomBlocks([seed], "noise", (2,))
+    on_their_way: list[tuple[float, int, tuple[float, float] | None]] = []  # due, id, outcome
+    constrained = loop.history.num_constraints > 0
+    played = []
+    for t in range(1, num_rounds + 1):
+        while on_their_way and on_their_way[0][0] <= t:
+            _, query_id, outcome = heapq.heappop(on_their_way)
+            if outcome is None:
+                loop.tell_failed(query_id)
+            else:
+                loop.tell(query_id, outcome[0], outcome[1:] if constrained else None)
+        z = scenario.contexts[t - 1]
+        query = loop.ask(contexts()[z : z + 1] if sees_context else [0.5])
+        arm = round(float(query.x) * (NUM_ARMS - 1))
+        played.append(arm)
+        of_reward, of_cost = noise.at(t)[0].tolist()
+        reward = float(scenario.rewards[scenario.period(t), z, arm]) + NOISE_STD * of_reward
+        value = float(scenario.costs[z, arm]) + NOISE_STD * of_cost
+        delay = DELAYS.of_query(query.x, seed, t)
+        outcome = (reward, value) if delay <= CUT_OFF else None
+        heapq.heappush(on_their_way, (t + min(max(delay, 1.0), CUT_OFF), query.id, outcome))
+    return played
+
+
+def kernel() -> MaternKernel:
+    """Return the kernel of reward and cost, on pairs of context and arm."""
+    made = MaternKernel(nu=2.5, ard_num_dims=2).double()
+    made.lengthscale = torch.tensor(LENGTHSCALES, dtype=torch.float64)
+    return made
+
+
+def contexts() -> Tensor:
+    """Return all contexts."""
+    return torch.linspace(0.0, 1.0, NUM_CONTEXTS, dtype=torch.float64)
+
+
+def arms() -> Tensor:
+    """Return the arms, a column."""
+    return torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
+
+
+def pairs() -> Tensor:
+    """Return all pairs of context and arm."""
+    return torch.cartesian_prod(contexts(), arms().squeeze(-1))
+
+
+@cache
+def _root() -> Tensor:
+    """The symmetric root of the prior covariance of all pairs of context and arm."""
+    with torch.no_grad():
+        eigenvalues, eigenvectors = clamped_eigh(kernel()(pairs()).to_dense())
+    return (eigenvectors * eigenvalues.sqrt()) @ eigenvectors.mT
+
+
+WIDTH, EPOCH_LENGTH, STEP_SIZE = 2.0, 10, 0.5
+FALSE_ALARM_RATE, NUM_SIMULATIONS = 0.1, 500
+TABULATED = ("violation", "rectified", "before", "after", "resets_before", "resets_after")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The full policy, or what is left of it.
+
+    Attributes:
+        name: As the figure's legend has it.
+        switched: Arguments of the loop that differ from those of the full policy.
+        sees_context: Whether it is told the context; in place of it there is 0.5 otherwise.
+        is_random: Whether it chooses at random instead.
+    """
+
+    name: str
+    switched: Mapping[str, Any]
+    sees_context: bool = True
+    is_random: bool = False
+
+
+def combined(
+    num_trials: int = 20, num_rounds: int = 300, seed: int = 0, chunk: int = 10
+) -> list[ArmsExperiment]:
+    """Return the panel.
+
+    Args:
+        num_trials: Environments.
+        num_rounds: The horizon; the change is half way.
+        seed: Seeds environments, contexts, noise and delays, which are the same for every method.
+        chunk: Trials in one file.
+    """
+    own = derive_seed(seed, 0, "beyond-combined")
+    change_point = num_rounds // 2
+
+    def make_study(first: int, count: int) -> ArmsStudy:
+        # the player draws the scenarios; a study says how many trials, and seeds them
+        nothing = torch.empty(0, 0, dtype=torch.float64)
+        return ArmsStudy(nothing, nothing.new_zeros(count, 1), NOISE_STD, num_rounds, own, first)
+
+    def make_methods(study: ArmsStudy) -> Any:
+        return variants(change_point)
+
+    return [
+        ArmsExperiment(
+            name="beyond-combined",
+            title="delay, change, constraint and context",
+            published="",
+            num_trials=num_trials,
+            num_rounds=num_rounds,
+            make_study=make_study,
+            make_methods=make_methods,
+            average=True,
+            chunk=chunk,
+            player=play_scenarios,
+            tabulated=TABULATED,
+            settings={
+                "seed": seed,
+                "sizes": (NUM_CONTEXTS, NUM_ARMS),
+                "lengthscales": LENGTHSCALES,
+                "correlation": CORRELATION,
+                "noise_std": NOISE_STD,
+                "delays": (repr(DELAYS), CUT_OFF),
+                "policy": (WIDTH, EPOCH_LENGTH, STEP_SIZE),
+                "calibration": (FALSE_ALARM_RATE, NUM_SIMULATIONS),
+            },
+        )
+    ]
+
+
+def variants(change_point: int) -> list[Variant]:
+    """Return the full policy, those with one component switched off, and random search.
+
+    Args:
+        change_point: For the policy that is told of it.
+    """
+    return [
+        Variant("all components", {}),
+        Variant("pending ignored", {"feedback": Ignored()}),
+        Variant("never restarts", {"restart": NeverRestart()}),
+        Variant("never restarts or explores", {"restart": None}),
+        Variant("no constraint rule", {"constraints": None}),
+        Variant("context withheld", {}, sees_context=False),
+        Variant("told of the change", {"restart": OracleRestart(change_points=(change_point,))}),
+        Variant("random search", {"restart": None, "constraints": None}, is_random=True),
+    ]
+
+
+def build_loop(variant: Variant, num_rounds: int, seed: int) -> BanditLoop:
+    """Return a policy before its first round.
+
+    Args:
+        variant: Which one.
+        num_rounds: The horizon.
+        seed: Seeds what it draws.
+    """
+    full = {
+        "feedback": Hallucinated(),
+        "restart": restart_rule(num_rounds),
+        "constraints": AdditiveEpochs(1, EPOCH_LENGTH, step_size=STEP_SIZE),
+    }
+    return BanditLoop(
+        Arms(arms()),
+        None if variant.is_random else BanditGP.with_kernel(kernel(), noise=NOISE_STD**2),
+        RandomSearch() if variant.is_random else GPUpperConfidenceBound.with_options(width=WIDTH),
+        context_dim=1,
+        seed=seed,
+        clock=lambda: 0.0,
+        **{**full, **variant.switched},
+    )
+
+
+def play_scenarios(
+    study: ArmsStudy, variant: Variant, on_round: Callable[[int], None]
+) -> dict[str, Any]:
+    """Play every trial of a study, one after the other.
+
+    Returns:
+        ``num_trials x num_rounds`` arrays: ``regret`` against the best feasible arm of the context
+        and period, and the cost as ``constraint``, both noiseless. Means a round of each trial:
+        ``violation`` (the positive part of the sum), ``rectified`` (the sum of positive parts),
+        ``before`` and ``after`` (the regret on either side of the change). How often it began anew
+        on either side: ``resets_before`` and ``resets_after``. ``stopped`` is the last round.
+    """
+    count, rounds = len(study.seeds), study.num_rounds
+    regret = torch.zeros(count, rounds, dtype=torch.float64)
+    cost = torch.zeros_like(regret)
+    resets = torch.zeros(count, 2)
+    for i, seed in enumerate(study.seeds):
+        scenario = draw_scenario(rounds, seed)
+        loop = build_loop(variant, rounds, seed)
+        played = play_scenario(scenario, loop, rounds, seed, variant.sees_context)
+        for t, arm in enumerate(played):
+            period, z = scenario.period(t + 1), scenario.contexts[t]
+            regret[i, t] = scenario.best[period, z] - scenario.rewards[period, z, arm]
+            cost[i, t] = scenario.costs[z, arm]
+        for reset in loop.resets:
+            resets[i, scenario.period(reset.after_round + 1)] += 1.0
+        for t in range(rounds * i // count, rounds * (i + 1) // count):
+            on_round(t + 1)
+    half = max(rounds // 2, 1)
+    found = {
+        "regret": regret,
+        "constraint": cost,
+        "violation": cost.mean(-1).clamp_min(0.0),
+        "rectified": cost.clamp_min(0.0).mean(-1),
+        "before": regret[:, :half].mean(-1),
+        "after": regret[:, -half:].mean(-1),
+        "resets_before": resets[:, 0],
+        "resets_after": resets[:, 1],
+        "stopped": torch.full((count,), rounds),
+    }
+    return {name: values.numpy() for name, values in found.items()}
+
+
+@cache
+def restart_rule(num_rounds: int) -> ChangePointRestart:
+    """Return restarts with a threshold for uniformly distributed pairs of context and arm.
+
+    Args:
+        num_rounds: The horizon.
+    """
+    return calibrated_restart(
+        ChangePointDetector(kernel()),
+        Arms(pairs()),
+        num_rounds,
+        noise_std=NOISE_STD,
+        false_alarm_rate=FALSE_ALARM_RATE,
+        num_simulations=NUM_SIMULATIONS,
+    )
+
+
+FURTHER_SAMPLES = (8, 16, 32)
+"""Uniform samples behind the change for which the power of the detector is measured."""
+
+
+def detection_power(num_rounds: int, num_streams: int = 100) -> list[dict[str, float]]:
+    """Return how often the detector sees the change in so many uniform samples behind it.
+
+    Streams are without delay, and as long before the change as the uniform queries of a run are.
+
+    Args:
+        num_rounds: The horizon of the threshold.
+        num_streams: Scenarios, none of which is among the trials.
+    """
+    restart, most = restart_rule(num_rounds), FURTHER_SAMPLES[-1]
+    assert restart.exploration is not None
+    before = int(restart.exploration * (num_rounds // 2) ** 0.5) + 1
+    engine = restart.detector.on(Arms(arms()))
+    first = []
+    for stream in range(num_streams):
+        seed = derive_seed(stream, 0, "detection power")
+        scenario = draw_scenario(2 * (before + most), seed)
+        drawn = generator(seed, 0, "uniform")
+        rows = torch.randint(len(pairs()), (before + most,), generator=drawn)
+        noise = NOISE_STD * torch.randn(len(rows), dtype=torch.float64, generator=drawn)
+        period = (torch.arange(len(rows)) >= before).long()
+        Y = scenario.rewards.reshape(2, -1)[period, rows] + noise
+        X = pairs()[rows]
+        seen = (
+            after
+            for after in range(1, most + 1)
+            if engine.test(
+                X[: before + after, 1:], Y[: before + after], contexts=X[: before + after, :1]
+            ).detected
+        )
+        first.append(next(seen, most + 1))
+    return [
+        {
+            "samples_before": before,
+            "samples_after": after,
+            "streams": num_streams,
+            "detected": sum(found <= after for found in first) / num_streams,
+        }
+        for after in FURTHER_SAMPLES
+    ]
+
+
+def report(
+    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
+) -> Any:
+    """Print regret and violation and draw both over the rounds.
+
+    Writes ``power.csv``: what the detector of the policies sees, played by none.
+
+    Args:
+        experiments: The panel.
+        curves: Its results.
+        folder: Where it goes.
+
+    Returns:
+        The axes of the figure.
+    """
+    (experiment,), (results,) = experiments, curves
+    quantities = experiment.tabulated
+    print("\nmeans (standard errors)\n" + " " * 28 + "".join(f"{q:>18}" for q in quantities))
+    for name, curve in results.items():
+        cells = []
+        for quantity in quantities:
+            values = curve.others[quantity].double()
+            error = float(values.std() / len(values) ** 0.5) if len(values) > 1 else 0.0
+            cells.append(f"{float(values.mean()):.3f} ({error:.3f})")
+        print(f"{name:<28}" + "".join(f"{cell:>18}" for cell in cells))
+    power = detection_power(experiment.num_rounds)
+    write_csv(folder / "power.csv", power)
+    for row in power:
+        print(f"{row['samples_after']} uniform samples behind the change: ", end="")
+        print(f"seen in {row['detected']:.0%} of {row['streams']} streams")
+    _, axes = new_figure(1, 2, width=11.0, height=4.2)
+    shown = (("cumulative regret", "regret"), ("cumulative cost (0 is the limit)", "constraint"))
+    for ax, (label, quantity) in zip(axes.reshape(-1), shown, strict=True):
+        for (name, curve), style in zip(results.items(), itertools.cycle(LINE_STYLES)):
+            values = curve.regret if quantity == "regret" else curve.others[quantity]
+            totals = values.cumsum(-1)
+            mean, rounds = totals.mean(0), range(1, totals.shape[1] + 1)
+            ax.plot(rounds, mean, label=name, lw=1.4, **style)
+            if len(totals) > 1:
+                error = totals.std(0) / len(totals) ** 0.5
+                ax.fill_between(rounds, mean - error, mean + error, color="0.5", alpha=0.2, lw=0)
+        ax.axvline(experiment.num_rounds // 2 + 0.5, color="0.7", lw=0.8, zorder=0)
+        ax.axhline(0.0, color="0.7", lw=0.8, zorder=0)
+        ax.set_xlabel("round")
+        ax.set_ylabel(label)
+    axes.reshape(-1)[0].legend(fontsize=7)
+    return axes.reshape(-1)

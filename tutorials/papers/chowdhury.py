@@ -1,0 +1,295 @@
+"""Experiments of Chowdhury and Gopalan 2017, section 6 (Figures 1 to 4)."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+from torch import Tensor
+
+from botorch_bandits.acquisition import (
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
+)
+from botorch_bandits.confidence.information_gain import GainBound, RateGain
+from botorch_bandits.models.arms import ArmsPrior
+from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.problems.changing import SensorData, load_readings
+from botorch_bandits.problems.functions import Hartmann3Reward, RosenbrockReward
+from botorch_bandits.random_streams import generator
+from papers.trials import ArmsExperiment, ArmsStudy, Method
+
+DELTA = 0.1
+SHARE_OF_RANGE = 0.01
+"""The noise variance, as a share of a function's range."""
+
+
+class ConstantGain(GainBound):
+    """A fixed number in place of the maximal information gain, as the paper's Figure 4 has it.
+
+    Args:
+        value: In nats.
+    """
+
+    is_upper_bound = False
+
+    def __init__(self, value: float) -> None:
+        """See the class."""
+        self.value = value
+
+    def _bound(self, num_observations: int) -> float:
+        return self.value
+
+
+def figure_methods(noise_std: float, gain: GainBound, study: ArmsStudy) -> list[Method]:
+    """Return the methods of Figures 1 to 4.
+
+    The widths use ``lam = R^2`` as the paper does, which the theorems do not cover. ``B`` cannot
+    be known for these rewards; ``f' (K + R^2 I)^-1 f`` of each function stands for its square, a
+    LOWER bound on the squared norm, so no method has a guarantee here.
+
+    Args:
+        noise_std: ``R``.
+        gain: What stands for the maximal information gain.
+        study: What is played.
+    """
+    noise_variance = noise_std**2
+    bound = estimate_norms(study.kernel_matrix, study.values, noise_variance)
+    return methods_with_bounds(bound, noise_std, gain)
+
+
+def methods_with_bounds(
+    rkhs_bound: Tensor, noise_std: float | Tensor, gain: GainBound
+) -> list[Method]:
+    """Return the methods of Figures 1 to 4 for given norms.
+
+    Args:
+        rkhs_bound: ``B`` of each function.
+        noise_std: ``R``.
+        gain: What stands for the maximal information gain.
+    """
+    noise_variance = noise_std**2
+    widths: dict[str, Any] = {"rkhs_bound": rkhs_bound, "information_gain": gain, "delta": DELTA}
+    acquisitions = {
+        "GP-UCB (Theorem 3)": GPUpperConfidenceBound.with_options(**widths),
+        "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**widths, noise_bound=noise_std),
+        "GP-TS": GPThompsonSampling.with_options(**widths, noise_bound=noise_std),
+        "GP-EI": LogExpectedImprovement.with_options(),
+        "GP-PI": LogProbabilityOfImprovement.with_options(margin=0.01),
+    }
+    return [Method(name, recipe, noise_variance) for name, recipe in acquisitions.items()]
+
+
+def rkhs(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[ArmsExperiment]:
+    """Figures 1 and 2: functions in the RKHS, and draws of the process, on 100 random points.
+
+    ``R^2`` is 1% of each function's range and the regularisation of every posterior. A function of
+    Figure 1 is the posterior mean of a draw on all arms (with 1% of the draw's range as noise
+    variance; the paper does not say), so its norm is known. Draws of Figure 2 have no norm; see
+    :func:`figure_methods`. The gain is the paper's growth rate. Beside the paper's methods stand
+    DMM, and EI and PI over the best noisy outcome: the paper does not say which incumbent it has.
+    """
+    stream = generator(seed, 0, "chowdhury arms")
+    choices = torch.rand(100, 1, dtype=torch.float64, generator=stream)
+    kernels = {
+        "se": ("squared exponential", RBFKernel(), RateGain("rbf", 1)),
+        "matern": ("Matern 5/2", MaternKernel(nu=2.5), RateGain("matern", 1, nu=2.5)),
+    }
+    experiments = []
+    for figure, (short, (words, kernel, gain)) in itertools.product((1, 2), kernels.items()):
+        with torch.no_grad():
+            kernel_matrix = double_kernel(kernel, lengthscale=0.2)(choices).to_dense()
+        what = "functions in the RKHS" if figure == 1 else "draws of the process"
+        experiments.append(
+            ArmsExperiment(
+                name=f"chowdhury-rkhs-{short}-figure{figure}",
+                title=f"{what}, {words} (Figure {figure})",
+                published="IGP-UCB best, GP-TS next, both far ahead of GP-UCB; EI and PI worse",
+                num_trials=num_trials,
+                num_rounds=num_rounds,
+                make_study=partial(_rkhs_study, kernel_matrix, figure, num_rounds, seed),
+                make_methods=partial(_rkhs_methods, kernel_matrix, figure, gain, seed),
+                logarithmic=True,
+                chunk=25,
+                settings={"seed": seed, "figure": figure, "kernel": short},
+            )
+        )
+    return experiments
+
+
+def _rkhs_functions(
+    kernel_matrix: Tensor, figure: int, seed: int, first: int, count: int
+) -> tuple[Tensor, Tensor | None]:
+    """Return the functions, ``count x num_arms``, and their norms where they have one."""
+    prior = ArmsPrior.from_matrix(kernel_matrix)
+    normal = torch.stack(
+        [
+            torch.randn(
+                len(prior.root), dtype=torch.float64, generator=generator(seed, trial, "function")
+            )
+            for trial in range(first, first + count)
+        ]
+    )
+    draws = normal @ prior.root
+    if figure == 2:
+        return draws, None
+    ridges = SHARE_OF_RANGE * (draws.amax(-1) - draws.amin(-1))
+    identity = torch.eye(len(kernel_matrix), dtype=torch.float64)
+    weights = torch.linalg.solve(kernel_matrix + ridges[:, None, None] * identity, draws)
+    functions = weights @ kernel_matrix
+    return functions, (weights * functions).sum(-1).sqrt()
+
+
+def _rkhs_study(
+    kernel_matrix: Tensor, figure: int, num_rounds: int, seed: int, first: int, count: int
+) -> ArmsStudy:
+    values, _ = _rkhs_functions(kernel_matrix, figure, seed, first, count)
+    noise = (SHARE_OF_RANGE * (values.amax(-1) - values.amin(-1))).sqrt()
+    return ArmsStudy(kernel_matrix, values, noise, num_rounds, seed, first)
+
+
+def _rkhs_methods(
+    kernel_matrix: Tensor, figure: int, gain: GainBound, seed: int, study: ArmsStudy
+) -> list[Method]:
+    noise = torch.as_tensor(study.noise_std, dtype=torch.float64)
+    _, norms = _rkhs_functions(kernel_matrix, figure, seed, study.first_trial, len(study.values))
+    bound = estimate_norms(kernel_matrix, study.values, noise**2) if norms is None else norms
+    beside = {
+        "GP-EI, best outcome": LogExpectedImprovement.with_options(incumbent="observed"),
+        "GP-PI, best outcome": LogProbabilityOfImprovement.with_options(
+            incumbent="observed", margin=0.01
+        ),
+        "DMM": DMMUpperConfidenceBound.with_options(
+            rkhs_bound=bound, noise_bound=noise, delta=DELTA
+        ),
+    }
+    return [
+        *methods_with_bounds(bound, noise, gain),
+        *(Method(name, recipe, noise**2) for name, recipe in beside.items()),
+    ]
+
+
+def estimate_norms(kernel_matrix: Tensor, values: Tensor, ridge: float | Tensor) -> Tensor:
+    """Return ``sqrt(f' (K + ridge I)^-1 f)`` of each row, a lower bound on the RKHS norm.
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms``.
+        values: ``num_functions x num_arms``.
+        ridge: Greater than 0, one number or one a row; without it the solution is numerically
+            hopeless.
+    """
+    identity = torch.eye(len(kernel_matrix), dtype=kernel_matrix.dtype)
+    ridges = torch.as_tensor(ridge, dtype=values.dtype).expand(len(values))
+    solution = torch.linalg.solve(kernel_matrix + ridges[:, None, None] * identity, values)
+    return (values * solution).sum(-1).clamp_min(0.0).sqrt()
+
+
+def functions(num_trials: int = 25, num_rounds: int = 1000, seed: int = 0) -> list[ArmsExperiment]:
+    """Figure 3: Rosenbrock and Hartmann on ``100 d`` random points.
+
+    Rewards are rescaled to mean 0 and range 1 over the arms, inputs to the unit cube. ``R^2`` is
+    1% of the range. The paper does not say how many rounds; the default is 1000.
+    """
+    experiments = []
+    for name, reward in (("rosenbrock", RosenbrockReward(dim=2)), ("hartmann3", Hartmann3Reward())):
+        noise_std = 0.1  # R^2 = 1% of a range of 1
+        bounds, dim = reward.bounds, reward.dim
+        stream = generator(seed, 0, name)
+        unit = torch.rand(100 * dim, dim, dtype=torch.float64, generator=stream)
+        with torch.no_grad():
+            values = reward(bounds[0] + (bounds[1] - bounds[0]) * unit, noise=False)
+            kernel_matrix = double_kernel(RBFKernel(), lengthscale=0.2)(unit).to_dense()
+        values = (values - values.mean()) / (values.max() - values.min())
+
+        def make_study(
+            first: int, count: int, K: Tensor = kernel_matrix, f: Tensor = values
+        ) -> ArmsStudy:
+            return ArmsStudy(K, f.expand(count, -1), 0.1, num_rounds, seed, first)
+
+        experiments.append(
+            ArmsExperiment(
+                name=f"chowdhury-{name}",
+                title=f"{name} on {100 * dim} arms (Figure 3)",
+                published="EI and PI best, IGP-UCB and GP-TS competitive",
+                num_trials=num_trials,
+                num_rounds=num_rounds,
+                make_study=make_study,
+                make_methods=partial(figure_methods, noise_std, RateGain("rbf", dim)),
+                chunk=25,
+                settings={"seed": seed, "noise_std": noise_std},
+            )
+        )
+    return experiments
+
+
+def sensors(
+    temperature: Path,
+    light: Path | None = None,
+    num_rounds: int = 200,
+    num_trials: int | None = None,
+    seed: int = 0,
+    ridge: float | None = None,
+) -> list[ArmsExperiment]:
+    """Figure 4: the largest reading of temperature and of light sensors.
+
+    ``R^2`` is 5% of the average variance, and every width has 1 for the information gain.
+    Temperatures are those between 8 and 9 am: five days make the kernel (30 readings, so it needs
+    a ridge), two days the rewards.
+
+    Args:
+        temperature: ``.npz`` with the array ``temperature``, 144 readings a day.
+        light: ``.npz`` with the arrays ``train_raw`` and ``test_raw``; left out if omitted.
+        num_rounds: The paper does not say; the default is 200.
+        num_trials: Reward functions; all later readings if omitted.
+        seed: Seeds noise and draws.
+        ridge: Added to the kernels' diagonals; 1% of the average variance if omitted.
+    """
+    readings = load_readings(temperature, "temperature")
+    hours = [144 * day + 48 + i for day in range(7) for i in range(6)]
+    morning = readings[hours]
+    tables = {"temperature": SensorData(morning[:30], morning[30:])}
+    if light is not None:
+        past, later = load_readings(light, "train_raw"), load_readings(light, "test_raw")
+        tables["light"] = SensorData(past, later)
+    experiments = []
+    for name, table in tables.items():
+        unit = table.average_variance() ** 0.5
+        share = 0.01 if ridge is None else ridge / unit**2
+        # in units of the average prior standard deviation
+        kernel_matrix = table.kernel_matrix(share * unit**2) / unit**2
+        rewards = table.rewards() / unit
+
+        def make_study(
+            first: int, count: int, K: Tensor = kernel_matrix, f: Tensor = rewards
+        ) -> ArmsStudy:
+            rows = torch.arange(first, first + count) % len(f)
+            return ArmsStudy(K, f[rows], 0.05**0.5, num_rounds, seed, first)
+
+        experiments.append(
+            ArmsExperiment(
+                name=f"chowdhury-{name}",
+                title=f"{name} sensors (Figure 4), rewards in average standard deviations",
+                published="GP-TS best; IGP-UCB and GP-UCB the same on temperature"
+                if name == "temperature"
+                else "GP-TS best; IGP-UCB better than EI and PI",
+                num_trials=num_trials or len(rewards),
+                num_rounds=num_rounds,
+                make_study=make_study,
+                make_methods=partial(figure_methods, 0.05**0.5, ConstantGain(1.0)),
+                chunk=50,
+                settings={
+                    "seed": seed,
+                    "ridge": share,
+                    "data": float(kernel_matrix.sum() + rewards.sum()),
+                },
+            )
+        )
+    return experiments

@@ -1,0 +1,120 @@
+"""Run a published experiment by name, or all of them with one page at the end."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from botorch_bandits.checks import check_integer
+from botorch_bandits.cli.session import INTERRUPTED
+from papers.reproduction import Reproduction, reproduce
+from papers.reproduction.page import PAGE
+from papers.reproduction.state import DATA
+from papers.running import run_experiment as run
+
+
+def run_experiment(options: argparse.Namespace) -> int:
+    """Run the experiment that the options name; returns the exit code.
+
+    Trials that an earlier start finished are not run again.
+    """
+    for name in ("trials", "rounds"):
+        if getattr(options, name) is not None:
+            check_integer(f"--{name}", getattr(options, name), minimum=1)
+    check_integer("--seed", options.seed, minimum=0)
+    check_integer("--workers", options.workers, minimum=1)
+    further = {}
+    if options.ridge is not None:
+        further["ridge"] = options.ridge
+    if options.no_centre:
+        further["centre"] = False
+    folder = Path(options.out or f"runs/experiment-{options.name}")
+    draw_without_screen()
+    try:
+        run(
+            options.name,
+            folder,
+            tuple(Path(path) for path in options.data or ()),
+            options.trials,
+            options.rounds,
+            options.seed,
+            options.workers,
+            not options.quiet,
+            **further,
+        )
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; the same command continues from {folder / 'trials'}")
+        return INTERRUPTED
+    print(f"\nfiles: {folder}")
+    return 0
+
+
+def draw_without_screen() -> None:
+    """Let matplotlib draw files only; whoever draws says so if it is not installed."""
+    with suppress(ImportError):
+        import matplotlib
+
+        matplotlib.use("Agg")
+
+
+FAILED = 1
+
+
+def add_reproduce_parser(commands: Any) -> None:
+    """Add the command ``reproduce``.
+
+    Args:
+        commands: What ``argparse`` returned for the commands.
+    """
+    parser = commands.add_parser(
+        "reproduce",
+        help="run all published experiments and write one page",
+        description="Run every published experiment and write one HTML page: each figure as "
+        "published beside ours, with settings, errors and a verdict. An interrupted run continues "
+        "with the same command. The exit code is 1 if an experiment failed.",
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="few trials and rounds (the default)")
+    size.add_argument("--full", action="store_true", help="the papers' sizes; takes hours")
+    parser.add_argument("--out", metavar="FOLDER", help="default runs/reproduce-quick or -full")
+    parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="only these")
+    for kind, file in DATA.items():
+        parser.add_argument(f"--{kind}", metavar="FILE", help=file.what)
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="play trials in N processes (default 1); results do not depend on it",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    parser.set_defaults(start=run_reproduce)
+
+
+def run_reproduce(options: argparse.Namespace) -> int:
+    """Run the experiments; returns the exit code."""
+    if not (options.quick or options.full):
+        print("neither --quick nor --full: a quick look, from which no verdict follows")
+    size = "full" if options.full else "quick"
+    files = {kind: getattr(options, kind) for kind in DATA}
+    settings = Reproduction(
+        folder=Path(options.out or f"runs/reproduce-{size}"),
+        quick=not options.full,
+        seed=options.seed,
+        num_workers=options.workers,
+        files={kind: Path(path) for kind, path in files.items() if path is not None},
+        only=tuple(options.only),
+        progress=not options.quiet,
+    )
+    draw_without_screen()
+    state = reproduce(settings)
+    print(f"\nthe page: {settings.folder / PAGE}")
+    if state.is_interrupted:
+        print("interrupted; the same command continues")
+        return INTERRUPTED
+    for name, error in state.errors.items():
+        print(f"{name} failed: {error} (see {settings.folder_of(name) / 'error.txt'})")
+    return FAILED if state.errors else 0

@@ -1,0 +1,191 @@
+"""Experiments by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from papers import (
+    avanesov,
+    beyond_combined,
+    beyond_forgetting,
+    beyond_multipliers,
+    chowdhury,
+    coverage,
+    ringing,
+    shi,
+    srinivas,
+    verma,
+    verma_contextual,
+)
+from papers import (
+    avanesov as avanesov_report,
+)
+from papers import (
+    beyond_combined as beyond_combined_report,
+)
+from papers import (
+    shi as shi_report,
+)
+from papers import (
+    verma as verma_tuning,
+)
+from papers.trials import ArmsExperiment
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How an experiment is built.
+
+    Attributes:
+        build: Takes the data files, then ``num_trials``, ``num_rounds`` and ``seed`` by name.
+        description: What it reproduces.
+        data: What each data file is; empty if none is needed.
+        num_required: How many of them are required.
+        report: Takes the panels, their results and the folder; prints and writes what the table
+            does not say, and returns the axes of the figure. The usual figure if omitted.
+    """
+
+    build: Callable[..., list[ArmsExperiment]]
+    description: str
+    data: tuple[str, ...] = ()
+    num_required: int = 0
+    report: Callable[..., Any] | None = None
+
+
+EXPERIMENTS = {
+    "coverage": Entry(
+        coverage.coverage,
+        "what a guarantee costs: coverage and regret of widths",
+        report=coverage.report,
+    ),
+    "srinivas-synthetic": Entry(srinivas.synthetic, "Srinivas et al. 2010, Figure 5a"),
+    "srinivas-sensors": Entry(
+        srinivas.sensors,
+        "Srinivas et al. 2010, Figure 5b",
+        ("temperatures (.npz, array 'temperature': times x sensors)",),
+        1,
+    ),
+    "srinivas-traffic": Entry(
+        srinivas.traffic,
+        "Srinivas et al. 2010, Figure 5c",
+        ("road speeds (CSV: time, then one column a sensor)",),
+        1,
+    ),
+    "chowdhury-rkhs": Entry(chowdhury.rkhs, "Chowdhury and Gopalan 2017, Figures 1 and 2"),
+    "chowdhury-functions": Entry(chowdhury.functions, "Chowdhury and Gopalan 2017, Figure 3"),
+    "chowdhury-sensors": Entry(
+        chowdhury.sensors,
+        "Chowdhury and Gopalan 2017, Figure 4",
+        (
+            "temperatures (.npz, array 'temperature': 7 days of 144 times x sensors)",
+            "light (.npz, arrays 'train_raw' and 'test_raw')",
+        ),
+        1,
+    ),
+    "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
+    "verma-tuning": Entry(
+        verma_tuning.tuning,
+        "Verma, Dai and Low 2022, Figures 2 and 3",
+        ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
+    ),
+    "verma-contextual": Entry(
+        verma_contextual.contextual,
+        "Verma, Dai and Low 2022, Figure 4",
+        (
+            "SVM tasks (.npz, arrays 'accuracy', 'hyperparameters' and 'context')",
+            "growing data (CSV with the classes in the column 'Outcome')",
+        ),
+        1,
+    ),
+    "avanesov-horizon": Entry(
+        avanesov.horizon, "Avanesov 2020, Figure 1", report=avanesov_report.report_power
+    ),
+    "avanesov-periods": Entry(
+        avanesov.periods, "Avanesov 2020, Figure 2", report=avanesov_report.report_power
+    ),
+    "avanesov-compare": Entry(
+        avanesov.compare, "Avanesov 2020, Figure 3", report=avanesov_report.report_comparison
+    ),
+    "avanesov-constants": Entry(
+        avanesov.constants,
+        "what Avanesov 2020 leaves unsaid, in the setting of Figure 3",
+        report=avanesov_report.report_comparison,
+    ),
+    "shi-gardner": Entry(
+        shi.gardner, "Shi and Eryilmaz 2022, Figures 1 to 5", report=shi_report.report
+    ),
+    "shi-rates": Entry(
+        shi.rates,
+        "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants",
+        report=shi_report.report,
+    ),
+    "beyond-multipliers": Entry(
+        beyond_multipliers.multipliers,
+        "multipliers: once an epoch against every round",
+        report=beyond_multipliers.report,
+    ),
+    "beyond-forgetting": Entry(
+        beyond_forgetting.forgetting,
+        "restarting against models that forget",
+        report=beyond_forgetting.report,
+    ),
+    "beyond-combined": Entry(
+        beyond_combined.combined,
+        "delay, change, constraint and context at once, each switched off in turn",
+        report=beyond_combined_report.report,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """An experiment that is not played on arms: all it gives is a table.
+
+    Attributes:
+        tabulate: Takes ``num_trials`` and ``seed`` by name; returns the rows.
+        description: What it shows.
+    """
+
+    tabulate: Callable[..., list[dict[str, Any]]]
+    description: str
+
+
+TABLES = {
+    "ringing": TableEntry(
+        ringing.ringing, "when pending queries at the minimum make the posterior ring"
+    ),
+}
+
+
+def build_experiments(
+    name: str,
+    data: Sequence[Path] = (),
+    num_trials: int | None = None,
+    num_rounds: int | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> list[ArmsExperiment]:
+    """Return the panels of an experiment.
+
+    Args:
+        name: A key of ``EXPERIMENTS``.
+        data: Data files, in the entry's order.
+        num_trials: The paper's number if omitted.
+        num_rounds: The paper's number if omitted.
+        seed: Seeds everything that is drawn.
+        options: Further settings of some experiments, such as ``centre`` and ``ridge``.
+
+    Raises:
+        ValueError: If the name is unknown, or data files are missing or too many.
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"experiment is {name!r}; it must be one of {', '.join(EXPERIMENTS)}.")
+    entry = EXPERIMENTS[name]
+    if not entry.num_required <= len(data) <= len(entry.data):
+        files = "; ".join(entry.data) or "no files"
+        raise ValueError(f"{name} takes --data with {files}; got {len(data)} files.")
+    given = {"num_trials": num_trials, "num_rounds": num_rounds, "seed": seed, **options}
+    return entry.build(*data, **{k: v for k, v in given.items() if v is not None})

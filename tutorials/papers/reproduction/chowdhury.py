@@ -1,0 +1,121 @@
+"""Figures of Chowdhury and Gopalan 2017, section 6."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from papers.reproduction.judging import Check, Evidence, Figure, ahead, alike, best
+
+PAPER = "Chowdhury and Gopalan 2017"
+UCB, IGP, TS, EI, PI = "GP-UCB (Theorem 3)", "IGP-UCB", "GP-TS", "GP-EI", "GP-PI"
+NOISY = ", best outcome"
+"""What follows the names of EI and PI whose incumbent is the best noisy outcome."""
+
+KERNELS = {"se": "squared exponential", "matern": "Matern 5/2"}
+
+
+def _judge_norms(figure: int, evidence: Evidence) -> list[Check]:
+    checks = []
+    for kernel, where in KERNELS.items():
+        panel = f"chowdhury-rkhs-{kernel}-figure{figure}"
+        checks += [
+            ahead(evidence, panel, IGP, TS, where=where),
+            ahead(evidence, panel, IGP, UCB, far=True, where=where),
+            ahead(evidence, panel, TS, UCB, far=True, where=where),
+            *(ahead(evidence, panel, IGP, other + NOISY, where=where) for other in (EI, PI)),
+            *(ahead(evidence, panel, IGP, other, where=where) for other in (EI, PI)),
+        ]
+    return checks
+
+
+def _judge_functions(evidence: Evidence) -> list[Check]:
+    checks = []
+    for name in ("rosenbrock", "hartmann3"):
+        panel, where = f"chowdhury-{name}", name.capitalize()
+        checks += [
+            ahead(evidence, panel, better, worse, where=where)
+            for better in (EI, PI)
+            for worse in (IGP, TS, UCB)
+        ]
+        checks += [
+            ahead(evidence, panel, name, UCB, far=True, is_main=False, where=where)
+            for name in (IGP, TS)
+        ]
+    return checks
+
+
+def _judge_sensors(panel: str, evidence: Evidence) -> list[Check]:
+    checks = [best(evidence, panel, TS, (IGP, UCB, EI, PI))]
+    if panel == "chowdhury-temperature":
+        return [*checks, alike(evidence, panel, IGP, UCB, is_main=False)]
+    return checks + [ahead(evidence, panel, IGP, other, is_main=False) for other in (EI, PI)]
+
+
+_NORM_UNSAID = (
+    "The paper's B cannot be computed as it prints it (B^2 = f' K f is no norm). The squared "
+    "norm here is {}. The paper does not say which incumbent its EI and PI have, so both are here: "
+    "the largest posterior mean at a point that was played, and the best noisy outcome. DMM is not "
+    "in the paper."
+)
+_LOWER_BOUND = "f' (K + R^2 I)^-1 f, a lower bound on it, since {} none that is known"
+_SENSORS_UNSAID = (
+    "The paper does not say the number of rounds, nor which norm it has. Here there are 200 rounds "
+    "(fewer in quick runs), rewards are in average standard deviations, and the squared norm is "
+    "f' (K + R^2 I)^-1 f, a lower bound. The kernel has a ridge of 1% of the average variance. "
+)
+
+FIGURES = (
+    *(
+        Figure(
+            f"chowdhury-{figure}",
+            PAPER,
+            f"Figure {figure}",
+            "chowdhury-rkhs",
+            (f"chowdhury-rkhs-*-figure{figure}",),
+            f"{what} on 100 points, squared exponential and Matern 5/2 kernels, 30000 rounds, 25 "
+            "functions. IGP-UCB is best, and improves on GP-UCB by far. GP-TS fares reasonably "
+            "well compared with GP-UCB, EI and PI (here: far ahead of GP-UCB).",
+            partial(_judge_norms, figure),
+            _NORM_UNSAID.format(norm),
+        )
+        for figure, what, norm in (
+            (1, "Functions of a known norm", "that of each function, which is known"),
+            (2, "Draws of a Gaussian process", _LOWER_BOUND.format("draws have")),
+        )
+    ),
+    Figure(
+        "chowdhury-3",
+        PAPER,
+        "Figure 3",
+        "chowdhury-functions",
+        ("chowdhury-rosenbrock", "chowdhury-hartmann3"),
+        "Rosenbrock and Hartmann functions on 100 random points a dimension, 25 runs. EI and PI "
+        "are best; IGP-UCB and GP-TS are competitive (here: less than half the regret of GP-UCB).",
+        _judge_functions,
+        "The paper does not say the number of rounds; here there are 1000. The squared norm is "
+        + _LOWER_BOUND.format("these functions have")
+        + ".",
+    ),
+    Figure(
+        "chowdhury-4a",
+        PAPER,
+        "Figure 4a",
+        "chowdhury-sensors",
+        ("chowdhury-temperature",),
+        "The highest temperature of sensors between 8 and 9 am. GP-TS is best; IGP-UCB and GP-UCB "
+        "perform the same.",
+        partial(_judge_sensors, "chowdhury-temperature"),
+        _SENSORS_UNSAID + "The readings cover seven days of 46 sensors.",
+    ),
+    Figure(
+        "chowdhury-4b",
+        PAPER,
+        "Figure 4b",
+        "chowdhury-sensors",
+        ("chowdhury-light",),
+        "The brightest of 41 light sensors. GP-TS is better than the others, and IGP-UCB better "
+        "than EI and PI.",
+        partial(_judge_sensors, "chowdhury-light"),
+        _SENSORS_UNSAID,
+    ),
+)

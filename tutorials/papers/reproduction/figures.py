@@ -1,0 +1,36 @@
+"""All figures, in the order of the page."""
+
+from __future__ import annotations
+
+from papers import EXPERIMENTS, TABLES
+from papers.reproduction import avanesov, beyond, chowdhury, shi, srinivas, verma
+from papers.reproduction.beyond import find_least
+from papers.reproduction.judging import Figure
+
+PUBLISHED = (
+    *srinivas.FIGURES,
+    *chowdhury.FIGURES,
+    *verma.FIGURES,
+    *avanesov.FIGURES,
+    *shi.FIGURES,
+)
+
+
+def _others() -> tuple[Figure, ...]:
+    """Experiments that have no figure of their own above; a new one needs no entry."""
+    known = {figure.experiment for figure in (*PUBLISHED, *beyond.FIGURES)}
+    described = {name: entry.description for name, entry in EXPERIMENTS.items()}
+    described |= {name: entry.description for name, entry in TABLES.items()}
+    return tuple(
+        Figure(name, "", name, name, ("*",), description, findings=find_least)
+        for name, description in described.items()
+        if name not in known
+    )
+
+
+def _registered(figure: Figure) -> bool:
+    return figure.experiment in EXPERIMENTS or figure.experiment in TABLES
+
+
+FIGURES = (*PUBLISHED, *filter(_registered, beyond.FIGURES), *_others())
+"""Published figures paper by paper, then what is beyond the papers."""

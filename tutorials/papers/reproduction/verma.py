@@ -1,0 +1,196 @@
+"""Figures of Verma, Dai and Low 2022."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from papers.reproduction.judging import Check, Evidence, Figure, ahead, are_alike, below
+
+PAPER = "Verma, Dai and Low 2022"
+FAMILIES = {"ucb": ("GP-UCB-SDF", "GP-UCB", "GP-BUCB"), "ts": ("GP-TS-SDF", "asy-TS", "GP-BTS")}
+"""Names with censored, ignored and hallucinated feedback."""
+
+DELAYS = {"poisson": "Poisson delays", "fixed": "fixed delays"}
+
+
+def _judge_means(evidence: Evidence) -> list[Check]:
+    return [
+        below(evidence, "verma-ucb-mean", f"GP-UCB-SDF, mean {low}", f"GP-UCB-SDF, mean {high}")
+        for low, high in ((5, 10), (10, 20))
+    ]
+
+
+def _judge_limits(evidence: Evidence) -> list[Check]:
+    panel = "verma-ucb-limit"
+    small, twice, long = (f"GP-UCB-SDF, m = {m}" for m in (5, 20, 40))
+    quantity = "simple regret"
+    difference = evidence.difference(panel, long, twice, quantity)
+    spread = evidence.mean(panel, small, quantity).mean
+    middle = evidence.difference(panel, long, twice, f"{quantity}, middle")
+    same = Check(
+        "m = 20 and m = 40 alike at the end (a tenth of what m = 5 has counts as alike)",
+        are_alike(difference, spread),
+        f"difference {difference.signed}, where m = 5 has {spread:.3g}; in the middle "
+        f"{middle.signed}",
+        difference.standard_error,
+    )
+    return [*(below(evidence, panel, better, small) for better in (twice, long)), same]
+
+
+def _judge_synthetic(family: str, evidence: Evidence) -> list[Check]:
+    censored, *others = FAMILIES[family]
+    return [
+        below(evidence, f"verma-{family}-{delays}", censored, other, where=where)
+        for delays, where in DELAYS.items()
+        for other in others
+    ]
+
+
+def _judge_tuning(task: str, evidence: Evidence) -> list[Check]:
+    return [
+        below(evidence, f"verma-tuning-{task}-{family}-{delays}", names[0], other, where=where)
+        for family, names in FAMILIES.items()
+        for delays, where in DELAYS.items()
+        for other in names[1:]
+    ]
+
+
+def _judge_contexts(kind: str, evidence: Evidence) -> list[Check]:
+    return [
+        ahead(evidence, f"verma-{kind}-{family}-poisson{suffix}", names[0], other, where=where)
+        for suffix, where in (("", "given"), ("-learned", "learned"))
+        for family, names in FAMILIES.items()
+        for other in names[1:]
+    ]
+
+
+_SYNTHETIC = (
+    "The model is given (the right kernel, lam = 0.01) where the paper fits hyperparameters every "
+    "10 rounds. The paper does not say what noise its outcomes have, nor rounds and trials; here "
+    "there is no noise."
+)
+_TUNING = (
+    "Methods play 400 points that are spread evenly over the box the paper searches. The paper "
+    "states neither rounds nor trials; its authors published 10 runs. It does not say what "
+    "censored feedback fits its hyperparameters to; here it is what arrived in time, and "
+    "'fitted to all' has pseudo-values, too (shown, not judged)."
+)
+_CONTEXTS = (
+    "'Given' has hyperparameters fitted once to 500 entries of the trial's table, where the paper "
+    "fits every 10 rounds; 'learned' fits to each method's own rows after 10, 20, 40 and so on up "
+    "to 640 rounds. Fixed delays are not in the paper: shown, not judged."
+)
+_BEST = (
+    "GP-UCB-SDF and GP-TS-SDF have smaller simple regret than their counterparts, with Poisson and "
+    "with fixed delays."
+)
+_ALL_PANELS = tuple(f"{family}-{delays}" for family in FAMILIES for delays in DELAYS)
+
+
+def _panels(prefix: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}-{rest}" for rest in _ALL_PANELS)
+
+
+FIGURES = (
+    Figure(
+        "verma-1a",
+        PAPER,
+        "Figure 1a",
+        "verma-synthetic",
+        ("verma-ucb-mean", "verma-ts-mean"),
+        "GP-UCB-SDF with Poisson delays of several means: larger delays are worse.",
+        _judge_means,
+        _SYNTHETIC + " GP-TS-SDF is not in the paper's figure: shown, not judged.",
+    ),
+    Figure(
+        "verma-1b",
+        PAPER,
+        "Figure 1b",
+        "verma-synthetic",
+        ("verma-ucb-limit", "verma-ts-limit"),
+        "Delays of mean 10 and several m: a small m makes the regret large, since many outcomes "
+        "are thrown away; m = 20 and m = 40 are comparable.",
+        _judge_limits,
+        _SYNTHETIC + " GP-TS-SDF is not in the paper's figure: shown, not judged.",
+    ),
+    Figure(
+        "verma-1cd",
+        PAPER,
+        "Figures 1c and 1d",
+        "verma-synthetic",
+        ("verma-ucb-poisson", "verma-ucb-fixed", "verma-ucb-theory"),
+        "GP-UCB-SDF has smaller simple regret than GP-UCB and GP-BUCB, with Poisson delays of mean "
+        "10 and with delays of 10.",
+        partial(_judge_synthetic, "ucb"),
+        _SYNTHETIC + " The panel with lam = 1.1, as the theorem wants it, is not judged.",
+    ),
+    Figure(
+        "verma-2ad",
+        PAPER,
+        "Figures 2a to 2d",
+        "verma-tuning",
+        _panels("verma-tuning-svm"),
+        "A support vector machine on the Pima Indians diabetes data. " + _BEST,
+        partial(_judge_tuning, "svm"),
+        _TUNING,
+    ),
+    Figure(
+        "verma-2eh",
+        PAPER,
+        "Figures 2e to 2h",
+        "verma-tuning",
+        _panels("verma-tuning-cnn"),
+        "A convolutional network. " + _BEST,
+        partial(_judge_tuning, "cnn"),
+        "STAND-IN data: scikit-learn's digits of 8 x 8 pixels in place of MNIST. " + _TUNING,
+    ),
+    Figure(
+        "verma-3",
+        PAPER,
+        "Figure 3",
+        "verma-tuning",
+        _panels("verma-tuning-logistic"),
+        "Logistic regression on the breast cancer data. " + _BEST,
+        partial(_judge_tuning, "logistic"),
+        _TUNING,
+    ),
+    *(
+        Figure(
+            f"verma-4{letters}",
+            PAPER,
+            f"Figures 4{letters[0]} and 4{letters[1]}",
+            "verma-contextual",
+            (f"verma-{kind}-*",),
+            f"{what} GP-UCB-SDF and GP-TS-SDF have less cumulative regret than their counterparts.",
+            partial(_judge_contexts, kind),
+            _CONTEXTS + more,
+        )
+        for letters, kind, what, more in (
+            (
+                "ab",
+                "tasks",
+                "50 classification tasks in turn, each a context, 30 rounds each, Poisson delays "
+                "of mean 3, m = 6.",
+                "",
+            ),
+            (
+                "cd",
+                "growing",
+                "A support vector machine on 20 growing parts of the diabetes data, 30 rounds "
+                "each, Poisson delays of mean 3, m = 6.",
+                " The paper does not say how it splits and scales the data.",
+            ),
+        )
+    ),
+    Figure(
+        "verma-5",
+        PAPER,
+        "Figure 5",
+        "verma-synthetic",
+        ("verma-ts-poisson", "verma-ts-fixed", "verma-ts-theory"),
+        "GP-TS-SDF has smaller simple regret than asy-TS and GP-BTS, with Poisson delays of mean "
+        "10 and with delays of 10.",
+        partial(_judge_synthetic, "ts"),
+        _SYNTHETIC + " The panel with lam = 1.1 is not judged.",
+    ),
+)

@@ -1,0 +1,221 @@
+"""The experiments with contexts and delays of Verma, Dai and Low 2022: Figure 4.
+
+*SVM tasks*: 50 classification tasks with the accuracies of 288 SVM configurations; six
+meta-features of a task are its context. *Growing data*: an SVM is tuned on 20 growing parts of a
+data set, whose index is the context. Every context stays for 30 rounds. Outcomes are accuracies,
+without noise, and their known minimum is 0.
+
+As in the paper the kernel is squared exponential and ``beta_t = 1``. The paper refits
+hyperparameters every 10 rounds. Here they are fitted once to random entries of the table (*given*),
+or in the course of the rounds, after 10, 20, 40 and so on up to 640 of them (*learned*).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBound
+from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
+from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay
+from botorch_bandits.random_streams import generator
+from papers.contextual_studies import (
+    LENGTHSCALES,
+    SMALLEST_NOISE,
+    VARIANCES,
+    ContextualMethod,
+    ContextualPlayer,
+    ContextualStudy,
+    ContextualTask,
+    Hyperparameters,
+    growing_accuracies,
+    growing_choices,
+    growing_contexts,
+    load_growing,
+    load_tasks,
+)
+from papers.trials import ArmsExperiment, ArmsStudy
+
+WIDTH = 1.0
+DELAY, MAX_DELAY = 3, 6
+ROUNDS_A_CONTEXT = 30
+REFIT_ROUNDS = (10, 20, 40, 80, 160, 320, 640)
+START_LENGTHSCALE, START_VARIANCE, START_NOISE = 0.5, 0.25, 0.01
+
+UCB = GPUpperConfidenceBound.with_options(width=WIDTH)
+TS = GPThompsonSampling.with_options(width=WIDTH)
+FAMILIES = {
+    "UCB": (UCB, ("GP-UCB-SDF", "GP-UCB", "GP-BUCB")),
+    "TS": (TS, ("GP-TS-SDF", "asy-TS", "GP-BTS")),
+}
+"""Acquisition, and names with censored, ignored and hallucinated feedback."""
+
+
+def contextual(
+    *files: Path,
+    num_trials: int = 10,
+    num_rounds: int | None = None,
+    seed: int = 0,
+    chunk: int = 5,
+) -> list[ArmsExperiment]:
+    """Return the panels: six a data file.
+
+    Args:
+        files: The tasks (``.npz``), the growing data (CSV) or both; without one of them its panels
+            are left out, with a warning.
+        num_trials: Orders of the tasks, or of the rows of the data.
+        num_rounds: Rounds each; 30 a context if omitted.
+        seed: Seeds orders, delays and draws; a trial's are the same for every method.
+        chunk: Trials in one file; results do not depend on it.
+
+    Raises:
+        ValueError: If a file is of another kind, two are of one kind, or one cannot be used.
+    """
+    kinds = {".npz": "SVM tasks", ".csv": "growing data"}
+    given: dict[str, Path] = {}
+    for file in files:
+        kind = kinds.get(file.suffix.lower())
+        if kind is None or kind in given:
+            raise ValueError(
+                f"--data has {', '.join(map(str, files))}; give an .npz file with the SVM tasks, a "
+                "CSV file with the data that grow, or one of each."
+            )
+        given[kind] = file
+    experiments = []
+    sources = (
+        ("SVM tasks", "tasks", "4a", "4b", _read_tasks),
+        ("growing data", "growing", "4c", "4d", _read_growing),
+    )
+    for kind, short, *figures, read in sources:
+        if kind not in given:
+            warnings.warn(f"no file with the {kind}: those panels are left out.", stacklevel=2)
+            continue
+        make_task, num_contexts, dim, digest = read(given[kind])
+        rounds = num_rounds or ROUNDS_A_CONTEXT * num_contexts
+        start = Hyperparameters((START_LENGTHSCALE,) * dim, START_VARIANCE, START_NOISE)
+        for learned in (False, True):
+            for family, figure in zip(FAMILIES, figures, strict=True):
+                for delays in (PoissonDelay(DELAY), ConstantDelay(DELAY)):
+                    is_random = isinstance(delays, PoissonDelay)
+                    if learned and not is_random:
+                        continue
+                    parts = (short, family.lower(), "poisson" if is_random else "fixed")
+                    methods = _methods(family, delays, learned)
+                    waits = f"Poisson({DELAY})" if is_random else f"fixed({DELAY})"
+                    fits = "learned" if learned else "given"
+                    best = f"Figure {figure}: {methods[0].name} has the least cumulative regret"
+                    alike = "" if is_random else "not shown; for Poisson delays, "
+                    experiments.append(
+                        ArmsExperiment(
+                            name="-".join(("verma", *parts, *(["learned"] * learned))),
+                            title=f"{kind}, {waits} delays, {fits}",
+                            published=alike + best,
+                            num_trials=num_trials,
+                            num_rounds=rounds,
+                            make_study=partial(_study, make_task, rounds, seed),
+                            make_methods=partial(_given, methods),
+                            player=ContextualPlayer(start),
+                            chunk=chunk,
+                            settings=_settings(seed, digest, learned),
+                        )
+                    )
+    return experiments
+
+
+def _given(methods: list[ContextualMethod], study: ArmsStudy) -> list[ContextualMethod]:
+    return methods
+
+
+def _study(
+    make_task: Callable[[int, int], ContextualTask], rounds: int, seed: int, first: int, count: int
+) -> ContextualStudy:
+    nothing = torch.empty(count, 0, dtype=torch.float64)  # tasks have their own tables
+    task = partial(make_task, rounds)
+    return ContextualStudy(nothing[:0], nothing, 0.0, rounds, seed, first, make_task=task)
+
+
+def _methods(family: str, delays: Delays, learned: bool) -> list[ContextualMethod]:
+    acquisition, names = FAMILIES[family]
+    censored = Censored(minimum=0.0, outcome_bound=1.0, max_delay=MAX_DELAY, window="all")
+    ways: list[Feedback] = [censored, Ignored(), Hallucinated()]
+    return [
+        ContextualMethod(
+            name,
+            acquisition,
+            torch.nan,  # the noise is fitted
+            draws=family == "TS",
+            width=WIDTH,
+            delays=delays,
+            feedback=way,
+            refit_rounds=REFIT_ROUNDS if learned else (),
+        )
+        for name, way in zip(names, ways, strict=True)
+    ]
+
+
+def _settings(seed: int, digest: str, learned: bool) -> dict[str, object]:
+    return {
+        "seed": seed,
+        "data": digest,
+        "width": WIDTH,
+        "window": "all",
+        "delay": DELAY,
+        "max_delay": MAX_DELAY,
+        "rounds_a_context": ROUNDS_A_CONTEXT,
+        "start": [START_LENGTHSCALE, START_VARIANCE, START_NOISE],
+        "fitted_between": [LENGTHSCALES, VARIANCES, SMALLEST_NOISE],
+        "refit_rounds": list(REFIT_ROUNDS)
+        if learned
+        else f"{ContextualPlayer.num_sampled} entries",
+    }
+
+
+Source = tuple[Callable[[int, int], ContextualTask], int, int, str]
+"""From rounds and the seed of a trial to its task; contexts; dimensions; a digest of the data."""
+
+
+def _read_tasks(path: Path) -> Source:
+    contexts, choices, values = load_tasks(path)
+
+    def make(num_rounds: int, seed: int) -> ContextualTask:
+        order = torch.randperm(len(contexts), generator=generator(seed, 0, "order of tasks"))
+        return ContextualTask(contexts, choices, values, _in_blocks(order, num_rounds))
+
+    dim = contexts.shape[1] + choices.shape[1]
+    return make, len(contexts), dim, _digest(contexts, choices, values)
+
+
+def _read_growing(path: Path) -> Source:
+    inputs, labels = load_growing(path)
+    contexts, choices = growing_contexts(), growing_choices()
+
+    @cache
+    def accuracies(seed: int) -> Tensor:
+        return growing_accuracies(inputs, labels, seed)
+
+    def make(num_rounds: int, seed: int) -> ContextualTask:
+        sequence = _in_blocks(torch.arange(len(contexts)), num_rounds)
+        return ContextualTask(contexts, choices, accuracies(seed), sequence)
+
+    dim = contexts.shape[1] + choices.shape[1]
+    classes = ",".join(map(str, labels.tolist()))
+    return make, len(contexts), dim, _digest(torch.from_numpy(inputs), classes, choices)
+
+
+def _in_blocks(order: Tensor, num_rounds: int) -> tuple[int, ...]:
+    """Each context for 30 rounds; from the first again if there are more rounds."""
+    blocks = order.repeat_interleave(ROUNDS_A_CONTEXT)
+    return tuple(blocks[torch.arange(num_rounds) % len(blocks)].tolist())
+
+
+def _digest(*parts: Tensor | str) -> str:
+    known = hashlib.sha256()
+    for part in parts:
+        known.update(part.encode() if isinstance(part, str) else part.numpy().tobytes())
+    return known.hexdigest()[:12]
