@@ -72,16 +72,16 @@ class Domain(ABC):
 
     @abstractmethod
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """Maximise a ``q = 1`` acquisition function over the domain.
+        """Maximize a ``q = 1`` acquisition function over the domain.
 
         The caller's random numbers are left alone: equal seeds give equal answers.
 
         Args:
             acquisition: Evaluated on ``b x 1 x d`` tensors.
-            seed: Seeds whatever the optimiser draws.
+            seed: Seeds whatever the optimizer draws.
 
         Returns:
-            The maximiser, a ``d``-dimensional tensor, and the value there.
+            The maximizer, a ``d``-dimensional tensor, and the value there.
         """
 
     def in_context(self, context: Tensor) -> Domain:
@@ -175,7 +175,7 @@ def first_of_the_largest(values: Tensor, check: bool = True) -> Tensor:
 class Arms(Domain):
     """A finite set of points.
 
-    Ties of an acquisition function are broken towards the smallest index: the chosen arm is the
+    Ties of an acquisition function are broken toward the smallest index: the chosen arm is the
     first whose value is within ``1e-9 * max(1, |largest value|)`` of the largest. Two correct
     programs that round differently therefore choose the same arm.
 
@@ -283,7 +283,7 @@ class Box(Domain):
         bounds: A ``2 x d`` tensor or nested sequence, lower bounds first (BoTorch's layout).
         integer_dims: Indices of the dimensions that take whole numbers only; their bounds must
             be whole numbers.
-        num_restarts: Starting points of the acquisition's local optimisation.
+        num_restarts: Starting points of the acquisition's local optimization.
         raw_samples: Quasi-random points from which the starting points are chosen.
 
     Raises:
@@ -359,13 +359,13 @@ class Box(Domain):
         return self._from_unit(uniform.to(self.bounds.device))
 
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
-        """Maximise with BoTorch's optimisers; see :meth:`Domain.maximize`.
+        """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
         Without integer dimensions this is ``optimize_acqf``. With at most 16 combinations of
         whole numbers it is ``optimize_acqf_mixed`` over all of them, otherwise
         ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
-        be evaluated there only, and is maximised there. One with a ``gen_candidates`` of its own
-        is optimised with that generator in place of BoTorch's, where BoTorch lets one choose.
+        be evaluated there only, and is maximized there. One with a ``gen_candidates`` of its own
+        is optimized with that generator in place of BoTorch's, where BoTorch lets one choose.
         """
         choices = getattr(acquisition, "choices", None)
         if choices is not None:  # it lives on a finite set of points of the box
@@ -412,7 +412,7 @@ class Box(Domain):
         num_points: int = 1024,
         num_scramblings: int = 8,
     ) -> Integral:
-        """Integrate by randomised quasi-Monte Carlo; see :meth:`Domain.integrate`.
+        """Integrate by randomized quasi-Monte Carlo; see :meth:`Domain.integrate`.
 
         Each of ``num_scramblings`` independently scrambled Sobol sets of ``num_points`` gives
         one estimate; the standard error is that of their mean.

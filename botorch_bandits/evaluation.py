@@ -332,7 +332,7 @@ def run(
 
     Args:
         loop: The loop; it continues from its history.
-        problem: A BoTorch test problem to be maximised (its noise is drawn from a stream of the
+        problem: A BoTorch test problem to be maximized (its noise is drawn from a stream of the
             loop's seed), an environment (:class:`~botorch_bandits.problems.ChangingProblem`, whose
             function of a round answers the query that is asked in it, whenever that is told), or a
             function from a ``d``-dimensional point to one number (in :class:`ByRound`, of the
@@ -355,7 +355,7 @@ def run(
         The rounds that were evaluated.
 
     Raises:
-        ValueError: If the problem is one that BoTorch minimises, or has not as many constraints as
+        ValueError: If the problem is one that BoTorch minimizes, or has not as many constraints as
             the loop.
         TypeError: If the loop has constraints, and a function returns no pair.
 
@@ -378,7 +378,7 @@ def run(
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     if isinstance(problem, BaseTestProblem) and problem.is_minimization_problem:
         raise ValueError(
-            f"problem ({type(problem).__name__}) is to be minimised, but a bandit maximises. Build "
+            f"problem ({type(problem).__name__}) is to be minimized, but a bandit maximizes. Build "
             "it with negate=True."
         )
     check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")

@@ -152,7 +152,7 @@ class Censored(Feedback):
             query: Its query.
             reward: The reward.
             num_queries: How many queries have been asked.
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
 
         Raises:
             ValueError: If it is below the minimum and ``on_lower="error"``.
@@ -205,7 +205,7 @@ class Censored(Feedback):
         Args:
             query: The query.
             round_number: The round that is chosen.
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
         """
         if self.max_delay is None:
             return False
@@ -233,7 +233,7 @@ class Censored(Feedback):
         Args:
             history: What was asked and told before.
             round_number: The round that is chosen.
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
         """
         rewards: list[float | None] = []
         pending, lost, late = [], [], []

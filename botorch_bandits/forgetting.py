@@ -66,7 +66,7 @@ class ExponentialWeights(Forgetting):
        \mu_t(x) = k_t(x)^\top (K_t + \lambda W_t^{-1})^{-1} y, \qquad
        \sigma_t^2(x) = k(x, x) - k_t(x)^\top (K_t + \lambda W_t^{-1})^{-1} k_t(x) .
 
-    The mean is WGP-UCB's: the minimiser of
+    The mean is WGP-UCB's: the minimizer of
     :math:`\sum_s w_s (y_s - f(x_s))^2 + \lambda \lVert f \rVert_k^2`. The paper's deviation has
     squared weights besides (``W^2`` in place of ``W``, as in weighted linear bandits); the one here
     is the posterior of the same Gaussian model as the mean, so that every acquisition function and

@@ -32,7 +32,7 @@ class Query:
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
             uniform round of a policy that restarts), ``"random"`` (a method that does not look
             at outcomes) or ``"attached"`` (a point that was evaluated elsewhere).
-        asked_at: Clock reading in seconds.
+        asked_at: Clock time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
         diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
             ``information_gain`` and ``acquisition_value``, as far as they exist. A copy too.
@@ -75,7 +75,7 @@ class Outcome:
     Attributes:
         query_id: The query's id.
         reward: The observed reward.
-        arrived_at: Clock reading in seconds.
+        arrived_at: Clock time in seconds.
         arrived_round: How many queries had been asked when it arrived.
         constraints: The observed constraint values; at most 0 is feasible.
     """
@@ -94,7 +94,7 @@ class Failure:
     Attributes:
         query_id: The query's id.
         reason: Why, if anybody said so.
-        arrived_at: Clock reading in seconds when the news arrived.
+        arrived_at: Clock time in seconds when the news arrived.
         arrived_round: How many queries had been asked then.
     """
 
@@ -108,7 +108,7 @@ Event: TypeAlias = Outcome | Failure
 """What ends the waiting for a query."""
 
 
-class HistoryReadings:
+class HistoryViews:
     """The part of :class:`~botorch_bandits.History` that changes nothing."""
 
     dim: int
@@ -332,7 +332,7 @@ def input_of(query: Query) -> Tensor:
     )
 
 
-class History(HistoryReadings):
+class History(HistoryViews):
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
     The history is the only truth. Models, acquisition functions and suggestions are derived from
@@ -385,7 +385,7 @@ class History(HistoryReadings):
             x: The point, ``d``-dimensional, float64.
             origin: ``"initial"``, ``"acquisition"``, ``"exploration"``, ``"random"`` or
                 ``"attached"``.
-            asked_at: Clock reading in seconds.
+            asked_at: Clock time in seconds.
             context: The context, if the history has a context dimension.
             diagnostics: What the acquisition knew, by name.
             request_id: The caller's name for the request.
@@ -407,7 +407,7 @@ class History(HistoryReadings):
         Args:
             query_id: The query's id.
             reward: One finite number.
-            arrived_at: Clock reading in seconds.
+            arrived_at: Clock time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
 
         Raises:
@@ -425,7 +425,7 @@ class History(HistoryReadings):
 
         Args:
             query_id: The query's id.
-            arrived_at: Clock reading in seconds.
+            arrived_at: Clock time in seconds.
             reason: Why.
 
         Raises:
@@ -512,7 +512,7 @@ class History(HistoryReadings):
         Args:
             query_id: The id of its query.
             reward: One finite number.
-            arrived_at: Clock reading in seconds.
+            arrived_at: Clock time in seconds.
             arrived_round: How many queries had been asked.
             constraints: ``num_constraints`` finite numbers; None if there are none.
         """

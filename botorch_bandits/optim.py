@@ -98,7 +98,7 @@ def minimize_on_unit_cube(
     has_cheap_gradients: bool = False,
     num_functions: int = 1,
 ) -> tuple[Array, Array] | None:
-    """Return local minimisers and their losses.
+    """Return local minimizers and their losses.
 
     Args:
         evaluate: The function; called with the points that still move. Of several functions the
@@ -107,7 +107,7 @@ def minimize_on_unit_cube(
         max_iterations: At most this many steps.
         deadline: On the clock of ``time.monotonic``; the best points so far are returned then.
         has_cheap_gradients: Take the curvature from ``d`` further gradients at each point.
-        num_functions: Minimise so many functions, numbered from 0: the starting points of each
+        num_functions: Minimize so many functions, numbered from 0: the starting points of each
             are an equal share of ``points``, one share after the other.
 
     Returns:
@@ -160,7 +160,7 @@ def minimize_on_unit_cube(
 def _observe(
     evaluate: Evaluation, points: Array, function: Index
 ) -> tuple[Array, Array, Array | None]:
-    """Return losses and slopes; the curvature is to be learnt from steps."""
+    """Return losses and slopes; the curvature is to be learned from steps."""
     return *evaluate(points, function), None
 
 
@@ -304,7 +304,7 @@ def gen_candidates_batched(
     fixed_features: Mapping[int, float | Tensor] | None = None,
     timeout_sec: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Maximise an acquisition function locally from all starting points; BoTorch's interface.
+    """Maximize an acquisition function locally from all starting points; BoTorch's interface.
 
     The best restart stops later than BoTorch's ``gen_candidates_scipy`` would stop it by default;
     one that is near a worse local maximum may be left there unfinished. Local searches that differ
@@ -317,7 +317,7 @@ def gen_candidates_batched(
 
     Args:
         initial_conditions: ``b x 1 x d`` starting points within the bounds.
-        acquisition_function: What to maximise.
+        acquisition_function: What to maximize.
         lower_bounds: A lower bound, or one for each dimension.
         upper_bounds: An upper bound, or one for each dimension.
         inequality_constraints: Handed over.

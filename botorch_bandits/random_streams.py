@@ -45,7 +45,7 @@ def generator(seed: int, round_number: int, purpose: str) -> torch.Generator:
 def seeded_globally(seed: int) -> Iterator[None]:
     """Seed torch's global generators inside the block and restore them behind it.
 
-    BoTorch's optimisers and pathwise samplers draw from the global generator; this makes them
+    BoTorch's optimizers and pathwise samplers draw from the global generator; this makes them
     reproducible without disturbing the caller's own random numbers.
 
     Args:

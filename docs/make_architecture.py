@@ -157,7 +157,7 @@ class House:
 class Layout:
     """Where the rooms stand; an arrow past a floor goes through a joint on it.
 
-    Rooms are put in order by the mean place of their neighbours, as in Sugiyama's layouts.
+    Rooms are put in order by the mean place of their neighbors, as in Sugiyama's layouts.
     """
 
     def __init__(self, house: House) -> None:
@@ -169,11 +169,11 @@ class Layout:
                 joints.append(f"{upper} > {lower} @ {floor}")
                 self.layers[floor].append(joints[-1])
             self.paths.append([upper, *joints, lower])
-        self.neighbours: dict[str, list[str]] = {n: [] for layer in self.layers for n in layer}
+        self.neighbors: dict[str, list[str]] = {n: [] for layer in self.layers for n in layer}
         for path in self.paths:
             for above, below in itertools.pairwise(path):
-                self.neighbours[above].append(below)
-                self.neighbours[below].append(above)
+                self.neighbors[above].append(below)
+                self.neighbors[below].append(above)
         self.x = {name: float(i) for layer in self.layers for i, name in enumerate(layer)}
         for sweep in range(40):
             for layer in self.layers if sweep % 2 else self.layers[::-1]:
@@ -187,9 +187,9 @@ class Layout:
 
     def _place(self, layer: list[str]) -> None:
         wanted = {
-            name: sum(map(self.x.__getitem__, self.neighbours[name]))
-            / max(len(self.neighbours[name]), 1)
-            if self.neighbours[name]
+            name: sum(map(self.x.__getitem__, self.neighbors[name]))
+            / max(len(self.neighbors[name]), 1)
+            if self.neighbors[name]
             else self.x[name]
             for name in layer
         }

@@ -104,8 +104,8 @@ def draw_regret(ax: Axes) -> None:
     ax.legend(loc="upper left", fontsize=8)
 
 
-def save_grey(path: Path) -> None:
-    """Save the current figure small, in shades of grey."""
+def save_gray(path: Path) -> None:
+    """Save the current figure small, in shades of gray."""
     content = io.BytesIO()
     plt.gcf().savefig(content, dpi=85)
     Image.open(content).convert("L").quantize(32).save(path, optimize=True)
@@ -121,7 +121,7 @@ def draw_page(page: Path) -> None:
             plt.close("all")
             exec(compile(block, page.name, "exec"), namespace)
         else:
-            save_grey(page.parent / picture)
+            save_gray(page.parent / picture)
     plt.close("all")
 
 

@@ -26,7 +26,7 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.acquisition.engines import BoxPlayer
+from botorch_bandits.acquisition.engines import BoxEngine
 from botorch_bandits.confidence import RateGain
 from botorch_bandits.problems import ArmsProblem, BraninReward, GPDraw, Hartmann3Reward
 from botorch_bandits.random_streams import RandomBlocks
@@ -38,7 +38,7 @@ RECIPES: dict[str, AcquisitionRecipe] = {
     "constant width": GPUpperConfidenceBound.with_options(width=2.0, scale=0.5),
     "GP-UCB, Theorem 2": GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=1.0),
     "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
-    "IGP-UCB, minimising": ImprovedUpperConfidenceBound.with_options(**BOUNDS, maximize=False),
+    "IGP-UCB, minimizing": ImprovedUpperConfidenceBound.with_options(**BOUNDS, maximize=False),
     "AMM": AMMUpperConfidenceBound.with_options(**BOUNDS),
 }
 
@@ -60,14 +60,14 @@ def unit_problem(seed: int = 0, dim: int = 2) -> GPDraw:
 def chosen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Tensor, Tensor]]:
     """Collects round, points and values of each choice."""
     record: list[tuple[int, Tensor, Tensor]] = []
-    original = BoxPlayer.choose
+    original = BoxEngine.choose
 
-    def choose(self: BoxPlayer, round_number: int) -> tuple[Tensor, Tensor]:
+    def choose(self: BoxEngine, round_number: int) -> tuple[Tensor, Tensor]:
         found = original(self, round_number)
         record.append((round_number, *found))
         return found
 
-    monkeypatch.setattr(BoxPlayer, "choose", choose)
+    monkeypatch.setattr(BoxEngine, "choose", choose)
     return record
 
 
@@ -239,7 +239,7 @@ def with_model(**options: Any) -> Policy:
 @pytest.mark.parametrize(
     ("problem", "policy", "message"),
     [
-        (Ackley(dim=2), MINE, "is to be minimised, but a bandit maximises. Build it with negate"),
+        (Ackley(dim=2), MINE, "is to be minimized, but a bandit maximizes. Build it with negate"),
         (BraninCurrin(), MINE, "several objectives or constraints"),
         (OwnNoise(), MINE, r"evaluates in its own way.*policy.loop\(...\) for each seed"),
         (UnknownOptimum(), MINE, "does not know its optimal value"),
@@ -305,7 +305,7 @@ def test_a_value_that_is_not_finite_is_refused() -> None:
 
 
 def test_kinks_and_a_given_gain(chosen: list[tuple[int, Tensor, Tensor]]) -> None:
-    """The curvature is learnt from steps then."""
+    """The curvature is learned from steps then."""
     rough = BanditGP.with_kernel(kernel(0.5, 0.3), noise=0.1)
     acquisition = ImprovedUpperConfidenceBound.with_options(
         **BOUNDS, information_gain=RateGain("rbf", dim=2)

@@ -56,7 +56,7 @@ def rbf(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def posterior(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean, deviation on the grid and realised gain, everything dense."""
+    """Mean, deviation on the grid and realized gain, everything dense."""
     if len(x) == 0:
         return np.zeros(NUM_ARMS), np.ones(NUM_ARMS), 0.0
     K = rbf(x, x) + NOISE * np.eye(len(x))
@@ -337,10 +337,10 @@ class TestWhatDoesNotGoTogether:
         with pytest.raises((TypeError, ValueError), match=message):
             BanditLoop(ARMS, MODEL, IGP_UCB, **options)
 
-    def test_lagrangian_without_constraints_or_on_penalised_outcomes(self):
+    def test_lagrangian_without_constraints_or_on_penalized_outcomes(self):
         with pytest.raises(ValueError, match="the loop has none"):
             BanditLoop(ARMS, MODEL, LAGRANGIAN_UCB)
-        with pytest.raises(ValueError, match="must not penalise again"):
+        with pytest.raises(ValueError, match="must not penalize again"):
             BanditLoop(ARMS, MODEL, LAGRANGIAN_UCB, constraints=AdditiveEpochs(1, 5))
 
     @pytest.mark.parametrize("constraints", [None, [1.0, 2.0], [math.nan], "many"])

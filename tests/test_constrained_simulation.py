@@ -112,7 +112,7 @@ def test_replicates_play_what_loops_play(name: str) -> None:
         assert torch.allclose(played.ledger().rectified_violation[b], expected, **close)
 
 
-def test_bounds_are_those_of_the_penalised_reward() -> None:
+def test_bounds_are_those_of_the_penalized_reward() -> None:
     """Wide bounds cover it in every epoch; bounds of width nearly 0 do not."""
     for width, holds in ((30.0, True), (1e-3, False)):
         acquisition = GPUpperConfidenceBound.with_options(width=width)

@@ -210,7 +210,7 @@ CASES: dict[str, tuple[Any, Any, Any, int]] = {
 
 class TestInfeasibleProblems:
     @pytest.mark.parametrize("name", CASES)
-    def test_are_recognised_once_and_feasible_ones_are_not(self, name: str) -> None:
+    def test_are_recognized_once_and_feasible_ones_are_not(self, name: str) -> None:
         domain, acquisition, rule, num_rounds = CASES[name]
         num_initial = 12 if domain is BOX else 0
         bad, good = (

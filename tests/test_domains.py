@@ -1,4 +1,4 @@
-"""Domains sample uniformly, maximise, integrate, and refuse what is malformed.
+"""Domains sample uniformly, maximize, integrate, and refuse what is malformed.
 
 Each statistical test has a fixed seed; its level (the share of seeds for which a correct sampler
 would fail) is stated where it is not 5 standard errors.
@@ -56,7 +56,7 @@ class Value(AcquisitionFunction):
 
 
 def bowl(center: list[float]) -> Value:
-    """``1 - |x - center|^2``, largest at the centre."""
+    """``1 - |x - center|^2``, largest at the center."""
     return Value(lambda X: 1.0 - (X - double(center)).square().sum(-1))
 
 
@@ -131,7 +131,7 @@ def test_a_bad_number_of_samples_is_refused(domain: Domain) -> None:
         domain.sample(2.0)  # type: ignore[arg-type]
 
 
-# --- boxes: maximising ------------------------------------------------------------------------
+# --- boxes: maximizing ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("center", [[0.3, -2.0], [1.0, -5.0], [0.0, 5.0]])
@@ -203,7 +203,7 @@ def test_large_whole_numbers_are_not_rounded_to_single_precision() -> None:
     ],
     ids=["box", "few integers", "many integers", "arms"],
 )
-def test_maximising_is_reproducible_and_leaves_random_numbers_alone(domain: Domain) -> None:
+def test_maximizing_is_reproducible_and_leaves_random_numbers_alone(domain: Domain) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first, first_value = domain.maximize(Value(two_peaks), seed=5)
@@ -508,7 +508,7 @@ def on_circle(domain: Domain, **more: Any) -> BanditLoop:
     return BanditLoop(domain, model, AMMUpperConfidenceBound.with_options(**bounds), **more)
 
 
-def test_a_domain_of_a_user_is_played_and_journalled(tmp_path: Any) -> None:
+def test_a_domain_of_a_user_is_played_and_journaled(tmp_path: Any) -> None:
     path = tmp_path / "run.journal"
     with on_circle(Circle(1.0), journal=path) as loop:
         for _ in range(4):
@@ -516,7 +516,7 @@ def test_a_domain_of_a_user_is_played_and_journalled(tmp_path: Any) -> None:
             loop.tell(query.id, float(query.x[0]))
     with on_circle(Circle(1.0), journal=path) as loop:
         query = loop.ask()
-        # the next query is the maximiser of the bound by an independent dense computation
+        # the next query is the maximizer of the bound by an independent dense computation
         X, Y = loop.history.arrived()
         points = Circle(1.0).at(torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64))
         K, k = (torch.exp(-torch.cdist(A, X).square() / (2 * 0.49)) for A in (X, points))
@@ -528,7 +528,7 @@ def test_a_domain_of_a_user_is_played_and_journalled(tmp_path: Any) -> None:
         assert bounds.max() - bounds[torch.cdist(query.x[None], points).argmin()] < 1e-8
         loop.tell(query.id, 0.0)
         assert loop.guarantee().holds
-        assert "maximised exactly by domain.maximize" in str(loop.guarantee())
+        assert "maximized exactly by domain.maximize" in str(loop.guarantee())
         with pytest.raises(ValueError, match="it must lie on the circle"):
             loop.attach([2.0, 0.0], 0.1)
     with pytest.raises(DifferentSettingsError, match=r"domain.radius: was 1.0, is 2.0"):

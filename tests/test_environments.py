@@ -19,7 +19,7 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.acquisition.engines import build_arms_player
+from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.problems import (
     ArmsProblem,
     ChangingProblem,
@@ -156,9 +156,9 @@ def test_period_rewards_choose_the_period_of_each_replicate() -> None:
                 mine = own[b] if points is own else [3, 7, 8]
                 period = sum(t > tau for tau in mine)
                 assert torch.equal(rewards.at(t)[b], values[b, period])
-    player = build_arms_player(POLICY.model, POLICY.acquisition, ARMS, (1, 2, 3))
-    assert player is not None
-    played = play_arms(player, PeriodRewards(values, own), 0.1, 12, (1, 2, 3))
+    engine = build_arms_engine(POLICY.model, POLICY.acquisition, ARMS, (1, 2, 3))
+    assert engine is not None
+    played = play_arms(engine, PeriodRewards(values, own), 0.1, 12, (1, 2, 3))
     assert played.arms is not None
     for b in range(3):
         for t in range(12):

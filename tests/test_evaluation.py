@@ -80,9 +80,9 @@ def test_plain_function_has_no_regret() -> None:
         _ = result.regret
 
 
-def test_minimisation_problems_are_refused() -> None:
+def test_minimization_problems_are_refused() -> None:
     loop = BanditLoop(Box([[-5.0, 0.0], [10.0, 15.0]]), None, RandomSearch())
-    with pytest.raises(ValueError, match=r"Branin\) is to be minimised.*negate=True"):
+    with pytest.raises(ValueError, match=r"Branin\) is to be minimized.*negate=True"):
         run(loop, Branin(), 1, progress=False)
     assert loop.history.num_queries == 0
     assert run(loop, Branin(negate=True), 1, progress=False).regret[0] > 0

@@ -232,7 +232,7 @@ def test_order_of_arrivals_within_a_round_does_not_matter(domain: str, feedback:
         models.append((model, loop.ask().x))
         assert len(queries) == 4
         if loop._chooser._stream is not None:  # what the arms are played by is the same posterior
-            stream = loop._chooser._stream.player
+            stream = loop._chooser._stream.engine
             known = model.posterior(CHOICES)
             found = stream.posterior.mean + stream.prior_mean
             assert torch.allclose(found, known.mean.squeeze(-1), atol=1e-10, rtol=0)
@@ -245,7 +245,7 @@ def test_order_of_arrivals_within_a_round_does_not_matter(domain: str, feedback:
     assert torch.allclose(models[0][1], models[1][1], atol=1e-6)
 
 
-def test_arrivals_do_not_factorise_again() -> None:
+def test_arrivals_do_not_factorize_again() -> None:
     loop = make_loop("box")
     for _ in range(3):
         loop.ask()
@@ -261,7 +261,7 @@ def test_arrivals_do_not_factorise_again() -> None:
     for _ in range(3):
         arms.ask()
     assert arms._chooser._stream is not None
-    posterior = arms._chooser._stream.player.posterior
+    posterior = arms._chooser._stream.engine.posterior
     arms.tell(1, 0.5)
     rows = posterior._num_rows
     arms._chooser._stream.catch_up()

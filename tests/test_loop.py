@@ -158,7 +158,7 @@ class TestReproducibility:
 
 
 class TestAskAndTell:
-    def test_choice_maximises_the_bound_written_out(self) -> None:
+    def test_choice_maximizes_the_bound_written_out(self) -> None:
         """Every choice on arms is the argmax of mean + width * sd, computed densely."""
         rkhs_bound, noise_bound, delta, lam, lengthscale = 1.5, 0.2, 0.05, 0.04, 0.3
         loop = BanditLoop(
@@ -175,9 +175,9 @@ class TestAskAndTell:
                 torch.exp(-(torch.cdist(a, b) ** 2) / (2 * lengthscale**2))
                 for a, b in ((X, X), (GRID, X))
             )
-            regularised = K + lam * torch.eye(len(X), dtype=torch.float64)
-            mean = k @ torch.linalg.solve(regularised, y)
-            variance = 1 - (k * torch.linalg.solve(regularised, k.T).T).sum(-1)
+            regularized = K + lam * torch.eye(len(X), dtype=torch.float64)
+            mean = k @ torch.linalg.solve(regularized, y)
+            variance = 1 - (k * torch.linalg.solve(regularized, k.T).T).sum(-1)
             gain = 0.5 * torch.logdet(torch.eye(len(X), dtype=torch.float64) + K / lam)
             width = rkhs_bound + noise_bound / math.sqrt(lam) * torch.sqrt(
                 2 * (gain + math.log(1 / delta))

@@ -63,7 +63,7 @@ READINGS: dict[str, Callable[[BanditLoop], Any]] = {
     "best": lambda loop: loop.best(),
     "resets": lambda loop: loop.resets,
     "multipliers": lambda loop: loop.multipliers,
-    "detector_readings": lambda loop: loop.detector_readings,
+    "change_tests": lambda loop: loop.change_tests,
     "guarantee": lambda loop: loop.guarantee(),
     "current_model": lambda loop: loop.current_model().num_outputs,
     "ledger": lambda loop: loop.ledger(),
@@ -93,7 +93,7 @@ def states_of(loop: BanditLoop) -> dict[str, Any]:
         "best": (query and query.id, outcome),
         "resets": loop.resets,
         "multipliers": loop.multipliers,
-        "detector_readings": loop.detector_readings,
+        "change_tests": loop.change_tests,
         "constants": dict(loop.guarantee().constants),
     }
 

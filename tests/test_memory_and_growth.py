@@ -19,7 +19,7 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     Policy,
 )
-from botorch_bandits.acquisition.engines import ArmsPlayer, build_arms_player
+from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.models.arms import ArmsPosterior
 
 CHOICES = torch.linspace(0, 1, 60, dtype=torch.float64).unsqueeze(-1)
@@ -47,36 +47,36 @@ def tensor_bytes(value: Any, seen: set[int]) -> int:
     return 0
 
 
-def play(player: ArmsPlayer, first: int, last: int, noise: Tensor) -> None:
+def play(engine: ArmsEngine, first: int, last: int, noise: Tensor) -> None:
     for t in range(first, last):
-        arm = player.choose(player.look(t + 1))
-        player.observe(arm, float(torch.sin(7 * CHOICES[int(arm)])) + float(noise[t]))
+        arm = engine.choose(engine.look(t + 1))
+        engine.observe(arm, float(torch.sin(7 * CHOICES[int(arm)])) + float(noise[t]))
 
 
 @pytest.mark.parametrize("cls", [ImprovedUpperConfidenceBound, GPThompsonSampling])
 def test_model_on_arms_keeps_the_same_over_5000_rounds(cls: Any) -> None:
-    player = build_arms_player(MODEL, cls.with_options(**BOUNDS), Arms(CHOICES), 0)
-    assert player is not None
+    engine = build_arms_engine(MODEL, cls.with_options(**BOUNDS), Arms(CHOICES), 0)
+    assert engine is not None
     noise = 0.1 * torch.randn(5000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    play(player, 0, 1000, noise)
+    play(engine, 0, 1000, noise)
     gc.collect()
-    early = tensor_bytes(player, set())
+    early = tensor_bytes(engine, set())
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    play(player, 1000, 5000, noise)
+    play(engine, 1000, 5000, noise)
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     # the rows of distinct arms may double once more; 4000 observations would take 1.9 MB as rows
-    assert tensor_bytes(player, set()) <= early + 2 * 8 * 60 * 64 + 1024
+    assert tensor_bytes(engine, set()) <= early + 2 * 8 * 60 * 64 + 1024
     assert grown < 100_000
-    assert int(player.posterior.counts.sum()) == 5000
+    assert int(engine.posterior.counts.sum()) == 5000
 
 
 def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count rows that each observation touches, and factorisations, instead of time."""
+    """Count rows that each observation touches, and factorizations, instead of time."""
     rows: list[int] = []
-    factorised: list[int] = []
+    factorized: list[int] = []
     observe, compact = ArmsPosterior._observe_one, ArmsPosterior._compact
 
     def counting_observe(self: ArmsPosterior, arm: int, outcome: float) -> None:
@@ -84,7 +84,7 @@ def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.append(self._num_rows)
 
     def counting_compact(self: ArmsPosterior) -> None:
-        factorised.append(len(rows))
+        factorized.append(len(rows))
         compact(self)
 
     monkeypatch.setattr(ArmsPosterior, "_observe_one", counting_observe)
@@ -94,9 +94,9 @@ def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     for arm in torch.randint(20, (5000,), generator=stream).tolist():
         posterior.observe(arm, 0.5)
     assert max(rows) <= 64
-    # few factorisations, evenly spread
-    assert len([n for n in factorised if n <= 2500]) >= len(factorised) // 2 - 2
-    assert len(factorised) <= 5000 // 32 + 5
+    # few factorizations, evenly spread
+    assert len([n for n in factorized if n <= 2500]) >= len(factorized) // 2 - 2
+    assert len(factorized) <= 5000 // 32 + 5
 
 
 def test_dmm_on_arms_works_with_distinct_arms_only() -> None:
@@ -108,8 +108,8 @@ def test_dmm_on_arms_works_with_distinct_arms_only() -> None:
         loop.tell(query.id, float(torch.sin(7 * query.x)))
     assert loop._chooser._stream is not None
     loop._chooser._stream.catch_up()
-    player = loop._chooser._stream.player
-    played = int((player.posterior.counts > 0).sum())
+    engine = loop._chooser._stream.engine
+    played = int((engine.posterior.counts > 0).sum())
     sizes = []
     original = torch.linalg.eigh
 

@@ -112,8 +112,8 @@ def test_every_step_is_that_of_the_pseudo_code():
             uniform.append((point, outcome))
             found = change_test(*(np.array(column) for column in zip(*uniform, strict=True)))
             if len(uniform) >= 2:
-                assert loop.detector_readings[-1].after_round == t
-                assert loop.detector_readings[-1].detected is (found is not None)
+                assert loop.change_tests[-1].after_round == t
+                assert loop.change_tests[-1].detected is (found is not None)
             if found is not None:
                 resets.append((t, len(history), len(uniform), *found))
                 history, uniform = [], []
@@ -299,7 +299,7 @@ def test_tests_see_arrived_outcomes_in_the_order_of_asking():
             x = torch.stack([q.x for q in known])
             y = torch.tensor([values[q.id] for q in known], dtype=torch.float64)
             expected = DETECTOR.on(Arms(CHOICES)).test(x, y)
-            assert loop.detector_readings[-1].statistic == expected.statistic
+            assert loop.change_tests[-1].statistic == expected.statistic
             assert not expected.detected
 
 
@@ -312,7 +312,7 @@ class TestBaselines:
         assert (reset.after_round, reset.reason, reset.num_dropped) == (CHANGE, "oracle", CHANGE)
         assert math.isnan(reset.statistic)
         assert loop.history.queries[CHANGE].origin == "exploration"  # the first of the new lists
-        assert not loop.detector_readings
+        assert not loop.change_tests
 
     def test_without_detector_only_the_exploration_remains(self):
         loop = BanditLoop(Arms(CHOICES), MODEL, UCB, restart=NeverRestart(), seed=0)
@@ -397,7 +397,7 @@ def test_late_outcomes_are_not_tested_again():
     for query in (first, late[0]):
         with pytest.warns(RuntimeWarning, match="max_delay"):
             loop.tell(query.id, 0.0)
-    assert len(loop.detector_readings) == 0
+    assert len(loop.change_tests) == 0
 
 
 def test_an_oracle_keeps_its_own_change_points():

@@ -46,7 +46,7 @@ RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
     "constant width": GPUpperConfidenceBound.with_options(width=2.0),
     "IGP-UCB": ImprovedUpperConfidenceBound.with_options(**BOUNDS),
     "IGP-UCB, any lam": ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True),
-    "IGP-UCB, minimising": ImprovedUpperConfidenceBound.with_options(**BOUNDS, maximize=False),
+    "IGP-UCB, minimizing": ImprovedUpperConfidenceBound.with_options(**BOUNDS, maximize=False),
     "AMM": AMMUpperConfidenceBound.with_options(**BOUNDS),
     "DMM": DMMUpperConfidenceBound.with_options(**{**BOUNDS, "rkhs_bound": 12.0}),
     "DMM, doubling": DMMUpperConfidenceBound.with_options(
@@ -55,9 +55,9 @@ RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
     "EI": LogExpectedImprovement.with_options(),
     "EI, observed": LogExpectedImprovement.with_options(incumbent="observed"),
     "EI, given": LogExpectedImprovement.with_options(best_f=0.5),
-    "EI, minimising": LogExpectedImprovement.with_options(maximize=False),
+    "EI, minimizing": LogExpectedImprovement.with_options(maximize=False),
     "PI": LogProbabilityOfImprovement.with_options(margin=0.05),
-    "PI, observed, minimising": LogProbabilityOfImprovement.with_options(
+    "PI, observed, minimizing": LogProbabilityOfImprovement.with_options(
         incumbent="observed", maximize=False
     ),
     "mean only": MeanOnly.with_options(),
@@ -116,13 +116,13 @@ def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None
     expected = acquisition(CHOICES.unsqueeze(-2))
     assert loop._chooser._stream is not None
     loop._chooser._stream.catch_up()
-    player = loop._chooser._stream.player
-    seen = player.look(round_number, domain.index_of(pending))
-    assert player.rule is not None
-    assert torch.allclose(player.rule.scores(seen), expected, atol=1e-8, rtol=0)
-    arm = player.choose(seen)
+    engine = loop._chooser._stream.engine
+    seen = engine.look(round_number, domain.index_of(pending))
+    assert engine.rule is not None
+    assert torch.allclose(engine.rule.scores(seen), expected, atol=1e-8, rtol=0)
+    arm = engine.choose(seen)
     known = acquisition.describe(CHOICES[arm])
-    described = player.describe(seen, arm)
+    described = engine.describe(seen, arm)
     assert known.keys() <= described.keys()
     for quantity, value in known.items():
         assert described[quantity] == pytest.approx(value, abs=1e-8), quantity

@@ -101,10 +101,10 @@ async def execute(path: Path, smoke: bool, scratch: str) -> str | None:
     try:
         await client.async_execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colours
+        return re.sub(r"\x1b\[[\d;]*m", "", str(error))  # without colors
     if smoke:
         return None
-    normalise(notebook)
+    normalize(notebook)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if output.get("name") == "stderr":
@@ -113,7 +113,7 @@ async def execute(path: Path, smoke: bool, scratch: str) -> str | None:
     return None
 
 
-def normalise(notebook: dict) -> None:
+def normalize(notebook: dict) -> None:
     """Take out what differs between machines and runs."""
     notebook["metadata"] = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -1,4 +1,4 @@
-"""Acquisition functions: drop-ins for BoTorch's optimisers, and recipes of them for the loop."""
+"""Acquisition functions: drop-ins for BoTorch's optimizers, and recipes of them for the loop."""
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
 from botorch_bandits.acquisition.base import AcquisitionRecipe, BanditAcquisition

@@ -211,7 +211,7 @@ class AcquisitionRecipe:
 
         Args:
             model: The model of what has arrived.
-            domain: Where the acquisition will be maximised; it completes the options (the
+            domain: Where the acquisition will be maximized; it completes the options (the
                 number of arms, the arms to draw on).
             given: Of ``round_number``, ``X_pending``, ``seed``, ``X_observed`` and
                 ``Y_observed`` what the caller has; the class takes those that it knows.
@@ -257,7 +257,7 @@ class BanditAcquisition(AcquisitionFunction):
 
         Args:
             options: Constructor arguments.
-            domain: Where the acquisition will be maximised; None if that is not known yet.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
 
         Returns:
             The constructor arguments to use.
@@ -334,7 +334,7 @@ def check_required(name: str, options: dict[str, Any], required: tuple[str, ...]
 
 
 def check_domain_size(name: str, options: dict[str, Any], domain: Domain | None) -> None:
-    """Raise if options understate the domain on which the acquisition will be maximised.
+    """Raise if options understate the domain on which the acquisition will be maximized.
 
     Raises:
         ValueError: If there are more arms than ``num_arms``, no arms at all, more dimensions than

@@ -91,7 +91,7 @@ class MeanOnly(_OneMoment):
     Args:
         model: A fitted BoTorch model in float64.
         posterior_transform: Needed for a model with several outputs.
-        maximize: If False, the reward is minimised.
+        maximize: If False, the reward is minimized.
         X_pending: ``n x d`` points whose outcomes have not arrived; they do not move the mean.
 
     Example:

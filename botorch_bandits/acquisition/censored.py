@@ -46,7 +46,7 @@ from botorch_bandits.confidence import (
     ConstantWidth,
     Guarantee,
     KernelizedWidth,
-    PriorReading,
+    PriorSummary,
     WidthRule,
 )
 from botorch_bandits.confidence.width_rules import check_scale
@@ -138,8 +138,8 @@ class CensorsPending(BanditAcquisition):
                 values = self._censoring.proxy(base_model, signs, pending)
             model = self._censoring.censor(base_model, pending, values)
         sums = self._censoring.deviation_sums(base_model, model, pending, self.predictive)
-        reading = self._reading_of(base_model, model, pending, values)
-        width = check_scale(self.scale) * self.rule.censored_width(reading, sums)
+        summary = self._reading_of(base_model, model, pending, values)
+        width = check_scale(self.scale) * self.rule.censored_width(summary, sums)
         if pending is not None:
             assert values is not None
             self._censoring.warn_of_ringing(
@@ -162,15 +162,15 @@ class CensorsPending(BanditAcquisition):
         model: Model,
         pending: Tensor | None,
         values: tuple[float, ...] | None,
-    ) -> PriorReading:
+    ) -> PriorSummary:
         """Read the prior with all rows; pseudo-rows count as rows with ordinary noise."""
         assert self._censoring is not None
         if pending is not None and self._censoring.pseudo_noise > 0.0:
             assert values is not None
             model = self._censoring.censor(base_model, pending, values, with_noise=False)
-        return PriorReading(model, self.posterior_transform)
+        return PriorSummary(model, self.posterior_transform)
 
-    def _gain_reading(self) -> PriorReading:
+    def _gain_reading(self) -> PriorSummary:
         return self._reading_of(self.base_model, self.model, self.X_pending, self._pseudo_values)
 
     def _of_draws(self, guarantee: Guarantee) -> Guarantee:
@@ -261,7 +261,7 @@ class CensoredUpperConfidenceBound(CensorsPending, PredictiveDeviations):
 
     Mean, deviations and information gain are those of the model with pending rows. Every
     :meth:`set_X_pending` starts again from the user's model, which is never changed, so
-    ``optimize_acqf(q=5, sequential=True)`` is batch optimisation with censoring. A query that is
+    ``optimize_acqf(q=5, sequential=True)`` is batch optimization with censoring. A query that is
     given up stays in ``X_pending``, or becomes a row of the model with the minimum as its outcome.
     The forms for every ``lam`` are in :mod:`botorch_bandits.confidence.censored`.
 
@@ -558,7 +558,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
         Args:
             options: Constructor arguments.
-            domain: Where the acquisition will be maximised; None if that is not known yet.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
         """
         check_censored_options(options)
         plain = {"choices": options["choices"]} if "choices" in options else {}
@@ -600,9 +600,9 @@ class UncoveredCensoredWidth:
     rule: WidthRule
     pending: CensoredWidth
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """Return what the rule says of itself, and that censoring is not in its theorem."""
-        known = self.rule.guarantee(reading, round_number)
+        known = self.rule.guarantee(summary, round_number)
         return Guarantee(
             method=f"censored feedback, {known.method}",
             constants=known.constants,
@@ -632,25 +632,25 @@ class PendingWidth(WidthRule):
     gaps: tuple[str, ...] = ()
     is_uniform: ClassVar[bool] = False
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; the round is the rule's own."""
         if isinstance(self.rule, CensoredWidth):
-            return self.rule.censored_width(reading, (self.deviation_sum,))
-        return self.rule.rule.width(reading, self.round_number) + self.added(reading)
+            return self.rule.censored_width(summary, (self.deviation_sum,))
+        return self.rule.rule.width(summary, self.round_number) + self.added(summary)
 
-    def added(self, reading: PriorReading) -> Tensor:
+    def added(self, summary: PriorSummary) -> Tensor:
         """Return the term of the pending queries alone, of a width that no theorem covers."""
         assert isinstance(self.rule, UncoveredCensoredWidth)
-        return self.rule.pending.censored_width(reading, (self.deviation_sum,))
+        return self.rule.pending.censored_width(summary, (self.deviation_sum,))
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
-        return self.rule.guarantee(reading, self.round_number).with_gaps(*self.gaps)
+        return self.rule.guarantee(summary, self.round_number).with_gaps(*self.gaps)
 
-    def information_gain(self, reading: PriorReading) -> Tensor | None:
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
         rule = self.rule if isinstance(self.rule, CensoredWidth) else self.rule.rule
-        return rule.information_gain(reading)
+        return rule.information_gain(summary)
 
 
 def censored_rule(
@@ -696,7 +696,7 @@ def censored_rule(
 def censored_arms_rule(
     rule: WidthArmsRule | ThompsonArmsRule,
     width: PendingWidth,
-    reading: PriorReading,
+    summary: PriorSummary,
     predictive: bool,
 ) -> WidthArmsRule | ThompsonArmsRule:
     """Return a rule on arms with the width of censored feedback in one round.
@@ -704,14 +704,14 @@ def censored_arms_rule(
     Args:
         rule: The acquisition's.
         width: Of the round.
-        reading: The prior with all rows.
+        summary: The prior with all rows.
         predictive: Whether deviations include the noise; plain upper confidence bounds only.
     """
     if predictive:
         assert isinstance(rule, WidthArmsRule)
         return PredictiveArmsRule(width, rule.scale)
     if isinstance(rule, RandomizedArmsRule):  # it draws its width itself
-        return replace(rule, added=width.added(reading))
+        return replace(rule, added=width.added(summary))
     return replace(rule, rule=width)
 
 
@@ -746,7 +746,7 @@ def censor_acquisition(
     """
     if isinstance(acquisition, GPThompsonSampling):
         acquisition.rule = rule
-        width = acquisition.scale * rule.width(acquisition._reading, 1)
+        width = acquisition.scale * rule.width(acquisition._summary, 1)
         acquisition.width = width.to(acquisition.width)
         return acquisition
     assert isinstance(acquisition, WidthUpperConfidenceBound)

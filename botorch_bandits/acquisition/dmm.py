@@ -44,7 +44,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import (
     Guarantee,
-    PriorReading,
+    PriorSummary,
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
@@ -56,7 +56,7 @@ from botorch_bandits.domains import Domain
 
 @dataclass(frozen=True, eq=False)
 class DMMArmsRule(ArmsRule):
-    """The upper bound of DMM; minus the lower one when minimising.
+    """The upper bound of DMM; minus the lower one when minimizing.
 
     Attributes:
         rkhs_bound: ``B``, in outcome units; a number, or one a replicate.
@@ -65,7 +65,7 @@ class DMMArmsRule(ArmsRule):
         num_ridges: Size of the grid of ridges.
         doubles: Whether a refuted ``B`` is doubled until it is not refuted.
         on_refuted: ``"warn"`` or ``"raise"``.
-        maximize: If False, the reward is minimised.
+        maximize: If False, the reward is minimized.
     """
 
     rkhs_bound: float | Tensor
@@ -110,7 +110,7 @@ class DMMArmsRule(ArmsRule):
 
     def _compute(self, seen: ArmsRound) -> tuple[Tensor, Tensor, Tensor]:
         posterior = seen.posterior
-        unit = float(seen.reading.active_priors[0].standard_deviation)
+        unit = float(seen.summary.active_priors[0].standard_deviation)
         played = posterior.counts > 0
         p = int(played.sum(-1).max())
         index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
@@ -182,7 +182,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             ``2 B, 4 B, ...`` that they do not refute. A heuristic for an unknown norm; no theorem.
         on_refuted: ``"warn"`` or ``"raise"`` where the data refute the assumptions.
         posterior_transform: Needed for a model with several outputs; a linear scalarisation.
-        maximize: If False, the reward is minimised: the value is minus the lower bound.
+        maximize: If False, the reward is minimized: the value is minus the lower bound.
         X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations;
             mean and radius stay those of the observed data. No theorem covers the bound then.
 
@@ -228,9 +228,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self.maximize = maximize
         self.delta = delta
         self.doubled = double_rkhs_bound
-        self._reading = PriorReading(model, posterior_transform)
+        self._summary = PriorSummary(model, posterior_transform)
         try:
-            active = self._reading.active_outputs
+            active = self._summary.active_outputs
             if posterior_transform is None and model.num_outputs != 1:
                 raise UnreadablePriorError(
                     f"it has {model.num_outputs} outputs and no posterior_transform"
@@ -311,7 +311,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the upper bound (minus the lower one when minimising).
+        """Evaluate the upper bound (minus the lower one when minimizing).
 
         Args:
             X: ``batch_shape x 1 x d`` points, float64.
@@ -351,7 +351,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        gaps = prior_gaps(self._reading)
+        gaps = prior_gaps(self._summary)
         if self.is_refuted:
             gaps.append("the data refute the assumptions at this level")
         if self.doubled:
@@ -402,7 +402,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was read of the model: it cannot be pickled, and is read again."""
-        left_out = ("_data", "_reading", "_sets")
+        left_out = ("_data", "_summary", "_sets")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -422,7 +422,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         return self
 
     def _read_again(self) -> None:
-        self._reading = PriorReading(self.base_model, self.posterior_transform)
+        self._summary = PriorSummary(self.base_model, self.posterior_transform)
         self._data = read_data(self.base_model)
         self.rkhs_bounds: dict[int, float] = {}
         self._sets = {j: self._build_set(j) for j in self._weights}

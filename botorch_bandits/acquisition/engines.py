@@ -37,22 +37,22 @@ from botorch_bandits.checks import check_finite
 from botorch_bandits.confidence.prior import learns_input_scale, prior_variance_of
 from botorch_bandits.domains import Arms, Box, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
-from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior, ArmsReading
-from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesReading
+from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior, ArmsPriorSummary
+from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesPriorSummary
 from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.optim import MAXIMUM_DIMENSION, Array, Index, maximize_locally
 from botorch_bandits.random_streams import RandomBlocks, generator
 
 
-class ArmsPlayer:
+class ArmsEngine:
     """A rule, its posterior and its random numbers.
 
     Args:
         rule: Scores the arms; None plays uniformly at random.
         prior: The prior covariance of the arms.
-        lam: The regularisation of the posterior.
+        lam: The regularization of the posterior.
         prior_variance: What bounds on the norm are measured in; see
-            :class:`~botorch_bandits.confidence.PriorReading`.
+            :class:`~botorch_bandits.confidence.PriorSummary`.
         seeds: One a replicate; an ``int`` for a single stream.
         prior_mean: A constant, in outcome units.
     """
@@ -72,7 +72,7 @@ class ArmsPlayer:
         batch_shape = () if isinstance(seeds, int) else (len(seeds),)
         self._seeds = (seeds,) if isinstance(seeds, int) else tuple(seeds)
         self.posterior = ArmsPosterior(prior, lam, batch_shape)
-        self.reading = ArmsReading(self.posterior, prior_variance)
+        self.summary = ArmsPriorSummary(self.posterior, prior_variance)
         self._largest = prior.diagonal.new_full(batch_shape, -torch.inf)
         self._smallest = prior.diagonal.new_full(batch_shape, torch.inf)
         self._blocks: dict[str, RandomBlocks] = {}
@@ -89,7 +89,7 @@ class ArmsPlayer:
         """
         return ArmsRound(
             posterior=self.posterior,
-            reading=self.reading,
+            summary=self.summary,
             round_number=round_number,
             largest_outcome=self._largest,
             smallest_outcome=self._smallest,
@@ -191,20 +191,20 @@ class ArmsPlayer:
         return numbers if self.posterior.batch_shape else numbers[0]
 
 
-def build_arms_player(
+def build_arms_engine(
     model: BanditGPRecipe,
     acquisition: AcquisitionRecipe | RandomSearch,
     domain: Arms,
     seeds: int | Sequence[int],
     prior: ArmsPrior | None = None,
-) -> ArmsPlayer | None:
+) -> ArmsEngine | None:
     """Return what plays these settings on arms from sufficient statistics.
 
     Args:
         model: Kernel and noise.
         acquisition: What is played.
         domain: The arms.
-        seeds: See :class:`ArmsPlayer`.
+        seeds: See :class:`ArmsEngine`.
         prior: That of an earlier player of the same model and domain, to save its computation.
 
     Returns:
@@ -228,7 +228,7 @@ def build_arms_player(
         kernel = copy.deepcopy(model.kernel).to(inputs)
         prior = ArmsPrior.from_kernel(kernel, inputs) if prior is None else prior
         variance = float(prior_variance_of(kernel, inputs))
-    return ArmsPlayer(rule, prior, model.noise, variance, seeds, model.prior_mean)
+    return ArmsEngine(rule, prior, model.noise, variance, seeds, model.prior_mean)
 
 
 def _keeps_arms(transform: InputTransform | None) -> bool:
@@ -241,7 +241,7 @@ def _keeps_arms(transform: InputTransform | None) -> bool:
     )
 
 
-NEIGHBOURS_PER_DIMENSION = 2
+NEIGHBORS_PER_DIMENSION = 2
 """A raw sample is a hilltop if none of so many nearest ones, times ``d``, is above it."""
 
 STARTS_PER_RESTART = 3
@@ -249,7 +249,7 @@ STARTS_PER_RESTART = 3
 peak are soon given up."""
 
 
-class BoxPlayer:
+class BoxEngine:
     """A width rule, the posteriors of the replicates and their random numbers.
 
     Args:
@@ -265,11 +265,11 @@ class BoxPlayer:
         """See the class."""
         self.rule = rule
         self.posterior = posterior
-        self.reading = ReplicatesReading(posterior)
+        self.summary = ReplicatesPriorSummary(posterior)
         self.box = box
-        device = posterior.centre.device
+        device = posterior.center.device
         self._raw = SobolEngine(box.dim).draw(box.raw_samples, dtype=torch.float64).to(device)
-        self._neighbours = _nearest_on_torus(self._raw, NEIGHBOURS_PER_DIMENSION * box.dim)
+        self._neighbors = _nearest_on_torus(self._raw, NEIGHBORS_PER_DIMENSION * box.dim)
         self._shifts = RandomBlocks(seeds, "raw samples", (box.dim,), "uniform", device)
 
     def choose(self, round_number: int) -> tuple[Tensor, Tensor]:
@@ -282,12 +282,12 @@ class BoxPlayer:
             ValueError: If a width or a value is not finite.
         """
         posterior, box = self.posterior, self.box
-        width = self.rule.width_in_round(self.reading, round_number).to(posterior.centre.device)
+        width = self.rule.width_in_round(self.summary, round_number).to(posterior.center.device)
         width = check_finite("the width", width).expand(posterior.num_replicates)
         sign = 1.0 if self.rule.maximize else -1.0
         bound = ClosedFormBound(posterior, width.unsqueeze(-1), sign)
         unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()
-        bounds = box.bounds.to(posterior.centre)
+        bounds = box.bounds.to(posterior.center)
         raw = bounds[0] + (bounds[1] - bounds[0]) * unit
         count = box.num_restarts
         if posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES:
@@ -314,15 +314,15 @@ class BoxPlayer:
 
     def observe(self, points: Tensor, outcomes: Tensor) -> None:
         """Take in the outcome of one point a replicate, ``B x d`` and ``B``."""
-        centre = self.posterior.centre
-        self.posterior.append(points.to(centre), outcomes.to(centre))
+        center = self.posterior.center
+        self.posterior.append(points.to(center), outcomes.to(center))
 
     def _starting_points(self, raw: Tensor, unit: Tensor, values: Tensor, count: int) -> Tensor:
         """Return ``B x count x d`` starting points: the highest hilltops, then the rest."""
-        beside = unit[:, self._neighbours]
-        # neighbours across the edge of the box are none
+        beside = unit[:, self._neighbors]
+        # neighbors across the edge of the box are none
         is_near = (unit.unsqueeze(2) - beside).abs().amax(-1) < 0.5
-        highest = values[:, self._neighbours].masked_fill(~is_near, -torch.inf).amax(-1)
+        highest = values[:, self._neighbors].masked_fill(~is_near, -torch.inf).amax(-1)
         order = values.argsort(dim=-1, descending=True, stable=True)
         is_top = (values >= highest).gather(1, order)
         order = order.gather(1, is_top.int().argsort(dim=-1, descending=True, stable=True))
@@ -368,9 +368,9 @@ class _Values:
         return value[row, column], gradient[row, column]
 
 
-def build_box_player(
+def build_box_engine(
     model: BanditGPRecipe, acquisition: AcquisitionRecipe, box: Box, seeds: Sequence[int]
-) -> BoxPlayer | None:
+) -> BoxEngine | None:
     """Return what plays these settings on a box for replicates in lockstep.
 
     Args:
@@ -410,7 +410,7 @@ def build_box_player(
         kernel, model.noise, len(seeds), box.bounds.mean(0), model.prior_mean
     )
     host = Box(box.bounds.cpu(), num_restarts=box.num_restarts, raw_samples=box.raw_samples)
-    return BoxPlayer(rule, posterior, host, seeds)
+    return BoxEngine(rule, posterior, host, seeds)
 
 
 def sample_uniformly(box: Box, seeds: Sequence[int], round_number: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 Importing the package registers a constructor of inputs for every acquisition function; Ax finds it
 there. Ax itself is not imported. What Ax knows and our classes do not is translated here: bounds,
-training data, minimisation, outcome constraints ``A f <= b``, and options that went through JSON.
+training data, minimization, outcome constraints ``A f <= b``, and options that went through JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import Tensor
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
 from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP, BanditAcquisition, check_required
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of
-from botorch_bandits.confidence import PriorReading
+from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import Box
 from botorch_bandits.penalties import Exponential, Linear, Penalty, Polynomial
 from botorch_bandits.random_streams import derive_seed
@@ -154,7 +154,7 @@ def lagrangian_outcomes(
 
     Args:
         name: The acquisition class, for errors.
-        objective: The reward as a weighted sum of metrics (minimisation: a weight of -1).
+        objective: The reward as a weighted sum of metrics (minimization: a weight of -1).
         constraints_tuple: ``(A, b)`` with ``A f <= b`` for the metrics ``f``.
 
     Returns:
@@ -174,7 +174,7 @@ def lagrangian_outcomes(
     if not isinstance(objective, ScalarizedPosteriorTransform):
         raise ValueError(
             f"{name} needs posterior_transform=ScalarizedPosteriorTransform(weights) with "
-            "constraints_tuple=: which output is the objective, and whether it is minimised, is "
+            "constraints_tuple=: which output is the objective, and whether it is minimized, is "
             f"not known otherwise; got {type(objective).__name__}."
         )
     A, b = (part.to(DTYPE) for part in constraints_tuple)
@@ -259,7 +259,7 @@ def _seed_of_round(name: str, model: Model, options: Mapping[str, Any], training
     seed = options.get("seed")
     base = int(torch.randint(2**62, ())) if seed is None else check_integer("seed", seed, 0)
     data = _datasets(training_data)
-    rows = max(len(each.X) for each in data) if data else PriorReading(model).num_rows
+    rows = max(len(each.X) for each in data) if data else PriorSummary(model).num_rows
     pending = options.get("X_pending")
     return derive_seed(base, rows + (0 if pending is None else len(pending)) + 1, name)
 

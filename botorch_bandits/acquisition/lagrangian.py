@@ -2,7 +2,7 @@ r"""A penalized reward, on a model of the reward and its constraints: bound and 
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1), \qquad g_j(x) \le 0 \text{ is feasible}
 
-Sources: Shi and Eryilmaz 2022 (the penalised reward); Zhou and Ji 2022 (bounds of ``f`` and of
+Sources: Shi and Eryilmaz 2022 (the penalized reward); Zhou and Ji 2022 (bounds of ``f`` and of
 each ``g_j`` apart, clipped; from memory of that paper).
 
 .. math:: \tilde f(x) - \sum_j \kappa_j (\psi(\tilde g_j(x)) - 1)
@@ -56,7 +56,7 @@ from botorch_bandits.checks import (
     check_probability,
     check_vector,
 )
-from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading, WidthRule
+from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorSummary, WidthRule
 from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch, pick_bound
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.penalties import Linear, Penalty
@@ -205,8 +205,8 @@ class OutputWidths:
 
     def forget(self) -> None:
         """Read the prior again when it is needed next."""
-        self.readings = tuple(
-            PriorReading(self.model, self._transform_of(j)) for j in range(len(self.rules))
+        self.summaries = tuple(
+            PriorSummary(self.model, self._transform_of(j)) for j in range(len(self.rules))
         )
 
     def _transform_of(self, j: int) -> PosteriorTransform:
@@ -233,8 +233,8 @@ class OutputWidths:
     def compute(self) -> Tensor:
         """Return ``batch_shape x num_outputs`` widths, where ``batch_shape`` is the model's."""
         widths = [
-            fit_to_batch(WIDTH, self.scale * rule.width(reading, 1), self.model.batch_shape)
-            for rule, reading in zip(self.rules, self.readings, strict=True)
+            fit_to_batch(WIDTH, self.scale * rule.width(summary, 1), self.model.batch_shape)
+            for rule, summary in zip(self.rules, self.summaries, strict=True)
         ]
         return torch.stack(torch.broadcast_tensors(*widths), dim=-1)
 
@@ -246,8 +246,8 @@ class OutputWidths:
             delta: For all outputs together.
         """
         each = [
-            rule.guarantee(reading, 1)
-            for rule, reading in zip(self.rules, self.readings, strict=True)
+            rule.guarantee(summary, 1)
+            for rule, summary in zip(self.rules, self.summaries, strict=True)
         ]
         names = ["reward", *(f"constraint {j}" for j in range(1, len(each)))]
         gaps: dict[str, list[str]] = {}
@@ -337,9 +337,9 @@ class LagrangianAcquisition(BanditAcquisition):
         guarantee = self._output_widths.guarantee(method, self.delta)
         if isinstance(self.posterior_transform, AffineOutcomes | None):
             return guarantee
-        return guarantee.with_gaps("posterior_transform changes what is modelled")
+        return guarantee.with_gaps("posterior_transform changes what is modeled")
 
-    def _penalised(self, reward: Tensor, constraints: Tensor) -> Tensor:
+    def _penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
         """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
 
         Args:
@@ -350,7 +350,7 @@ class LagrangianAcquisition(BanditAcquisition):
 
 
 def check_no_overflow(values: Tensor) -> Tensor:
-    """Return values of a penalised reward if they are finite or NaN.
+    """Return values of a penalized reward if they are finite or NaN.
 
     Raises:
         OverflowError: If one is infinite.
@@ -393,7 +393,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         noise_bound: ``R``; likewise.
         delta: All bounds together fail with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
-        information_gain: An explicit gain of each output in place of the realised one.
+        information_gain: An explicit gain of each output in place of the realized one.
         units: ``"outcome"`` or ``"prior"``; see there.
         width: A constant width in place of all this; one number, or one an output.
         scale: A factor on every width.
@@ -539,7 +539,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers the bounds with this model, or why none does."""
         form = "of a weighted sum of outputs" if self.is_scalarised else "from bounds of each"
-        guarantee = self._base_guarantee(f"upper confidence bound of a penalised reward, {form}")
+        guarantee = self._base_guarantee(f"upper confidence bound of a penalized reward, {form}")
         if self.reward_bound is not None or self.constraint_bound is not None:
             clipped = "reward and constraints lie within the bounds at which theirs are clipped"
             guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, clipped))
@@ -577,7 +577,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         if self.is_scalarised:
             return self._scalarised(posterior)
         mean, sigma = self._moments(posterior)
-        return self._penalised(*self._bounds(mean, sigma))
+        return self._penalized(*self._bounds(mean, sigma))
 
     def _posterior(self, X: Tensor) -> Posterior:
         return self.model.posterior(X, posterior_transform=self.posterior_transform)
@@ -814,7 +814,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             OverflowError: If a penalty is too large for float64.
         """
         drawn = self.draw(X)
-        return check_no_overflow(self._penalised(drawn[..., 0], drawn[..., 1:]))
+        return check_no_overflow(self._penalized(drawn[..., 0], drawn[..., 1:]))
 
     def draw(self, X: Tensor) -> Tensor:
         """Evaluate the draw of every output.
@@ -847,12 +847,12 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     def guarantee(self) -> Guarantee:
         """Return what theorem covers this draw, or why none does."""
-        guarantee = self._base_guarantee("Thompson sampling of a penalised reward")
+        guarantee = self._base_guarantee("Thompson sampling of a penalized reward")
         if guarantee.theorem is not None:
             guarantee = replace(
                 guarantee, statement=f"{guarantee.statement}; half of delta is for the draws"
             )
-            # Remark 1 has one draw of the penalised reward; draws of f and g are another method
+            # Remark 1 has one draw of the penalized reward; draws of f and g are another method
             guarantee = guarantee.with_gaps(
                 "the confidence bounds hold, but no theorem bounds the regret of joint draws of "
                 "reward and constraints"

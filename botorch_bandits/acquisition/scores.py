@@ -17,7 +17,7 @@ import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
 from torch import Tensor
 
-from botorch_bandits.confidence import PriorReading, WidthRule
+from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.confidence.irgp import irgp_ucb_width
 from botorch_bandits.confidence.width_rules import WIDTH, fit_to_batch
 from botorch_bandits.models.arms import ArmsPosterior
@@ -42,7 +42,7 @@ class ArmsRound:
 
     Attributes:
         posterior: Of everything that arrived; ``batch_shape`` is the shape of the replicates.
-        reading: The prior, for widths.
+        summary: The prior, for widths.
         round_number: From 1.
         largest_outcome: ``batch_shape``; the largest outcome so far, minus infinity without any.
         smallest_outcome: ``batch_shape``; likewise.
@@ -54,7 +54,7 @@ class ArmsRound:
     """
 
     posterior: ArmsPosterior
-    reading: PriorReading
+    summary: PriorSummary
     round_number: int
     largest_outcome: Tensor
     smallest_outcome: Tensor
@@ -138,16 +138,16 @@ class WidthArmsRule(ArmsRule):
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""
         known = {"width": self.width(seen)}
-        gain = self.rule.information_gain(seen.reading)
+        gain = self.rule.information_gain(seen.summary)
         return known if gain is None else {**known, "information_gain": gain}
 
-    def width_in_round(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width_in_round(self, summary: PriorSummary, round_number: int) -> Tensor:
         """Return the scaled width of the rule, a scalar or ``batch_shape``."""
-        width = self.rule.width(reading, round_number)
+        width = self.rule.width(summary, round_number)
         return width if self.scale == 1.0 else self.scale * width
 
     def _compute_width(self, seen: ArmsRound) -> Tensor:
-        return self.width_in_round(seen.reading, seen.round_number)
+        return self.width_in_round(seen.summary, seen.round_number)
 
     def _half_width(self, seen: ArmsRound) -> Tensor:
         if "half width" not in seen.known:
@@ -205,11 +205,11 @@ class ThompsonArmsRule(ArmsRule):
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""
         known = {"width": self._width(seen)}
-        gain = self.rule.information_gain(seen.reading)
+        gain = self.rule.information_gain(seen.summary)
         return known if gain is None else {**known, "information_gain": gain}
 
     def _width(self, seen: ArmsRound) -> Tensor:
-        width = self.scale * self.rule.width(seen.reading, seen.round_number)
+        width = self.scale * self.rule.width(seen.summary, seen.round_number)
         width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
         return width.to(seen.posterior.device)
 
@@ -223,7 +223,7 @@ class ImprovementArmsRule(ArmsRule):
         incumbent: ``"posterior_mean"`` (best over the arms that were played) or ``"observed"``.
         margin: By how much the incumbent is to be improved.
         best_f: The incumbent, where it is given.
-        maximize: If False, the reward is minimised.
+        maximize: If False, the reward is minimized.
     """
 
     is_expected: bool
@@ -244,10 +244,10 @@ class ImprovementArmsRule(ArmsRule):
         sign = 1.0 if self.maximize else -1.0
         deviation = seen.standard_deviation(self.smallest_variance)
         improvement = sign * (seen.mean - self._best(seen)) - self.margin
-        standardised = improvement.div_(deviation)
+        standardized = improvement.div_(deviation)
         if self.is_expected:
-            return _log_ei_helper(standardised) + deviation.log_()
-        return log_Phi(standardised)
+            return _log_ei_helper(standardized) + deviation.log_()
+        return log_Phi(standardized)
 
     def _best(self, seen: ArmsRound) -> Tensor:
         posterior, worst = seen.posterior, -torch.inf if self.maximize else torch.inf

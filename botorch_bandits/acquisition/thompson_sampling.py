@@ -5,7 +5,7 @@ leave, were their outcomes known. Source: the baseline GP-BTS of Verma, Dai and 
 for pending queries is that of GP-BUCB (Desautels, Krause and Burdick 2014).
 
 In round ``t`` a function is drawn from the posterior with its standard deviations multiplied by
-``v_t``, jointly over all points, and maximised:
+``v_t``, jointly over all points, and maximized:
 
 .. math:: f_t \sim GP(\mu_{t-1}, v_t^2 k_{t-1}), \qquad x_t = \arg\max_x f_t(x)
 
@@ -52,7 +52,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorReading
+from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorSummary
 from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.condition import hallucinate
@@ -196,7 +196,7 @@ class GrowingDiscretization:
             )
 
     def on(self, box: Box) -> GrowingDiscretization:
-        """Return the same discretisation of this box."""
+        """Return the same discretization of this box."""
         return replace(self, box=box)
 
     def points(self, round_number: int, rkhs_bound: float) -> Tensor:
@@ -284,7 +284,7 @@ class GPThompsonSampling(SeededDraw):
 
     The scale multiplies the standard deviation. The same draw answers every evaluation until
     :meth:`set_X_pending` is called: each pending set has a draw of its own, so sequential
-    optimisers with ``q > 1`` return one maximiser a draw. The user's model is never changed.
+    optimizers with ``q > 1`` return one maximizer a draw. The user's model is never changed.
 
     Args:
         model: A fitted BoTorch model in float64.
@@ -292,7 +292,7 @@ class GPThompsonSampling(SeededDraw):
         noise_bound: ``R``; see there.
         delta: The confidence bound fails with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
-        information_gain: An explicit gain in place of the realised one, in nats.
+        information_gain: An explicit gain in place of the realized one, in nats.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation (models that learn the scale of the outcomes).
         width: A constant scale in place of all this; 1 is plain Thompson sampling.
@@ -302,7 +302,7 @@ class GPThompsonSampling(SeededDraw):
             Fourier features for the prior, Matheron's rule for the data).
         discretization: The paper's growing grid on a box, to draw on exactly in place of a pathwise
             draw; see :class:`~botorch_bandits.acquisition.GrowingDiscretization`.
-        round_number: The round ``t`` of the discretisation; the model's rows plus 1 if omitted.
+        round_number: The round ``t`` of the discretization; the model's rows plus 1 if omitted.
         posterior_transform: Needed for a model with several outputs.
         pending: What pending points do. ``"redraw"``: they do not enter the model, but each set of
             them has another draw (asynchronous Thompson sampling). ``"hallucinate"``: the draw is
@@ -372,9 +372,9 @@ class GPThompsonSampling(SeededDraw):
             units=units,
             width=width,
         )
-        self._reading = PriorReading(model, posterior_transform)
+        self._summary = PriorSummary(model, posterior_transform)
         self.scale = check_scale(scale)
-        width_tensor = self.scale * self.rule.width(self._reading, 1)
+        width_tensor = self.scale * self.rule.width(self._summary, 1)
         if width_tensor.dim():
             width_tensor = fit_to_batch(WIDTH, width_tensor, model.batch_shape)
         self.register_buffer("width", width_tensor)
@@ -472,7 +472,7 @@ class GPThompsonSampling(SeededDraw):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""
-        of_width = self.rule.guarantee(self._reading, 1)
+        of_width = self.rule.guarantee(self._summary, 1)
         guarantee = of_width.for_draws("GP-TS", self.delta)
         if guarantee.theorem is not None:
             assumptions = (*guarantee.assumptions, *self._assumptions)
@@ -481,7 +481,7 @@ class GPThompsonSampling(SeededDraw):
             guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
         if self._is_cut:
             guarantee = guarantee.with_gaps(
-                "the discretisation is cut at max_points, coarser than Theorem 4 wants"
+                "the discretization is cut at max_points, coarser than Theorem 4 wants"
             )
         if self.arms is None:
             guarantee = guarantee.with_gaps(
@@ -514,19 +514,19 @@ class GPThompsonSampling(SeededDraw):
             "width": float(self.width.mean()),
             "acquisition_value": float(value),
         }
-        gain = self.rule.information_gain(self._reading)
+        gain = self.rule.information_gain(self._summary)
         if gain is not None:
             known["information_gain"] = float(gain.mean())
         return known
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the draw and what was read of the prior, which cannot be pickled."""
-        reading = PriorReading(self.base_model, self.posterior_transform)
-        return {**super().__getstate__(), "_reading": reading}
+        summary = PriorSummary(self.base_model, self.posterior_transform)
+        return {**super().__getstate__(), "_summary": summary}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._reading = PriorReading(self.base_model, self.posterior_transform)
+        self._summary = PriorSummary(self.base_model, self.posterior_transform)
 
     def _discretize(
         self,
@@ -540,10 +540,10 @@ class GPThompsonSampling(SeededDraw):
                 f"discretization= needs one number as rkhs_bound=, got {rkhs_bound}: the grid "
                 "depends on it."
             )
-        (prior,) = self._reading.active_priors
+        (prior,) = self._summary.active_priors
         rkhs_bound = check_nonnegative("rkhs_bound", rkhs_bound)
         bound = rkhs_bound if units == "prior" else rkhs_bound / float(prior.standard_deviation)
-        t = self._reading.num_rows + 1 if round_number is None else round_number
+        t = self._summary.num_rows + 1 if round_number is None else round_number
         t = check_integer("round_number", t, minimum=1)
         self._is_cut = discretization.is_cut(t, bound)
         return discretization.points(t, bound)

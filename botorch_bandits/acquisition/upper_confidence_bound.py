@@ -5,8 +5,8 @@ r"""Upper confidence bounds with theory-backed widths, as drop-ins for BoTorch's
 .. math:: a_t(x) = \mu_{t-1}(x) + w_t \, \sigma_{t-1}(x)
 
 The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``beta``, which is
-``w_t ** 2``: what BoTorch can do with UCB it can do with them. Beyond it they honour
-``X_pending``, so that ``q > 1`` works in every sequential optimiser.
+``w_t ** 2``: what BoTorch can do with UCB it can do with them. Beyond it they honor
+``X_pending``, so that ``q > 1`` works in every sequential optimizer.
 
 .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / \lambda) + 2 c \ln(1/\delta)}, \qquad c = R^2/\lambda
 
@@ -57,7 +57,7 @@ from botorch_bandits.confidence import (
     GainBound,
     Guarantee,
     KernelizedWidth,
-    PriorReading,
+    PriorSummary,
     RandomizedWidth,
     RKHSWidth,
     UnreadablePriorError,
@@ -147,7 +147,7 @@ class ClosedFormBound:
         posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
             replicates: points, values and gradients then have a first dimension for these.
         width: The factor of the standard deviation; for replicates ``num_replicates x 1``.
-        sign: 1 to maximise the reward, -1 to minimise it.
+        sign: 1 to maximize the reward, -1 to minimize it.
     """
 
     def __init__(self, posterior: Any, width: float | Tensor, sign: float) -> None:
@@ -196,7 +196,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         round_number: The round ``t`` of the first point that is chosen; the model's rows plus
             pending points plus 1 if omitted.
         posterior_transform: Needed for a model with several outputs.
-        maximize: If False, the reward is minimised: the value is ``-mean + width * sigma``.
+        maximize: If False, the reward is minimized: the value is ``-mean + width * sigma``.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
@@ -229,7 +229,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         self.base_model = model
         self.rule = rule
         self.scale = check_scale(scale)
-        self._reading = PriorReading(model, posterior_transform)
+        self._summary = PriorSummary(model, posterior_transform)
         pending = check_pending(X_pending)
         self._first_round = (
             None
@@ -286,7 +286,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         if self._first_round is not None:
             return max(self._first_round + num_pending, 1)
         try:
-            return self._reading.num_rows + num_pending + 1
+            return self._summary.num_rows + num_pending + 1
         except UnreadablePriorError as error:
             raise ValueError(f"round_number is needed: {error}. Pass round_number=.") from error
 
@@ -303,7 +303,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         """
         super().set_X_pending(X_pending)
         round_number = self.round_number if self.rule.needs_round else 1
-        width = self.scale * self.rule.width(self._reading, round_number)
+        width = self.scale * self.rule.width(self._summary, round_number)
         if width.dim():
             width = fit_to_batch(WIDTH, width, self.base_model.batch_shape)
         # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
@@ -313,7 +313,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
         round_number = self.round_number if self.rule.needs_round else 1
-        guarantee = self.rule.guarantee(self._reading, round_number)
+        guarantee = self.rule.guarantee(self._summary, round_number)
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the width is scaled by {self.scale:g}")
         if is_ensemble(self.base_model):
@@ -340,7 +340,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             "width": float(self.width.mean()),
             "acquisition_value": float(value),
         }
-        gain = self.rule.information_gain(self._reading)
+        gain = self.rule.information_gain(self._summary)
         if gain is not None:
             known["information_gain"] = float(gain.mean())
         return known
@@ -365,12 +365,12 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         """Leave out what was read of the prior: it cannot be pickled, and is read again."""
         return {
             **self.__dict__,
-            "_reading": PriorReading(self.base_model, self.posterior_transform),
+            "_summary": PriorSummary(self.base_model, self.posterior_transform),
         }
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._reading = PriorReading(self.base_model, self.posterior_transform)
+        self._summary = PriorSummary(self.base_model, self.posterior_transform)
 
     def _mean_and_sigma(
         self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
@@ -475,7 +475,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
         Args:
             options: Constructor arguments.
-            domain: Where the acquisition will be maximised; None if that is not known yet.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
         """
         check_scale(options.get("scale", 1.0))
         given = {name for name in INGREDIENTS if options.get(name) is not None}
@@ -528,7 +528,7 @@ INGREDIENTS = tuple(name for names in THEOREMS for name in names)
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
-    r"""IGP-UCB (Chowdhury and Gopalan 2017), with the realised information gain.
+    r"""IGP-UCB (Chowdhury and Gopalan 2017), with the realized information gain.
 
     .. math:: w_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(1/\delta))}
 
@@ -544,7 +544,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form for every ``lam``.
-        information_gain: An explicit gain in place of the realised one, in nats, or a bound on the
+        information_gain: An explicit gain in place of the realized one, in nats, or a bound on the
             maximal gain (a :class:`~botorch_bandits.confidence.GainBound`). Models whose
             prior cannot be read need it or ``width``.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
@@ -622,7 +622,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 
 
 class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
-    r"""Upper confidence bound with the AMM width at the model's own regularisation.
+    r"""Upper confidence bound with the AMM width at the model's own regularization.
 
     It holds for every ``lam``, under the assumptions of IGP-UCB: norm at most ``B`` in the
     UNIT-VARIANCE kernel, R-sub-Gaussian noise, both in raw outcome units.

@@ -3,7 +3,7 @@
 With the smoother :math:`H = K (K + r I)^{-1}` the prediction error at a sample that is left out is
 :math:`e_i / (1 - H_{ii})`, where :math:`e = (I - H) y`. Residuals are scaled by
 :math:`(1 - H_{ii})^{-1/2}`, which gives them the variance of the noise where the fit is unbiased
-and ``H`` nearly a projection, and centred.
+and ``H`` nearly a projection, and centered.
 
 Source: Avanesov 2020, remark 3.1 (cross-validation); Rasmussen and Williams 2006, (5.12).
 

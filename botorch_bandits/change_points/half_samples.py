@@ -10,7 +10,7 @@ measure, the statistic of the tail of ``2 n`` samples is a quadratic form:
 
 Samples are in reverse order here, the newest first. Then the newer halves of all tails are leading
 blocks of ``K``, the older ones lie along its diagonal, and no block has to be gathered. Tails of
-similar size share one batched factorisation: the Cholesky factor of a block holds those of all
+similar size share one batched factorization: the Cholesky factor of a block holds those of all
 its leading blocks, so shorter halves only need zeros in the right-hand sides.
 
 Source: Avanesov 2020, algorithm 1 and (2.4); the quadratic form is ours.
@@ -53,11 +53,11 @@ from botorch_bandits.random_streams import derive_seed
 
 
 def bucket_size(half_size: int) -> int:
-    """Return how many tails from this half size on share a factorisation."""
+    """Return how many tails from this half size on share a factorization."""
     return 16 if half_size <= 32 else 8
 
 
-def factorise(systems: Tensor) -> Tensor:
+def factorize(systems: Tensor) -> Tensor:
     """Return the Cholesky factors of ``K + n rho_n I``, ``... x n x n``.
 
     Raises:
@@ -66,7 +66,7 @@ def factorise(systems: Tensor) -> Tensor:
     factor, info = torch.linalg.cholesky_ex(systems)
     if bool(info.any()):
         raise ValueError(
-            "ridge is too small: K + n rho_n I cannot be factorised in float64. Values from 0.3 to "
+            "ridge is too small: K + n rho_n I cannot be factorized in float64. Values from 0.3 to "
             "1 are usual."
         )
     return factor
@@ -106,7 +106,7 @@ def half_weights(
             outcomes.storage_offset() + half * first * stride,
         )
     systems.diagonal(dim1=-2, dim2=-1).add_(ridges[first - 1 : last].unsqueeze(-1))
-    factor = factorise(systems)
+    factor = factorize(systems)
     solved = torch.linalg.solve_triangular(factor, right.unsqueeze(-1), upper=False)
     # row i has n = first + i: later entries of the half must not enter
     solved = solved.squeeze(-1).tril(first - 1).unsqueeze(-1)
@@ -454,7 +454,7 @@ def means_in_contexts(
 
 
 CHUNK_ENTRIES = 2**20
-"""Entries of the systems that are factorised together."""
+"""Entries of the systems that are factorized together."""
 
 
 def scan_statistics(kernel: Tensor, gram: Tensor, outcomes: Tensor, ridges: Tensor) -> list[Tensor]:
@@ -489,7 +489,7 @@ def _window_weights(kernel: Tensor, outcomes: Tensor, ridge: Tensor, n: int) -> 
     for rows, values in zip(_chunks(systems, n), _chunks(right, n), strict=True):
         system = rows.clone(memory_format=torch.contiguous_format)
         system.diagonal(dim1=-2, dim2=-1).add_(ridge)
-        factor = factorise(system)
+        factor = factorize(system)
         parts.append(torch.cholesky_solve(values, factor).squeeze(-1))
     return torch.cat(parts)
 

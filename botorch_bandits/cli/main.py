@@ -310,7 +310,7 @@ def _join_bounds(arguments: Sequence[str]) -> list[str]:
 def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="botorch-bandits",
-        description="Gaussian-process bandits: tune a classifier, or optimise any function.",
+        description="Gaussian-process bandits: tune a classifier, or optimize any function.",
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
@@ -332,8 +332,8 @@ def _build_parser() -> argparse.ArgumentParser:
 
     optimize = commands.add_parser(
         "optimize",
-        help="maximise a Python function",
-        description="Maximise a function of yours. It is called with a list of numbers and "
+        help="maximize a Python function",
+        description="Maximize a function of yours. It is called with a list of numbers and "
         "returns one number.",
     )
     optimize.add_argument("function", metavar="MODULE:FUNCTION", help="for example mymodule:reward")
@@ -382,7 +382,7 @@ def _build_parser() -> argparse.ArgumentParser:
     experiment.add_argument(
         "--ridge", type=float, help="added to an empirical covariance; avanesov-*: of the detector"
     )
-    experiment.add_argument("--no-centre", action="store_true", help="keep the sensors' means")
+    experiment.add_argument("--no-center", action="store_true", help="keep the sensors' means")
     experiment.add_argument("--seed", type=int, default=0, help="default 0")
     experiment.add_argument("--out", metavar="FOLDER", help="default runs/experiment-NAME")
     experiment.add_argument(

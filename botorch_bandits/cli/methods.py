@@ -53,7 +53,7 @@ def build_acquisition(
         noise_bound: For ``igp-ucb`` and ``gp-ts``.
         delta: For ``igp-ucb`` and ``gp-ts``.
         width: For ``gp-ucb``.
-        weighs_constraints: Whether reward and constraints are modelled separately (``igp-ucb``
+        weighs_constraints: Whether reward and constraints are modeled separately (``igp-ucb``
             and ``gp-ucb``).
     """
     kernelized: dict[str, Any] = {

@@ -367,7 +367,7 @@ class Changes:
         return {
             "change_points": list(self.change_points),
             "resets": [plain_record(reset) for reset in loop.resets],
-            "num_tests": len(loop.detector_readings),
+            "num_tests": len(loop.change_tests),
             "best_since": since,
         }
 

@@ -206,9 +206,9 @@ class OutputFolder:
             in_rounds = getattr(loop.feedback, "unit", "") == "rounds"
             max_delay = getattr(loop.feedback, "max_delay", None) if in_rounds else None
             self._save(plot_pending(history, title, max_delay), "pending.png")
-        if change_points or loop.resets or loop.detector_readings:
-            readings = loop.detector_readings
-            panels = plot_timeline(history, loop.resets, readings, change_points, title)
+        if change_points or loop.resets or loop.change_tests:
+            change_tests = loop.change_tests
+            panels = plot_timeline(history, loop.resets, change_tests, change_points, title)
             self._save(panels, "timeline.png")
         if costs:
             self._save(plot_ledger(loop.ledger(), costs, title), "ledger.png")
@@ -395,7 +395,7 @@ class Session:
         with warnings.catch_warnings():
             # the summary counts late outcomes
             warnings.simplefilter("ignore", LateOutcomeWarning)
-            # the model standardises; what is left is that the first outcomes are all equal
+            # the model standardizes; what is left is that the first outcomes are all equal
             warnings.filterwarnings("ignore", ".*is not standardized", InputDataWarning)
             warnings.filterwarnings("once", category=InfeasibleConstraintsWarning)
             warnings.showwarning = _one_line_each(warnings.showwarning)

@@ -34,7 +34,7 @@ from botorch_bandits.confidence.information_gain import (
     realized_information_gain,
 )
 from botorch_bandits.confidence.irgp import RandomizedWidth, irgp_ucb_width
-from botorch_bandits.confidence.prior import OutputPrior, PriorReading, UnreadablePriorError
+from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import ConstantWidth, WidthRule, constant_width
 
 __all__ = [
@@ -49,7 +49,7 @@ __all__ = [
     "Guarantee",
     "KernelizedWidth",
     "OutputPrior",
-    "PriorReading",
+    "PriorSummary",
     "RKHSWidth",
     "RandomizedWidth",
     "RateGain",

@@ -8,7 +8,7 @@ Conventions as in :mod:`botorch_bandits.confidence.igp_ucb`: widths multiply the
 STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound`` bounds the
 norm of ``f - minimum``, ``outcome_bound`` is ``B_y`` with ``|y - minimum| <= B_y``. Who has a prior
 standard deviation ``s`` divides all bounds and the sum of deviations by ``s`` first (the width
-rules do). The information gain is that of all rows, pending and lost ones too; the realised gain
+rules do). The information gain is that of all rows, pending and lost ones too; the realized gain
 may stand for the maximal one, because the proof uses it through ``ln det(I + K / lam)`` alone.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
@@ -32,7 +32,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.prior import OutputPrior, PriorReading, UnreadablePriorError
+from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     Bound,
     WidthRule,
@@ -61,7 +61,7 @@ def censored_width(
 
     Source: Verma, Dai and Low 2022, Theorem 1. The paper sums over the last ``m`` queries; in its
     proof only queries that are still pending, and younger than ``m`` rounds, contribute, so the sum
-    over them is valid and smaller. Assumes ``lam > 1`` (with the realised gain ``lam >= 1``),
+    over them is valid and smaller. Assumes ``lam > 1`` (with the realized gain ``lam >= 1``),
     R-sub-Gaussian noise, ``|y - minimum| <= B_y`` and delays that depend neither on noise nor on
     inputs. GP-TS-SDF (Theorem 3) takes this width at ``delta / 2``.
 
@@ -99,14 +99,14 @@ def any_lambda_censored_width(
     delta: float,
     lam: float | Tensor,
 ) -> Tensor:
-    r"""Width for censored feedback that holds for every regularisation.
+    r"""Width for censored feedback that holds for every regularization.
 
     .. math::
        \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
        + \frac{R + B_y}{\sqrt\lambda} \sqrt{2 (\gamma_{t-1} + \ln(2/\delta))}
 
     Source: the proof of Theorem 1 of Verma, Dai and Low 2022 before it uses ``lam > 1``, with the
-    self-normalised bound of Abbasi-Yadkori 2011 for the two noises, each at ``delta / 2``.
+    self-normalized bound of Abbasi-Yadkori 2011 for the two noises, each at ``delta / 2``.
 
     Args:
         deviation_sum: See :func:`censored_width`.
@@ -115,7 +115,7 @@ def any_lambda_censored_width(
         outcome_bound: See :func:`censored_width`.
         information_gain: See :func:`censored_width`.
         delta: The bound fails with at most this probability.
-        lam: The regularisation, a variance, greater than 0.
+        lam: The regularization, a variance, greater than 0.
 
     Returns:
         A float64 tensor of the shape to which the arguments broadcast.
@@ -139,7 +139,7 @@ def bounded_censored_width(
     delta: float,
     lam: float | Tensor,
 ) -> Tensor:
-    r"""Width for censored outcomes of a bounded range, for every regularisation.
+    r"""Width for censored outcomes of a bounded range, for every regularization.
 
     .. math::
        \frac{B_y}{\lambda} \sum_s \sigma_{t-1}(x_s) + B
@@ -156,7 +156,7 @@ def bounded_censored_width(
         outcome_bound: ``B_y``, the length of the interval, at least 0.
         information_gain: See :func:`censored_width`.
         delta: The bound fails with at most this probability.
-        lam: The regularisation, a variance, greater than 0.
+        lam: The regularization, a variance, greater than 0.
 
     Returns:
         A float64 tensor of the shape to which the arguments broadcast.
@@ -200,9 +200,9 @@ class CensoredWidth(WidthRule):
             ``bounded_outcomes``.
         outcome_bound: ``B_y``, a bound on ``|y - minimum|``, in raw outcome units. Likewise.
         delta: The bound fails with at most this probability.
-        any_lambda: Use the form that holds for every regularisation, not the printed one.
+        any_lambda: Use the form that holds for every regularization, not the printed one.
         bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]`` (it holds for
-            every regularisation).
+            every regularization).
         units: ``"outcome"``: bounds are in raw outcome units. ``"prior"``: they are multiples of
             the prior standard deviation.
         constant: Takes the place of all but the sum over pending queries (the paper's ``beta_t``).
@@ -248,23 +248,23 @@ class CensoredWidth(WidthRule):
                 "width=)."
             )
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """Return the width while nothing is pending; see :meth:`WidthRule.width`."""
         zero = torch.zeros((), dtype=DTYPE)
-        return self.censored_width(reading, (zero,) * reading.num_outputs)
+        return self.censored_width(summary, (zero,) * summary.num_outputs)
 
-    def censored_width(self, reading: PriorReading, deviation_sums: Sequence[Tensor]) -> Tensor:
+    def censored_width(self, summary: PriorSummary, deviation_sums: Sequence[Tensor]) -> Tensor:
         """Return the width with pending queries, of the model's batch shape.
 
         Args:
-            reading: The prior of the censored model.
+            summary: The prior of the censored model.
             deviation_sums: For each output the sum of current posterior standard deviations of the
                 censored model over pending queries, in raw outcome units.
 
         Raises:
             UnreadablePriorError: If the model's prior is needed but cannot be read.
         """
-        num_outputs = reading.num_outputs
+        num_outputs = summary.num_outputs
         if self.constant is not None and self.outcome_bound is None:
             return torch.tensor(self.constant, dtype=DTYPE)
 
@@ -292,7 +292,7 @@ class CensoredWidth(WidthRule):
             return censored_width(deviations, *bounds, gain, delta)
 
         try:
-            width = combine_outputs(reading, self.delta, of_output)
+            width = combine_outputs(summary, self.delta, of_output)
         except UnreadablePriorError as error:
             raise UnreadablePriorError(
                 f"the width needs the model's prior, but {error}. Pass an explicit width= (without "
@@ -300,7 +300,7 @@ class CensoredWidth(WidthRule):
             ) from error
         return width if self.constant is None else width + self.constant
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         if self.constant is not None:
             return Guarantee(
@@ -314,8 +314,8 @@ class CensoredWidth(WidthRule):
         constants = bound_constants(
             self.delta, **{name: bound for name, bound in bounds.items() if bound is not None}
         )
-        gaps = prior_gaps(reading)
-        lam, gain = reading.smallest_lam(), self.information_gain(reading)
+        gaps = prior_gaps(summary)
+        lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None:
             constants["lam"] = lam
             if lam < 1.0 and not (self.any_lambda or self.bounded_outcomes):
@@ -333,17 +333,17 @@ class CensoredWidth(WidthRule):
             noise = "the noise is noise_bound-sub-Gaussian given the past"
         return Guarantee(
             method="censored feedback",
-            theorem=f"Verma, Dai and Low 2022, Theorem 1, {form}, with the realised information "
+            theorem=f"Verma, Dai and Low 2022, Theorem 1, {form}, with the realized information "
             "gain",
             statement=f"with probability {1 - self.delta:g} the reward (less the minimum) TIMES "
             "rho_m, the probability that an outcome arrives within max_delay rounds, lies within "
             "the width of the posterior mean (less the minimum), at all points and in all rounds; "
-            "it has the same maximiser",
+            "it has the same maximizer",
             assumptions=(*ASSUMPTIONS, noise),
             constants=constants,
             gaps=tuple(gaps),
         )
 
-    def information_gain(self, reading: PriorReading) -> Tensor | None:
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
-        return reading.realized_information_gain()
+        return summary.realized_information_gain()

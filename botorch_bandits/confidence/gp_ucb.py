@@ -25,7 +25,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.prior import PriorReading
+from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule, prior_gaps
 
 
@@ -101,7 +101,7 @@ def gp_ucb_compact_width(
             f"smoothness_a is {a}, so ln(4 d a / delta) is {inner:.4g}; Theorem 2 needs it "
             "positive. A larger smoothness_a is a weaker assumption and always allowed."
         )
-    # the discretisation behind the second term has at least one point a side
+    # the discretization behind the second term has at least one point a side
     side = max(t**2 * dim * b * side_length * math.sqrt(inner), 1.0)
     beta = 2.0 * math.log(2.0 * math.pi**2 * t**2 / (3.0 * delta)) + 2.0 * dim * math.log(side)
     return torch.tensor(math.sqrt(beta), dtype=DTYPE)
@@ -125,14 +125,14 @@ class FiniteArmsWidth(WidthRule):
         store_checked(self, num_arms=check_integer("num_arms", self.num_arms, minimum=1))
         store_checked(self, delta=check_probability("delta", self.delta))
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; it needs nothing of the model."""
         return gp_ucb_finite_width(self.num_arms, round_number, self.delta)
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         constants = {"num_arms": float(self.num_arms), "delta": self.delta}
-        gaps = prior_gaps(reading)
+        gaps = prior_gaps(summary)
         return Guarantee(
             method="GP-UCB on finitely many arms",
             theorem="Srinivas et al. 2010, Theorem 1",
@@ -140,8 +140,8 @@ class FiniteArmsWidth(WidthRule):
             "the posterior mean, on all arms and in all rounds",
             assumptions=(
                 "the reward function is a draw from the model's Gaussian-process prior",
-                "the noise is Gaussian with the modelled variance",
-                "the acquisition is maximised over these arms",
+                "the noise is Gaussian with the modeled variance",
+                "the acquisition is maximized over these arms",
             ),
             constants=constants,
             gaps=tuple(gaps),
@@ -180,9 +180,9 @@ class CompactBoxWidth(WidthRule):
         )
         self._width_for_unit(1, 1.0)
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
-        priors = reading.active_priors
+        priors = summary.active_priors
         if len(priors) > 1:
             raise ValueError(
                 f"Theorem 2 speaks of one output, and {len(priors)} are scalarised. Use "
@@ -192,17 +192,17 @@ class CompactBoxWidth(WidthRule):
         widths = [self._width_for_unit(round_number, unit) for unit in units.reshape(-1).tolist()]
         return torch.stack(widths).reshape(units.shape)
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
-        gaps = prior_gaps(reading)
+        gaps = prior_gaps(summary)
         return Guarantee(
             method="GP-UCB on a box",
             theorem="Srinivas et al. 2010, Theorem 2",
             statement=f"with probability {1 - self.delta:g} the regret obeys the theorem's bound; "
-            "the confidence bound holds on a discretisation that grows with the round",
+            "the confidence bound holds on a discretization that grows with the round",
             assumptions=(
                 "the reward function is a draw from the model's Gaussian-process prior",
-                "the noise is Gaussian with the modelled variance",
+                "the noise is Gaussian with the modeled variance",
                 "partial derivatives exceed L with probability at most a exp(-(L/b)^2)",
             ),
             constants={

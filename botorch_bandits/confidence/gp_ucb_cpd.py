@@ -20,7 +20,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_checked
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.prior import PriorReading
+from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule
 
 PUBLISHED_CONSTANT = 0.02
@@ -89,14 +89,14 @@ class ChangePointWidth(WidthRule):
         )
         gp_ucb_cpd_width(1, self.horizon, self.smoothness, self.dim, self.width_constant)
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; the queries so far are one less than the round."""
         so_far = max(round_number - 1, 1)
         return gp_ucb_cpd_width(
             so_far, self.horizon, self.smoothness, self.dim, self.width_constant
         )
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         return Guarantee(
             method="GP-UCB-CPD",

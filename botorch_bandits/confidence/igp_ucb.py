@@ -30,7 +30,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import GainBound
-from botorch_bandits.confidence.prior import OutputPrior, PriorReading, UnreadablePriorError
+from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     Bound,
     WidthRule,
@@ -55,7 +55,7 @@ def igp_ucb_width(
 
     Source: Chowdhury and Gopalan 2017, Theorem 2 (there ``beta_t = w_t``). Assumes
     ``||f||_k <= B`` and R-sub-Gaussian noise. The proof uses the gain only through
-    ``ln det(I + K / lam)``, so the realised information gain may stand for
+    ``ln det(I + K / lam)``, so the realized information gain may stand for
     :math:`\gamma_{t-1}`; with it the width holds for every ``lam >= 1``. For ``lam < 1`` it is
     NOT a bound: use :func:`any_lambda_width`. The scale ``v_t`` of GP-TS (Theorem 4) is this
     width at ``delta / 2``.
@@ -88,19 +88,19 @@ def any_lambda_width(
     delta: float,
     lam: float | Tensor,
 ) -> Tensor:
-    r"""Width for R-sub-Gaussian noise that holds for every regularisation.
+    r"""Width for R-sub-Gaussian noise that holds for every regularization.
 
     .. math:: w_t = B + \frac{R}{\sqrt{\lambda}} \sqrt{2 (\gamma_{t-1} + \ln(1/\delta))}
 
     Source: the proof of Theorem 2 of Chowdhury and Gopalan 2017 before it sets
-    ``lam = 1 + 2/T`` (the self-normalised bound of Abbasi-Yadkori 2011 in feature space).
+    ``lam = 1 + 2/T`` (the self-normalized bound of Abbasi-Yadkori 2011 in feature space).
 
     Args:
         rkhs_bound: ``B``, at least 0. Scalar or tensor.
         noise_bound: ``R``, at least 0. Scalar or tensor.
         information_gain: ``1/2 ln det(I + K / lam)`` of the data in the posterior, in nats.
         delta: The bound fails with at most this probability.
-        lam: The regularisation, a variance, greater than 0. Scalar or tensor.
+        lam: The regularization, a variance, greater than 0. Scalar or tensor.
 
     Returns:
         A float64 tensor of the broadcast shape.
@@ -128,7 +128,7 @@ def gp_ucb_rkhs_width(
 
     Source: Srinivas et al. 2010, Theorem 3 (there ``beta_t = w_t ** 2`` and ``B`` bounds the
     SQUARED norm; here ``B`` bounds the norm). Assumes noise bounded by ``sigma`` almost surely and
-    ``lam = sigma ** 2``. The gain is the MAXIMAL one of ``t`` observations: the realised gain is
+    ``lam = sigma ** 2``. The gain is the MAXIMAL one of ``t`` observations: the realized gain is
     not proven here.
 
     Args:
@@ -157,7 +157,7 @@ def amm_width(
 
     .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / a_0) + 2 c \ln(1/\delta)}, \qquad a_0 = R^2 / c
 
-    for the posterior with regularisation ``a_0``. With ``c = R^2 / lam`` that is the model's own.
+    for the posterior with regularization ``a_0``. With ``c = R^2 / lam`` that is the model's own.
 
     Source: Flynn and Reeb 2024, the analytic bound. Assumes ``||f||_k <= B``, R-sub-Gaussian noise
     and ``c`` fixed before any data.
@@ -188,9 +188,9 @@ class KernelizedWidth(WidthRule):
             number a replicate.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise.
         delta: The bound fails with at most this probability.
-        any_lambda: Use the form that holds for every regularisation, not the printed one (which
+        any_lambda: Use the form that holds for every regularization, not the printed one (which
             needs ``lam >= 1``).
-        explicit_gain: The information gain to use in place of the realised one: a number, or a
+        explicit_gain: The information gain to use in place of the realized one: a number, or a
             bound on the maximal gain of so many observations. With a model whose prior cannot be
             read, the bounds are taken in units of its prior standard deviation.
         units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
@@ -214,10 +214,10 @@ class KernelizedWidth(WidthRule):
             store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
         check_one_of("units", self.units, ("outcome", "prior"))
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
-        explicit_gain = self._evaluate_explicit_gain(reading)
-        num_outputs = reading.num_outputs
+        explicit_gain = self._evaluate_explicit_gain(summary)
+        num_outputs = summary.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
@@ -229,7 +229,7 @@ class KernelizedWidth(WidthRule):
             return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
 
         try:
-            return combine_outputs(reading, self.delta, of_output)
+            return combine_outputs(summary, self.delta, of_output)
         except UnreadablePriorError as error:
             if explicit_gain is not None and not self.any_lambda and self._is_single:
                 return igp_ucb_width(
@@ -244,13 +244,13 @@ class KernelizedWidth(WidthRule):
                 "explicit width=."
             ) from error
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
-        gaps = prior_gaps(reading)
-        lam = reading.smallest_lam()
+        gaps = prior_gaps(summary)
+        lam = summary.smallest_lam()
         if lam is not None:
             constants["lam"] = lam
             if lam < 1.0 and not self.any_lambda:
@@ -258,21 +258,21 @@ class KernelizedWidth(WidthRule):
                     f"lam = {lam:.4g} is below 1, where the printed width is not a bound; "
                     "any_lambda=True gives one that is"
                 )
-        gain = self.information_gain(reading)
+        gain = self.information_gain(summary)
         if gain is not None:
             constants["information_gain"] = float(gain.max())
-        realized = reading.realized_information_gain()
+        realized = summary.realized_information_gain()
         if isinstance(self.explicit_gain, GainBound) and not self.explicit_gain.is_upper_bound:
             gaps.append("the information gain is a growth rate, not a bound")
         if gain is not None and realized is not None and bool((gain < realized - 1e-9).any()):
             gaps.append(
-                f"the information gain in use, {float(gain.max()):.4g}, is below the realised "
+                f"the information gain in use, {float(gain.max()):.4g}, is below the realized "
                 f"{float(realized.max()):.4g}; is it of this kernel and this lam?"
             )
         elif self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
-            gaps.append("information_gain was given; it must be at least the realised gain")
+            gaps.append("information_gain was given; it must be at least the realized gain")
         form = "in the form for every lam" if self.any_lambda else "as printed"
-        source = "the realised" if self.explicit_gain is None else "a given"
+        source = "the realized" if self.explicit_gain is None else "a given"
         return Guarantee(
             method="IGP-UCB width",
             theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {form}, with {source} "
@@ -287,21 +287,21 @@ class KernelizedWidth(WidthRule):
             gaps=tuple(gaps),
         )
 
-    def information_gain(self, reading: PriorReading) -> Tensor | None:
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
-        explicit_gain = self._evaluate_explicit_gain(reading)
+        explicit_gain = self._evaluate_explicit_gain(summary)
         if explicit_gain is not None:
             return torch.as_tensor(explicit_gain, dtype=DTYPE)
-        return reading.realized_information_gain()
+        return summary.realized_information_gain()
 
     @property
     def _is_single(self) -> bool:
         return not isinstance(self.rkhs_bound, tuple) and not isinstance(self.noise_bound, tuple)
 
-    def _evaluate_explicit_gain(self, reading: PriorReading) -> float | Tensor | None:
+    def _evaluate_explicit_gain(self, summary: PriorSummary) -> float | Tensor | None:
         if not isinstance(self.explicit_gain, GainBound):
             return self.explicit_gain
-        rows = reading.num_rows
+        rows = summary.num_rows
         if isinstance(rows, int):
             return self.explicit_gain(rows)
         bounds = [self.explicit_gain(int(number)) for number in rows.tolist()]
@@ -334,7 +334,7 @@ class RKHSWidth(WidthRule):
                 f"{self.gain_bound!r}. Pass information_gain=WaterFillingGain(kernel_matrix, lam)."
             )
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
         gain = self.gain_bound(round_number)
 
@@ -343,12 +343,12 @@ class RKHSWidth(WidthRule):
                 self.rkhs_bound / prior.standard_deviation, gain, round_number, delta
             )
 
-        return combine_outputs(reading, self.delta, of_output)
+        return combine_outputs(summary, self.delta, of_output)
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         gaps = [] if self.gain_bound.is_upper_bound else ["the gain is a rate, not a bound"]
-        gaps += prior_gaps(reading)
+        gaps += prior_gaps(summary)
         return Guarantee(
             method="GP-UCB in the RKHS",
             theorem="Srinivas et al. 2010, Theorem 3",
@@ -356,7 +356,7 @@ class RKHSWidth(WidthRule):
             "the posterior mean, at all points and in all rounds",
             assumptions=(
                 "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
-                "the noise is at most sigma almost surely, and the modelled variance is sigma^2",
+                "the noise is at most sigma almost surely, and the modeled variance is sigma^2",
                 "the gain bound is for this kernel and this noise variance",
             ),
             constants={
@@ -370,7 +370,7 @@ class RKHSWidth(WidthRule):
 
 @dataclass(frozen=True)
 class AMMWidth(WidthRule):
-    """AMM at the model's own regularisation: Flynn and Reeb 2024.
+    """AMM at the model's own regularization: Flynn and Reeb 2024.
 
     Attributes:
         rkhs_bound: ``B``; one number, or one an output. See ``KernelizedWidth``.
@@ -388,9 +388,9 @@ class AMMWidth(WidthRule):
         store_checked(self, **bounds)
         store_checked(self, delta=check_probability("delta", self.delta))
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
-        num_outputs = reading.num_outputs
+        num_outputs = summary.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             unit = prior.standard_deviation
@@ -402,14 +402,14 @@ class AMMWidth(WidthRule):
                 radius_factor=noise**2 / prior.lam,  # c = R^2 / lam makes a_0 = lam
             )
 
-        return combine_outputs(reading, self.delta, of_output)
+        return combine_outputs(summary, self.delta, of_output)
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         constants = bound_constants(
             self.delta, rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound
         )
-        lam, gain = reading.smallest_lam(), self.information_gain(reading)
+        lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None and gain is not None:
             constants.update(lam=lam, information_gain=float(gain.max()))
         return Guarantee(
@@ -423,9 +423,9 @@ class AMMWidth(WidthRule):
                 "outcomes are as observed: neither censored nor relabelled",
             ),
             constants=constants,
-            gaps=tuple(prior_gaps(reading)),
+            gaps=tuple(prior_gaps(summary)),
         )
 
-    def information_gain(self, reading: PriorReading) -> Tensor | None:
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
-        return reading.realized_information_gain()
+        return summary.realized_information_gain()

@@ -3,14 +3,14 @@ r"""Information gain: what was realized, and bounds on the most that any inputs 
 .. math:: I(X) = \tfrac12 \ln\det(I + K / \lambda)
            = \tfrac12 \sum_s \ln(1 + \sigma_{s-1}^2(x_s) / \lambda)
 
-in nats, with the same regularisation ``lam`` as the posterior. The realised gain of the inputs
+in nats, with the same regularization ``lam`` as the posterior. The realized gain of the inputs
 in the posterior may stand for the maximal gain in the widths of Chowdhury and Gopalan 2017
 (Theorem 2): it is never larger, and free from a Cholesky factor.
 
 .. math:: \gamma_T = \max_{|A| = T} \tfrac12 \ln\det(I + K_A / \lambda)
 
 over MULTISETS ``A`` of points: an arm may be observed many times. The exact value is NP-hard.
-Some widths need an upper bound on it; those of Chowdhury and Gopalan 2017 do not (the realised
+Some widths need an upper bound on it; those of Chowdhury and Gopalan 2017 do not (the realized
 gain may stand for it there). Every bound is an object that is called with the number of
 observations; it keeps what it computed.
 
@@ -46,7 +46,7 @@ def realized_information_gain(kernel_matrix: Tensor, lam: Tensor | float) -> Ten
 
     Args:
         kernel_matrix: ``batch_shape x n x n``, float64; ``n = 0`` has gain 0.
-        lam: The modelled noise variance in the kernel's units; scalar or ``batch_shape``.
+        lam: The modeled noise variance in the kernel's units; scalar or ``batch_shape``.
 
     Returns:
         A ``batch_shape`` float64 tensor, in nats.
@@ -112,7 +112,7 @@ class GreedyGain(GainBound):
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
-        lam: The regularisation (noise variance), in the same units.
+        lam: The regularization (noise variance), in the same units.
 
     Example:
         >>> bound = GreedyGain(torch.eye(3, dtype=torch.float64), lam=1.0)
@@ -157,7 +157,7 @@ class WaterFillingGain(GainBound):
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
-        lam: The regularisation (noise variance), in the same units.
+        lam: The regularization (noise variance), in the same units.
     """
 
     def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
@@ -190,7 +190,7 @@ class SpectralGain(GainBound):
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
-        lam: The regularisation (noise variance), in the same units.
+        lam: The regularization (noise variance), in the same units.
     """
 
     def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
@@ -264,7 +264,7 @@ def exact_maximal_information_gain(
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
-        lam: The regularisation (noise variance), in the same units.
+        lam: The regularization (noise variance), in the same units.
         num_observations: The size of the multisets.
         max_multisets: More than this are refused.
 

@@ -22,7 +22,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.prior import PriorReading
+from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule, check_all_nonnegative, prior_gaps
 from botorch_bandits.random_streams import generator
 
@@ -68,15 +68,15 @@ class RandomizedWidth(WidthRule):
         store_checked(self, num_arms=check_integer("num_arms", self.num_arms, minimum=2))
         store_checked(self, seed=check_integer("seed", self.seed, minimum=0))
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; it needs nothing of the model."""
         stream = generator(self.seed, round_number, "IRGP-UCB")
         draw = torch.empty((), dtype=torch.float64).exponential_(generator=stream)
         return irgp_ucb_width(self.num_arms, float(draw))
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
-        gaps = prior_gaps(reading)
+        gaps = prior_gaps(summary)
         return Guarantee(
             method="IRGP-UCB",
             theorem="Takeno, Inatsu and Karasuyama 2023, regret bound for finite domains",
@@ -84,8 +84,8 @@ class RandomizedWidth(WidthRule):
             "bound; no single confidence bound holds in all rounds",
             assumptions=(
                 "the reward function is a draw from the model's Gaussian-process prior",
-                "the noise is Gaussian with the modelled variance",
-                "the acquisition is maximised over these arms",
+                "the noise is Gaussian with the modeled variance",
+                "the acquisition is maximized over these arms",
             ),
             constants={"num_arms": float(self.num_arms)},
             gaps=tuple(gaps),

@@ -1,6 +1,6 @@
 """What a width needs to know of a model: kernel, inputs, noise, units and, for DMM, the data.
 
-Theorems speak of a unit-variance kernel. :class:`PriorReading` looks into exact Gaussian-process
+Theorems speak of a unit-variance kernel. :class:`PriorSummary` looks into exact Gaussian-process
 models (BoTorch's ``SingleTaskGP`` family, ``ModelListGP`` of them, ensembles and batches) without
 changing them, and says in raw outcome units what the theorem's constants are.
 
@@ -47,12 +47,12 @@ class OutputPrior:
     Attributes:
         kernel_matrix: Computes the ``batch_shape x n x n`` kernel matrix of the model's inputs,
             in the model's own (transformed) outcome units.
-        noise_variance: Modelled noise variance in the same units.
+        noise_variance: Modeled noise variance in the same units.
         prior_variance: Prior variance in the same units: of the whole kernel where it is
             stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
         outcome_scale: Raw outcome units in one transformed outcome unit.
         learned: What was, or could have been, learned from the same data, in words.
-        running_information_gain: Gives the realised information gain if the model has it already.
+        running_information_gain: Gives the realized information gain if the model has it already.
     """
 
     kernel_matrix: Callable[[], Tensor]
@@ -64,7 +64,7 @@ class OutputPrior:
 
     @property
     def lam(self) -> Tensor:
-        """The theorem's regularisation, noise variance over prior variance."""
+        """The theorem's regularization, noise variance over prior variance."""
         return self.noise_variance / self.prior_variance
 
     @property
@@ -74,7 +74,7 @@ class OutputPrior:
 
     @cached_property
     def information_gain(self) -> Tensor:
-        """The realised information gain of the model's inputs, in nats."""
+        """The realized information gain of the model's inputs, in nats."""
         running = self.running_information_gain()
         if running is not None:
             return running
@@ -127,7 +127,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         prior_variance = prior_variance_of(kernel, inputs).expand(batch_shape)
     noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
     if model.num_outputs == 1:
-        # a model that grows row by row has factorised its kernel matrix already
+        # a model that grows row by row has factorized its kernel matrix already
         running = partial(getattr, model, "running_information_gain", None)
         return (OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned), running),)
     return tuple(
@@ -148,7 +148,7 @@ def learns_input_scale(transform: InputTransform | None) -> bool:
     return any(getattr(part, "learn_coefficients", False) for part in parts)
 
 
-class PriorReading:
+class PriorSummary:
     """Reads a model's prior at most once.
 
     Args:
@@ -198,14 +198,14 @@ class PriorReading:
         return tuple(self.priors[j] for j in self.active_outputs)
 
     def smallest_lam(self) -> float | None:
-        """Return the smallest regularisation of an active output; None if it cannot be read."""
+        """Return the smallest regularization of an active output; None if it cannot be read."""
         try:
             return min(float(prior.lam.min()) for prior in self.active_priors)
         except UnreadablePriorError:
             return None
 
     def realized_information_gain(self) -> Tensor | None:
-        """Return the realised gain summed over active outputs; None if it cannot be read."""
+        """Return the realized gain summed over active outputs; None if it cannot be read."""
         try:
             gains = [prior.information_gain for prior in self.active_priors]
         except UnreadablePriorError:
@@ -391,7 +391,7 @@ class RunningPosterior(Protocol):
 
     @property
     def information_gain(self) -> Tensor:
-        """The realised information gain of all observations, ``batch_shape``, in nats."""
+        """The realized information gain of all observations, ``batch_shape``, in nats."""
 
 
 @dataclass(frozen=True)
@@ -402,16 +402,16 @@ class RunningOutputPrior(OutputPrior):
 
     @property
     def information_gain(self) -> Tensor:
-        """The realised information gain of all observations, ``batch_shape``, in nats."""
+        """The realized information gain of all observations, ``batch_shape``, in nats."""
         return self.posterior.information_gain
 
 
-class RunningReading(PriorReading, ABC):
+class RunningPriorSummary(PriorSummary, ABC):
     """Reads a posterior that takes in outcomes, so that width rules work on it as on any model.
 
     Args:
         posterior: Its information gain is read anew whenever it is asked for.
-        noise_variance: The regularisation, a scalar or ``batch_shape``.
+        noise_variance: The regularization, a scalar or ``batch_shape``.
         prior_variance: The prior variance that bounds are measured in.
     """
 
@@ -440,7 +440,7 @@ class RunningReading(PriorReading, ABC):
 
     @cached_property
     def priors(self) -> tuple[OutputPrior, ...]:
-        """See :class:`PriorReading`."""
+        """See :class:`PriorSummary`."""
         scalar = self._noise_variance.new_tensor
         return (
             RunningOutputPrior(

@@ -4,8 +4,8 @@ Every width function returns ``w``, the factor of the posterior STANDARD DEVIATI
 ``mean + w * standard_deviation``. BoTorch's ``UpperConfidenceBound(beta)`` multiplies by
 ``sqrt(beta)``, so ``beta = w ** 2``. Logarithms are natural.
 
-The theorems speak of a kernel with ``k(x, x) <= 1``, prior mean 0 and the regularisation
-``lam = (modelled noise variance) / (prior variance)``. Those for rewards drawn from the Gaussian
+The theorems speak of a kernel with ``k(x, x) <= 1``, prior mean 0 and the regularization
+``lam = (modeled noise variance) / (prior variance)``. Those for rewards drawn from the Gaussian
 process are in :mod:`botorch_bandits.confidence.gp_ucb`, those for rewards of bounded norm
 in :mod:`botorch_bandits.confidence.igp_ucb`.
 
@@ -38,7 +38,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.prior import OutputPrior, PriorReading, UnreadablePriorError
+from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 
 
 def constant_width(width: float) -> Tensor:
@@ -80,11 +80,11 @@ class WidthRule(ABC):
     """Whether the theorem's confidence bound holds at every point of the domain in every round."""
 
     @abstractmethod
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """Return the width, of the model's batch shape (a scalar for an ordinary model).
 
         Args:
-            reading: The prior of the model without pending points.
+            summary: The prior of the model without pending points.
             round_number: The round ``t``, from 1.
 
         Raises:
@@ -92,19 +92,19 @@ class WidthRule(ABC):
         """
 
     @abstractmethod
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """Return what the width promises for this model and round.
 
         Args:
-            reading: Of the model.
+            summary: Of the model.
             round_number: The round of the next point, from 1.
         """
 
-    def information_gain(self, reading: PriorReading) -> Tensor | None:
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """Return the information gain that enters the width, summed over outputs, if any does.
 
         Args:
-            reading: Of the model.
+            summary: Of the model.
         """
         return None
 
@@ -123,11 +123,11 @@ class ConstantWidth(WidthRule):
         """Check the value."""
         store_checked(self, value=check_nonnegative("width", self.value))
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
         return constant_width(self.value)
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         return Guarantee(
             method=f"constant width {self.value:g}",
@@ -137,29 +137,29 @@ class ConstantWidth(WidthRule):
 
 
 def combine_outputs(
-    reading: PriorReading,
+    summary: PriorSummary,
     delta: float,
     width_of_output: Callable[[int, OutputPrior, float], Tensor],
 ) -> Tensor:
     """Return the width of a scalarisation from the widths of its active outputs.
 
     Args:
-        reading: The model's prior.
+        summary: The model's prior.
         delta: Split evenly between the active outputs.
         width_of_output: From an output's index, prior and share of ``delta`` to its width.
     """
-    active = reading.active_outputs
+    active = summary.active_outputs
     squared = [
         width_of_output(j, prior, delta / len(active)) ** 2
-        for j, prior in zip(active, reading.active_priors, strict=True)
+        for j, prior in zip(active, summary.active_priors, strict=True)
     ]
     return torch.stack(torch.broadcast_tensors(*squared)).sum(0).sqrt()
 
 
-def prior_gaps(reading: PriorReading) -> list[str]:
+def prior_gaps(summary: PriorSummary) -> list[str]:
     """Say why the prior voids a theorem: it cannot be read, or was learned from the same data."""
     try:
-        priors = reading.active_priors
+        priors = summary.active_priors
     except UnreadablePriorError as error:
         return [f"the prior cannot be read ({error})"]
     learned = sorted({what for prior in priors for what in prior.learned})

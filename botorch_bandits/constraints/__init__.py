@@ -3,7 +3,7 @@
 from botorch_bandits.constraints.feasibility import (
     InfeasibleConstraintsWarning,
     NoisyConstraintsWarning,
-    recognise_infeasibility,
+    recognize_infeasibility,
     warn_if_noisy,
 )
 from botorch_bandits.constraints.ledger import Ledger
@@ -15,7 +15,7 @@ from botorch_bandits.constraints.rules import (
     MultiplierRule,
     MultiplierState,
     PrimalDual,
-    penalise,
+    penalize,
 )
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "MultiplierState",
     "NoisyConstraintsWarning",
     "PrimalDual",
-    "penalise",
-    "recognise_infeasibility",
+    "penalize",
+    "recognize_infeasibility",
     "warn_if_noisy",
 ]

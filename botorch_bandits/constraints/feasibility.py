@@ -16,10 +16,10 @@ class NoisyConstraintsWarning(UserWarning):
 
 
 class InfeasibleConstraintsWarning(UserWarning):
-    """No point seems to meet a constraint; see :func:`recognise_infeasibility`."""
+    """No point seems to meet a constraint; see :func:`recognize_infeasibility`."""
 
 
-def recognise_infeasibility(
+def recognize_infeasibility(
     multipliers: Tensor,
     smallest_lower_bounds: Tensor,
     num_epochs: int = 3,
@@ -31,7 +31,7 @@ def recognise_infeasibility(
     and its multiplier grew in each of the last ``num_epochs`` updates. The first alone says, as far
     as the confidence bound can be trusted, that no point meets the constraint; the second says
     that the rule is chasing what it cannot reach. Constraints that exclude each other, each of
-    which some point meets, are not recognised.
+    which some point meets, are not recognized.
 
     Args:
         multipliers: ``batch_shape x num_epochs_so_far x num_constraints``.
@@ -46,7 +46,7 @@ def recognise_infeasibility(
 
     Example:
         >>> kappa = torch.tensor([[1.0], [2.0], [4.0], [8.0]], dtype=torch.float64)
-        >>> recognise_infeasibility(kappa, torch.tensor([0.3], dtype=torch.float64))
+        >>> recognize_infeasibility(kappa, torch.tensor([0.3], dtype=torch.float64))
         tensor([True])
     """
     check_double("multipliers", multipliers)

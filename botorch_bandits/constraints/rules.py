@@ -1,7 +1,7 @@
 r"""Multiplier rules as folds over tensors: once an epoch, or every round.
 
 A rule turns observed constraint values into multipliers ``kappa``, and multipliers into the
-penalised outcomes that a surrogate is fitted to,
+penalized outcomes that a surrogate is fitted to,
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1).
 
@@ -91,10 +91,10 @@ LARGEST_TARGET = 1e150
 
 
 class MultiplierOverflowError(OverflowError):
-    """A multiplier or a penalised outcome is too large for float64."""
+    """A multiplier or a penalized outcome is too large for float64."""
 
 
-def penalise(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
+def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
     """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
 
     Args:
@@ -126,7 +126,7 @@ def penalise(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
     known = torch.isfinite(rewards) & torch.isfinite(constraints).all(dim=-1)
     if bool((known & ~(targets.abs() < LARGEST_TARGET)).any()):
         raise MultiplierOverflowError(
-            "a penalised outcome is too large for float64 (largest multiplier "
+            "a penalized outcome is too large for float64 (largest multiplier "
             f"{float(multipliers.max()):.3g}). Use penalty=Polynomial(c, n), which grows more "
             "slowly, or a smaller c."
         )
@@ -136,7 +136,7 @@ def penalise(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
 SURROGATES = ("relabelled", "fresh", "separate")
 """What the Gaussian process models.
 
-``"relabelled"``: one GP on the penalised outcomes of ALL queries so far, with the multipliers of
+``"relabelled"``: one GP on the penalized outcomes of ALL queries so far, with the multipliers of
 the running epoch. ``"fresh"``: one GP on those of the running epoch alone. ``"separate"``: one GP
 for ``f`` and one for each ``g_j``, on all queries.
 """
@@ -350,9 +350,9 @@ class MultiplierRule(ABC):
             )
         return values if one else values.sum(dim=-2)
 
-    # --- penalised outcomes -----------------------------------------------------------------
+    # --- penalized outcomes -----------------------------------------------------------------
 
-    def penalised(self, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
+    def penalized(self, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
         """Return the targets ``f - sum_j kappa_j (psi(g_j) - 1)`` of stored outcomes.
 
         Targets are computed from rewards and constraint values afresh whenever multipliers
@@ -371,14 +371,14 @@ class MultiplierRule(ABC):
             ValueError: If shapes do not fit.
             MultiplierOverflowError: If a target of finite outcomes is not finite.
         """
-        return penalise(self.penalty_in_use, rewards, constraints, multipliers)
+        return penalize(self.penalty_in_use, rewards, constraints, multipliers)
 
-    def penalised_minimum(
+    def penalized_minimum(
         self, minimum: float, largest_constraints: Sequence[float] | None, multipliers: Tensor
     ) -> Tensor:
-        """Return the smallest penalised outcome that can occur, for censored feedback.
+        """Return the smallest penalized outcome that can occur, for censored feedback.
 
-        It is the pseudo-outcome and the prior mean of a censored penalised outcome.
+        It is the pseudo-outcome and the prior mean of a censored penalized outcome.
 
         Args:
             minimum: The known minimum of the reward.
@@ -393,7 +393,7 @@ class MultiplierRule(ABC):
         """
         if largest_constraints is None:
             raise ValueError(
-                "a censored penalised outcome needs an upper bound on each constraint: pass "
+                "a censored penalized outcome needs an upper bound on each constraint: pass "
                 "largest_constraints=, or use feedback=Hallucinated()."
             )
         if len(largest_constraints) != self.num_constraints:
@@ -404,14 +404,14 @@ class MultiplierRule(ABC):
         shape = multipliers.shape[:-1]
         worst = torch.tensor([list(largest_constraints)], dtype=DTYPE, device=multipliers.device)
         rewards = torch.full((*shape, 1), float(minimum), dtype=DTYPE, device=multipliers.device)
-        return self.penalised(
+        return self.penalized(
             rewards, worst.expand(*shape, 1, self.num_constraints), multipliers
         ).squeeze(-1)
 
     # --- constants of the inner algorithm ---------------------------------------------------
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
-        """Return by what the noise bound ``R`` is multiplied for penalised outcomes.
+        """Return by what the noise bound ``R`` is multiplied for penalized outcomes.
 
         Args:
             multipliers: ``batch_shape x num_constraints``.
@@ -447,7 +447,7 @@ class MultiplierRule(ABC):
     def norm_bound(
         self, reward_bound: float, penalty_bounds: Sequence[float], multipliers: Tensor
     ) -> Tensor:
-        """Return ``B_f + sum_j kappa_j B_j``, a bound on the norm of the penalised function.
+        """Return ``B_f + sum_j kappa_j B_j``, a bound on the norm of the penalized function.
 
         Args:
             reward_bound: ``B_f``, of the reward function.
@@ -481,7 +481,7 @@ SOURCE = "Shi and Eryilmaz 2022"
 SURROGATE_GAPS = {
     "relabelled": "the targets of earlier epochs are made with multipliers that depend on their "
     "noise, and the theorem's epochs each start without data",
-    "separate": "the theorem's inner algorithm models the penalised outcome; confidence bounds of "
+    "separate": "the theorem's inner algorithm models the penalized outcome; confidence bounds of "
     "separate models hold for all multipliers at once, its rates are not proven for them",
 }
 """Why the theorems do not cover a surrogate; the paper's own is ``"fresh"``."""
@@ -527,7 +527,7 @@ class EpochRule(MultiplierRule):
             statement=statement,
             assumptions=(
                 "the reward is observed with independent sub-Gaussian noise",
-                "the norm of the penalised function is bounded in every epoch",
+                "the norm of the penalized function is bounded in every epoch",
                 *assumptions,
             ),
             constants={"epoch_length": float(self.epoch_length)},
@@ -610,7 +610,7 @@ class MultiplicativeEpochs(EpochRule):
                 f"the logarithm of a multiplier is {float(state.levels.max()):.4g}, too large for "
                 "float64. Use penalty=Polynomial(c, n), which grows more slowly, a smaller c, "
                 "longer epochs, or max_multiplier=. If all points violate the constraint, no "
-                "multiplier will do: see Ledger and recognise_infeasibility."
+                "multiplier will do: see Ledger and recognize_infeasibility."
             )
         return multipliers
 
@@ -644,7 +644,7 @@ class AdditiveEpochs(EpochRule):
     .. math:: \kappa_j^1 = 0, \qquad \kappa_j^{l+1} = \Big[\kappa_j^l
         + \mu \frac{1}{S} \sum_{s=1}^S (g_j(x_l^s) + \varepsilon_{l,j}^s)\Big]^+
 
-    The penalty is linear, so a penalised outcome has the noise of the reward and that of each
+    The penalty is linear, so a penalized outcome has the noise of the reward and that of each
     constraint: its noise bound is ``R sqrt(1 + sum_j kappa_j^2)`` (the paper's box prints ``R``
     inside the root), and each epoch gets ``delta / (2 L)``.
 
@@ -719,7 +719,7 @@ class AdditiveEpochs(EpochRule):
 class PrimalDual(MultiplierRule):
     r"""A multiplier update in every round, after Zhou and Ji 2022.
 
-    Each round plays the maximiser of ``UCB_f(x) - sum_j phi_j LCB_j(x)``, with ``UCB_f`` clipped
+    Each round plays the maximizer of ``UCB_f(x) - sum_j phi_j LCB_j(x)``, with ``UCB_f`` clipped
     to ``[-B, B]`` and ``LCB_j`` to ``[-G, G]``, on separate models of ``f`` and each ``g_j``, and
     then takes a step along the lower confidence bounds at the point played:
 

@@ -41,7 +41,7 @@ ModelFactory = Callable[[Tensor, Tensor], Model]
 AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
 
 
-class AcquisitionSource:
+class AcquisitionBuilder:
     """Builds models and acquisition functions from a history; remembers the last model.
 
     Args:
@@ -109,7 +109,7 @@ class AcquisitionSource:
 
         Args:
             round_number: From 1.
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
         """
         if isinstance(self._feedback, Censored):
             view = self._feedback.view(self._history, round_number, now)
@@ -124,8 +124,8 @@ class AcquisitionSource:
 
         Args:
             round_number: From 1.
-            domain: Where it will be maximised.
-            now: Clock reading in seconds.
+            domain: Where it will be maximized.
+            now: Clock time in seconds.
         """
         if isinstance(self._feedback, Censored):
             return self._build_censored(self._feedback, round_number, domain, now)
@@ -250,14 +250,14 @@ def _column(values: list[float | None], like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=DTYPE, device=like.device).unsqueeze(-1)
 
 
-class ForgettingSource(AcquisitionSource):
+class ForgettingBuilder(AcquisitionBuilder):
     """Builds the model of each round from what has not been forgotten.
 
     With a time-varying kernel the model's inputs are ``(round, context, point)``; see
     :meth:`domain_in`.
 
     Args:
-        model: As for :class:`AcquisitionSource`.
+        model: As for :class:`AcquisitionBuilder`.
         acquisition: Likewise.
         history: Likewise.
         feedback: Likewise, but not censored.
@@ -288,13 +288,13 @@ class ForgettingSource(AcquisitionSource):
         )
 
     def has_no_data(self) -> bool:
-        """See :meth:`AcquisitionSource.has_no_data`; a window may be empty again."""
+        """See :meth:`AcquisitionBuilder.has_no_data`; a window may be empty again."""
         if self._models is not None:
             return False
         return len(self._arrived(self._history.num_queries + 1)[0]) == 0
 
     def model(self, round_number: int, now: float) -> Model:
-        """See :meth:`AcquisitionSource.model`."""
+        """See :meth:`AcquisitionBuilder.model`."""
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._known_model is None or self._known_model[0] != key:
             X, Y, rounds = self._arrived(round_number)
@@ -306,7 +306,7 @@ class ForgettingSource(AcquisitionSource):
         return self._known_model[1]
 
     def build(self, round_number: int, domain: Domain, now: float) -> AcquisitionFunction:
-        """See :meth:`AcquisitionSource.build`."""
+        """See :meth:`AcquisitionBuilder.build`."""
         model = self.model(round_number, now)
         X_pending = self._pending(round_number)
         seed = self._seed_of(round_number)
@@ -457,7 +457,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         )
     if isinstance(feedback, Censored):
         raise ValueError(
-            "feedback=Censored(...) does not go with constraints=: the smallest penalised outcome "
+            "feedback=Censored(...) does not go with constraints=: the smallest penalized outcome "
             "changes with the multipliers. Use feedback=Hallucinated(), the default."
         )
     if rule.surrogate_in_use == "fresh" and restart is not None:
@@ -480,8 +480,8 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         )
     if rule.surrogate_in_use != "separate" and is_lagrangian:
         raise ValueError(
-            f"constraints={type(rule).__name__}(...) models the penalised outcome, which the "
-            "acquisition must not penalise again: use surrogate='separate', or an acquisition such "
+            f"constraints={type(rule).__name__}(...) models the penalized outcome, which the "
+            "acquisition must not penalize again: use surrogate='separate', or an acquisition such "
             "as ImprovedUpperConfidenceBound."
         )
 
@@ -524,7 +524,7 @@ def in_epoch(
     noise_factor: float,
     num_epochs: int | None = None,
 ) -> AcquisitionRecipe:
-    """Return a recipe as it is played on penalised outcomes in an epoch.
+    """Return a recipe as it is played on penalized outcomes in an epoch.
 
     Args:
         recipe: As the user gave it.
@@ -563,8 +563,8 @@ def with_constraints(
             )
         )
     assumptions = [
-        # what the surrogate models is the penalised function
-        line.replace("the reward function", "the penalised function of each epoch")
+        # what the surrogate models is the penalized function
+        line.replace("the reward function", "the penalized function of each epoch")
         if rule.surrogate_in_use != "separate"
         else line
         for line in guarantee.assumptions

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition, RandomSearch
 from botorch_bandits.acquisition.censored import PendingWidth, censored_arms_rule, censored_rule
-from botorch_bandits.acquisition.engines import ArmsPlayer, build_arms_player
+from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.acquisition.scores import ArmsRound, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
@@ -23,9 +23,9 @@ from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.feedback import Censored, Feedback, Ignored
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.builders import (
+    AcquisitionBuilder,
     AcquisitionFactory,
-    AcquisitionSource,
-    ForgettingSource,
+    ForgettingBuilder,
     at_multipliers,
     with_constraints,
     with_forgetting,
@@ -49,7 +49,7 @@ class ArmsStream:
     """One stream of rounds on arms.
 
     Args:
-        player: Chooses and observes.
+        engine: Chooses and observes.
         domain: The arms.
         history: What happened; it grows as the loop goes on.
         feedback: What is made of pending queries.
@@ -61,37 +61,37 @@ class ArmsStream:
 
     def __init__(
         self,
-        player: ArmsPlayer,
+        engine: ArmsEngine,
         domain: Arms,
         history: History,
         feedback: Feedback,
         rounds_before: int = 0,
     ) -> None:
         """See the class."""
-        self.player = player
+        self.engine = engine
         self._rounds_before = rounds_before
         self._domain, self._history, self._feedback = domain, history, feedback
         self._num_outcomes = 0  # that the player has seen
         self._version = history.first_version
         self._arms: list[int] = []  # of each query, as far as they were needed
         if isinstance(feedback, Censored):
-            rule = player.rule
+            rule = engine.rule
             assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
             self._censored_width = censored_rule(rule.rule, feedback.outcome_bound)
             self._queue = CensoredQueue(feedback, history)
             self._num_seen = 0  # queries that the player has a row of
             self._num_censored: dict[int, int] = {}  # rows at the pseudo-value, by arm
-            self._minimum = player.prior_mean if feedback.minimum is None else feedback.minimum
+            self._minimum = engine.prior_mean if feedback.minimum is None else feedback.minimum
             self._observed: ArmsPosterior | None = None
             if feedback.minimum is None:  # the proxy is of what arrived in time, alone
-                self._observed = ArmsPosterior(player.posterior.prior, player.posterior.lam)
+                self._observed = ArmsPosterior(engine.posterior.prior, engine.posterior.lam)
 
     def choose(self, round_number: int, now: float) -> tuple[Tensor, dict[str, float]]:
         """Return the point to query, and what was known of it.
 
         Args:
             round_number: From 1.
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
         """
         self.catch_up()
         if not isinstance(self._feedback, Censored):
@@ -100,15 +100,15 @@ class ArmsStream:
                 ids = [query.id for query in self._history.pending()]
                 pending = torch.tensor([self._arms[i] for i in ids], device=self._device)
             seen = self._look(round_number, pending)
-            arm = self.player.choose(seen)
-            described = self.player.describe(seen, arm)
+            arm = self.engine.choose(seen)
+            described = self.engine.describe(seen, arm)
         else:
             arm, described = self._choose_censored(self._feedback, round_number, now)
         return self._domain.choices[arm], described
 
     def _look(self, round_number: int, pending: Tensor | None = None) -> ArmsRound:
         # random numbers go on where widths begin anew
-        return self.player.look(round_number, pending, self._rounds_before + round_number)
+        return self.engine.look(round_number, pending, self._rounds_before + round_number)
 
     def catch_up(self) -> None:
         """Let the player observe what happened since it last looked."""
@@ -131,14 +131,14 @@ class ArmsStream:
     def _observe(self, outcomes: list[Outcome]) -> None:
         if outcomes:
             arms = [self._arms[outcome.query_id] for outcome in outcomes]
-            self.player.observe_many(arms, [outcome.reward for outcome in outcomes])
+            self.engine.observe_many(arms, [outcome.reward for outcome in outcomes])
             self._num_outcomes += len(outcomes)
 
     def _relabel_all(self) -> None:
         """Give the outcomes that the player has seen the values with which they are read now."""
         seen = self._history.outcomes_since(0)[: self._num_outcomes]
         arms = [self._arms[outcome.query_id] for outcome in seen]
-        self.player.relabel(arms, [outcome.reward for outcome in seen])
+        self.engine.relabel(arms, [outcome.reward for outcome in seen])
 
     @property
     def _device(self) -> torch.device:
@@ -154,14 +154,14 @@ class ArmsStream:
             position = self._hear(feedback, outcomes, position, before=query.round_number)
             self._take_proxy(feedback)
             arm = self._arms[query.id]
-            self.player.observe(arm, self._minimum)
+            self.engine.observe(arm, self._minimum)
             self._num_censored[arm] = self._num_censored.get(arm, 0) + 1
             self._num_seen += 1
         self._num_outcomes += self._hear(feedback, outcomes, position, history.num_queries + 1)
 
     def _hear(self, feedback: Censored, outcomes: list[Outcome], position: int, before: int) -> int:
         """Replace pseudo-values by outcomes that arrived before a round; return how many."""
-        offset = self.player.prior_mean
+        offset = self.engine.prior_mean
         while position < len(outcomes) and outcomes[position].arrived_round < before:
             outcome = outcomes[position]
             position += 1
@@ -173,7 +173,7 @@ class ArmsStream:
             self._num_censored[arm] -= 1
             value = outcome.reward - offset
             if outcome.reward != self._minimum:
-                self.player.posterior.change_outcome(arm, self._minimum - offset, value)
+                self.engine.posterior.change_outcome(arm, self._minimum - offset, value)
             if self._observed is not None:
                 self._observed.observe(arm, value)
         return position
@@ -188,16 +188,16 @@ class ArmsStream:
         if not bool(known.any()):
             known[[arm for arm, count in self._num_censored.items() if count > 0]] = True
         if bool(known.any()):
-            self._relabel(float(lower[known].min()) + self.player.prior_mean)
+            self._relabel(float(lower[known].min()) + self.engine.prior_mean)
 
     def _relabel(self, minimum: float) -> None:
         """Give all censored rows another pseudo-value; the cost does not grow with their number."""
-        middle = 0.5 * (minimum + self._minimum) - self.player.prior_mean
+        middle = 0.5 * (minimum + self._minimum) - self.engine.prior_mean
         half = 0.5 * (minimum - self._minimum)
         if half != 0.0:
             for arm, count in self._num_censored.items():
                 if count > 0:  # ``count`` changes of an arm at once: of its sum and sum of squares
-                    self.player.posterior.change_outcome(
+                    self.engine.posterior.change_outcome(
                         arm, middle - count * half, middle + count * half
                     )
         self._minimum = minimum
@@ -205,23 +205,23 @@ class ArmsStream:
     def _choose_censored(
         self, feedback: Censored, round_number: int, now: float
     ) -> tuple[Tensor, dict[str, float]]:
-        player, rule = self.player, self.player.rule
+        engine, rule = self.engine, self.engine.rule
         assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
         self._take_proxy(feedback)
         self._queue.update(now)
         pending = self._queue.pending
         ids = feedback.summed(pending, round_number)
         arms = torch.tensor([self._arms[i] for i in ids], dtype=torch.long, device=self._device)
-        noise = player.posterior.regularisation if feedback.predictive else 0.0
-        deviation = (player.posterior.variance + noise).sqrt_()
+        noise = engine.posterior.regularization if feedback.predictive else 0.0
+        deviation = (engine.posterior.variance + noise).sqrt_()
         width = PendingWidth(self._censored_width, deviation[arms].sum(), round_number)
-        player.rule = censored_arms_rule(rule, width, player.reading, feedback.predictive)
+        engine.rule = censored_arms_rule(rule, width, engine.summary, feedback.predictive)
         try:
             seen = self._look(round_number)
-            arm = player.choose(seen)
-            described = player.describe(seen, arm)
+            arm = engine.choose(seen)
+            described = engine.describe(seen, arm)
         finally:
-            player.rule = rule
+            engine.rule = rule
         if feedback.predictive:
             described["standard_deviation"] = float(deviation[arm])
         counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}
@@ -277,7 +277,7 @@ class Chooser:
         Args:
             round_number: One more than the rounds so far.
             context: Of the round, or None.
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
         """
         self.begin_round(round_number)
         if self._watch is not None:
@@ -343,7 +343,7 @@ class Chooser:
         """Return what is known of whether the constraints can be met.
 
         Args:
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
             width: See :func:`~botorch_bandits.loop.guarantees.smallest_lower_bounds`.
         """
         assert self.segments is not None
@@ -357,7 +357,7 @@ class Chooser:
         """Return what the settings promise, as the history so far used them.
 
         Args:
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
             num_given: How many rounds of the history the loop was given.
         """
         settings = self._settings
@@ -416,7 +416,7 @@ class Chooser:
             self._source.play(played)
             if self._stream is not None:
                 assert isinstance(played, AcquisitionRecipe)
-                self._stream.player.rule = played.arms_rule(self._settings.domain)
+                self._stream.engine.rule = played.arms_rule(self._settings.domain)
 
     def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
         """What is played in this segment and epoch: shares of delta, multipliers."""
@@ -446,9 +446,9 @@ class Chooser:
             self.rounds_before,
         )
         self._source = (
-            AcquisitionSource(*parts)
+            AcquisitionBuilder(*parts)
             if settings.forgetting is None
-            else ForgettingSource(*parts, settings.forgetting)
+            else ForgettingBuilder(*parts, settings.forgetting)
         )
         self._stream = self._build_stream(played) if is_plain else None
 
@@ -463,14 +463,14 @@ class Chooser:
             and isinstance(played, AcquisitionRecipe)
         ):
             return None
-        player = build_arms_player(
+        engine = build_arms_engine(
             settings.model, played, settings.domain, settings.seed, self._arms_prior
         )
-        if player is None:
+        if engine is None:
             return None
-        self._arms_prior = player.posterior.prior  # it outlives resets
+        self._arms_prior = engine.posterior.prior  # it outlives resets
         return ArmsStream(
-            player, settings.domain, self.current, settings.feedback, self.rounds_before
+            engine, settings.domain, self.current, settings.feedback, self.rounds_before
         )
 
     def _sample(self, round_number: int) -> Tensor:
@@ -483,6 +483,6 @@ class Chooser:
 
     def _domain_in(self, context: Tensor | None, local_round: int) -> Domain:
         domain = self._settings.domain
-        if isinstance(self._source, ForgettingSource):
+        if isinstance(self._source, ForgettingBuilder):
             return self._source.domain_in(domain, context, local_round)
         return domain if context is None else domain.in_context(context)

@@ -26,11 +26,11 @@ from botorch_bandits.acquisition.lagrangian import output_rules, select_output
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import Restart
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.confidence import Guarantee, PriorReading
+from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.constraints import (
     InfeasibleConstraintsWarning,
     MultiplierRule,
-    recognise_infeasibility,
+    recognize_infeasibility,
     warn_if_noisy,
 )
 from botorch_bandits.domains import Arms, Box, Domain
@@ -54,7 +54,7 @@ def guarantee_of(
     Args:
         acquisition: Of the next round.
         history: Of all rounds.
-        domain: Where it is maximised.
+        domain: Where it is maximized.
         num_given: How many rounds of the history the loop was given.
         leaves_out_pending: Whether pending queries are left out of the model.
     """
@@ -76,7 +76,7 @@ def guarantee_of(
     if guarantee.holds and acquisition.is_optimistic:
         guarantee = replace(
             guarantee,
-            regret_bound=realised_regret_bound(history),
+            regret_bound=realized_regret_bound(history),
             assumptions=(*guarantee.assumptions, *_assumptions(domain, num_given)),
         )
     return guarantee
@@ -97,7 +97,7 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
     )
 
 
-def realised_regret_bound(history: History) -> float | None:
+def realized_regret_bound(history: History) -> float | None:
     """Return ``sum_t 2 w_t sigma_{t-1}(x_t)``; None where a round was played otherwise."""
     total = 0.0
     for query in history.queries:
@@ -117,9 +117,9 @@ def realised_regret_bound(history: History) -> float | None:
 def _assumptions(domain: Domain, num_given: int) -> list[str]:
     assumptions = []
     if isinstance(domain, Box):
-        assumptions.append("the acquisition is maximised exactly (on a box it is numerically)")
+        assumptions.append("the acquisition is maximized exactly (on a box it is numerically)")
     elif not isinstance(domain, Arms):
-        assumptions.append("the acquisition is maximised exactly by domain.maximize")
+        assumptions.append("the acquisition is maximized exactly by domain.maximize")
     if num_given > 0:
         assumptions.append(f"the first {num_given} rounds were played by these settings")
     return assumptions
@@ -146,7 +146,7 @@ class ConstraintFeasibility:
             is positive no point meets the constraint, as far as the bound can be trusted.
         multiplier: In force.
         is_infeasible: Whether the bound is positive and the multiplier grew in each of the last
-            three updates; see :func:`~botorch_bandits.constraints.recognise_infeasibility`.
+            three updates; see :func:`~botorch_bandits.constraints.recognize_infeasibility`.
     """
 
     constraint: int
@@ -176,7 +176,7 @@ class Feasibility:
         return tuple(entry.constraint for entry in self.constraints if entry.is_infeasible)
 
 
-def recognise(multipliers: Multipliers, bounds: Tensor) -> Tensor:
+def recognize(multipliers: Multipliers, bounds: Tensor) -> Tensor:
     """Return which constraints no point seems to meet, ``num_constraints`` booleans.
 
     Args:
@@ -186,7 +186,7 @@ def recognise(multipliers: Multipliers, bounds: Tensor) -> Tensor:
     latest = multipliers.updates[-NUM_EPOCHS - 1 :]
     table = torch.tensor([update.multipliers for update in latest], dtype=DTYPE)
     largest = getattr(multipliers.rule, "max_multiplier", None)
-    return recognise_infeasibility(table, bounds, NUM_EPOCHS, largest)
+    return recognize_infeasibility(table, bounds, NUM_EPOCHS, largest)
 
 
 def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -> Feasibility:
@@ -203,7 +203,7 @@ def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -
     if int(row) >= 0:
         outcome = history.outcomes[int(row)]
         nearest = history.query(outcome.query_id), outcome
-    found = recognise(multipliers, bounds).tolist()
+    found = recognize(multipliers, bounds).tolist()
     in_force = multipliers.values.tolist()
     entries = [
         ConstraintFeasibility(j + 1, float(bound), in_force[j], found[j])
@@ -233,7 +233,7 @@ def smallest_lower_bounds(
         width: A constant in place of the acquisition's width.
 
     Returns:
-        ``num_constraints`` numbers. They are found by an optimiser where the domain is a box, so
+        ``num_constraints`` numbers. They are found by an optimizer where the domain is a box, so
         that they may be too large there.
 
     Raises:
@@ -296,13 +296,13 @@ def _width_of(
         name, options = recipe.acquisition_class.__name__, dict(recipe.options)
         if recipe.acquisition_class in LAGRANGIAN:
             of_output = output_rules(name, num_outputs, **options)[constraint + 1]
-            reading = PriorReading(model, select_output(constraint + 1, num_outputs))
-            return float(options.get("scale", 1.0) * of_output.width(reading, 1))
+            summary = PriorSummary(model, select_output(constraint + 1, num_outputs))
+            return float(options.get("scale", 1.0) * of_output.width(summary, 1))
         shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)
         known = shared.arms_rule(settings.domain)  # on a box too, for its settings
         is_drawn = isinstance(known, RandomizedArmsRule)
         if isinstance(known, WidthArmsRule | ThompsonArmsRule) and not is_drawn:
-            return float(known.scale * known.rule.width(PriorReading(model), round_number))
+            return float(known.scale * known.rule.width(PriorSummary(model), round_number))
     raise NoWidthError(
         f"acquisition={recipe!r} has no width for a confidence bound of the constraints; pass "
         "width=, the factor of the standard deviation, such as feasibility(width=2.0)."
@@ -395,7 +395,7 @@ class ConstraintWatch:
         if not (self._looks and is_new_epoch and history.num_queries >= self._next_look):
             return
         positive = torch.ones(self._rule.num_constraints, dtype=DTYPE)
-        if not bool(recognise(multipliers, positive).any()):
+        if not bool(recognize(multipliers, positive).any()):
             return
         self._next_look = history.num_queries + max(history.num_queries // 5, 10)
         try:
@@ -403,7 +403,7 @@ class ConstraintWatch:
         except NoWidthError:  # only loop.feasibility(width=...) can tell then
             self._looks = False
             return
-        infeasible = torch.nonzero(recognise(multipliers, bounds)).squeeze(-1).tolist()
+        infeasible = torch.nonzero(recognize(multipliers, bounds)).squeeze(-1).tolist()
         if not infeasible:
             return
         self._looks = False

@@ -34,7 +34,7 @@ from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.guarantees import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import LoopSettings, check_history
-from botorch_bandits.loop.state import DetectorReading
+from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.models import BanditGPRecipe
 
 
@@ -191,11 +191,11 @@ class LoopReadings:
             return self._chooser.feasibility(self._clock(), width)
 
     @property
-    def detector_readings(self) -> tuple[DetectorReading, ...]:
+    def change_tests(self) -> tuple[ChangeTestRecord, ...]:
         """What each test for a change said, in order; see ``restart=``."""
         with self._lock:
             segments = self._chooser.segments
-            return () if segments is None else tuple(segments.readings)
+            return () if segments is None else tuple(segments.change_tests)
 
     def guarantee(self) -> Guarantee:
         """Return which theorem covers the loop as set up, its constants and current bound.
@@ -282,7 +282,7 @@ class LoopReadings:
 class BanditLoop(LoopReadings):
     """Sequential decisions under uncertainty: :meth:`ask`, evaluate, :meth:`tell`, repeat.
 
-    The reward is maximised. Any number of queries may be asked before an outcome is told, and
+    The reward is maximized. Any number of queries may be asked before an outcome is told, and
     outcomes may be told in any order; queries without an outcome are passed to the acquisition
     function as pending points. Several threads may ask, tell and read on one loop; they take turns.
     Recipes and rules are copied: later changes to those that were passed do not reach the loop.

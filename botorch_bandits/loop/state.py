@@ -35,7 +35,7 @@ class ChangeNotTestedWarning(RuntimeWarning):
 
 
 @dataclass(frozen=True)
-class DetectorReading:
+class ChangeTestRecord:
     """What a test of the uniform queries said.
 
     Attributes:
@@ -55,8 +55,8 @@ class DetectorReading:
     quantity: str = "reward"
 
 
-class PenalisedHistory(History):
-    """Rewards are read as penalised outcomes, with the multipliers that are in force.
+class PenalizedHistory(History):
+    """Rewards are read as penalized outcomes, with the multipliers that are in force.
 
     What is stored are rewards and constraint values as they were told; :attr:`version` changes with
     the multipliers.
@@ -91,24 +91,24 @@ class PenalisedHistory(History):
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """See :class:`History`; penalised."""
+        """See :class:`History`; penalized."""
         return tuple(self.outcomes_since(0))
 
     def outcome(self, query_id: int) -> Outcome | None:
-        """See :class:`History`; penalised."""
+        """See :class:`History`; penalized."""
         outcome = super().outcome(query_id)
-        return None if outcome is None else self._penalise([outcome])[0]
+        return None if outcome is None else self._penalize([outcome])[0]
 
     def outcomes_since(self, num_known: int) -> list[Outcome]:
-        """See :class:`History`; penalised."""
-        return self._penalise(super().outcomes_since(num_known))
+        """See :class:`History`; penalized."""
+        return self._penalize(super().outcomes_since(num_known))
 
     def arrived(self) -> tuple[Tensor, Tensor]:
-        """See :class:`History`; penalised."""
+        """See :class:`History`; penalized."""
         X, Y = super().arrived()
         return X, self._targets(Y.squeeze(-1), self.constraints()).unsqueeze(-1)
 
-    def _penalise(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _penalize(self, outcomes: list[Outcome]) -> list[Outcome]:
         if not outcomes:
             return []
         rewards = torch.tensor([outcome.reward for outcome in outcomes], dtype=DTYPE)
@@ -117,7 +117,7 @@ class PenalisedHistory(History):
         return [replace(o, reward=y) for o, y in zip(outcomes, targets, strict=True)]
 
     def _targets(self, rewards: Tensor, values: Tensor) -> Tensor:
-        return self._multipliers.rule.penalised(rewards, values, self._multipliers.values)
+        return self._multipliers.rule.penalized(rewards, values, self._multipliers.values)
 
 
 class StackedHistory(History):
@@ -307,7 +307,7 @@ class CensoredQueue:
         """Take in what happened since the last update; the next query is to be chosen.
 
         Args:
-            now: Clock reading in seconds.
+            now: Clock time in seconds.
         """
         if now < self._now:
             self._start()  # the clock was set back: who is lost is open again
@@ -357,7 +357,7 @@ class Segments:
         current: Queries and outcomes since the last reset; ids and rounds count from there.
         first_id: The id, in the whole history, of the segment's first query.
         resets: All resets so far, but for those at the end of an epoch.
-        readings: What the tests said so far.
+        change_tests: What the tests said so far.
         multipliers: The rule and its state, if there are constraints.
     """
 
@@ -382,7 +382,7 @@ class Segments:
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
         self.resets: list[Reset] = []
-        self.readings: list[DetectorReading] = []
+        self.change_tests: list[ChangeTestRecord] = []
         self._begun_round = 0
         self._first_id_of_segment = 0  # an epoch that is fresh begins later than its segment
         self._begin(0)
@@ -514,8 +514,8 @@ class Segments:
                     stacklevel=2,
                 )
                 continue
-            self.readings.append(
-                DetectorReading(
+            self.change_tests.append(
+                ChangeTestRecord(
                     after_round,
                     test.statistic,
                     test.threshold,
@@ -566,7 +566,7 @@ class Segments:
             return History(dim, context_dim)
         if multipliers.rule.surrogate_in_use == "separate":
             return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
-        return PenalisedHistory(dim, context_dim, multipliers)
+        return PenalizedHistory(dim, context_dim, multipliers)
 
 
 def _check_engine(quantity: str, engine: DetectorEngine, domain: Domain, context_dim: int) -> None:

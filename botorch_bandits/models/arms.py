@@ -22,7 +22,7 @@ When the buffer of rows is full, one of two things happens. Where few distinct a
 played, ``R`` becomes :math:`L^{-1} K_P` with ``L`` the Cholesky factor of
 :math:`K_{PP} + \mathrm{diag}(\lambda / n)`, and ``S_0`` stays the prior: no matrix of all arms is
 ever needed. Otherwise the rows are folded into a dense ``S_0``. Every few thousand rounds the
-statistics are factorised afresh, so rounding errors do not build up, and a posterior that is
+statistics are factorized afresh, so rounding errors do not build up, and a posterior that is
 rebuilt from a long record need not replay all of it.
 """
 
@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
-from botorch_bandits.confidence.prior import RunningReading
+from botorch_bandits.confidence.prior import RunningPriorSummary
 from botorch_bandits.models.kernels import StationaryKernel
 
 LARGEST_MATRIX = 4096
@@ -161,7 +161,7 @@ class ArmsPrior:
     def root(self) -> Tensor:
         """A ``rank x num_arms`` matrix ``A`` with ``A' A`` the prior covariance.
 
-        It comes from a Cholesky factorisation with pivots that stops at rounding error, without
+        It comes from a Cholesky factorization with pivots that stops at rounding error, without
         any jitter; the rank of a smooth kernel is far below the number of arms.
         """
         residual = self.diagonal.clone()
@@ -221,7 +221,7 @@ class ArmsFactor:
 
     Args:
         prior: The prior covariance of the arms.
-        lam: ``B x 1``; the regularisation of each replicate.
+        lam: ``B x 1``; the regularization of each replicate.
     """
 
     def __init__(self, prior: ArmsPrior, lam: Tensor) -> None:
@@ -252,7 +252,7 @@ class ArmsFactor:
         """The arm numbers."""
         return torch.arange(self.num_arms, device=self._mean.device)
 
-    def refactorise(self) -> None:
+    def refactorize(self) -> None:
         """Compute everything afresh from the statistics, and choose the form of ``S_0``."""
         self._compact()
         self._choose_form()
@@ -453,17 +453,17 @@ class ArmsFactor:
 class ArmsPosterior(ArmsFactor):
     """Posterior mean and covariance of all arms, with a running information gain.
 
-    A leading batch dimension holds independent replicates that share prior and regularisation.
+    A leading batch dimension holds independent replicates that share prior and regularization.
 
     Args:
         prior: The prior covariance of the arms, or a ``num_arms x num_arms`` matrix of it, float64.
-        lam: The regularisation (modelled noise variance), in the same units; one number, or a
+        lam: The regularization (modeled noise variance), in the same units; one number, or a
             float64 tensor of ``batch_shape``.
         batch_shape: ``()`` for one stream of observations, ``(B,)`` for replicates.
 
     Attributes:
         prior: The prior.
-        lam: The regularisation as it was given.
+        lam: The regularization as it was given.
         batch_shape: The shape of the replicates.
 
     Example:
@@ -492,12 +492,12 @@ class ArmsPosterior(ArmsFactor):
         levels = torch.as_tensor(lam, dtype=diagonal.dtype, device=diagonal.device)
         # one row a replicate, so that it broadcasts over arms
         super().__init__(prior, levels.expand(num_replicates).unsqueeze(-1).clone())
-        # chosen so that a fresh factorisation costs less than the rounds between two of them
+        # chosen so that a fresh factorization costs less than the rounds between two of them
         self._rounds, self._rounds_between = 0, max(1024, 4 * self.num_arms)
 
     @property
-    def regularisation(self) -> Tensor:
-        """``batch_shape``; the regularisation."""
+    def regularization(self) -> Tensor:
+        """``batch_shape``; the regularization."""
         return self._outside(self._lam.squeeze(-1).clone())
 
     @property
@@ -576,7 +576,7 @@ class ArmsPosterior(ArmsFactor):
             self._observe_batch(arms, outcomes, active)
         self._rounds += 1
         if self._rounds % self._rounds_between == 0:
-            self.refactorise()
+            self.refactorize()
 
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
         """Take in a record of one stream; the same, to the last bit, as one after the other.
@@ -597,7 +597,7 @@ class ArmsPosterior(ArmsFactor):
             )
         skipped = 0
         if self._rounds == 0 and not self.batch_shape:
-            # up to the last fresh factorisation only the statistics matter
+            # up to the last fresh factorization only the statistics matter
             skipped = len(arms) // self._rounds_between * self._rounds_between
             index = np.array([self._arm_number(arm) for arm in arms[:skipped]], dtype=np.int64)
             values = np.array(outcomes[:skipped], dtype=np.float64)
@@ -608,7 +608,7 @@ class ArmsPosterior(ArmsFactor):
                 statistic[0] = torch.from_numpy(total).to(statistic)
             self._rounds = skipped
             if skipped:
-                self.refactorise()
+                self.refactorize()
         for arm, outcome in zip(arms[skipped:], outcomes[skipped:], strict=True):
             self.observe(arm, outcome)
 
@@ -649,7 +649,7 @@ class ArmsPosterior(ArmsFactor):
         self._sums.copy_(sums).mul_(self._counts > 0)
         if squares is not None:
             self._squares.copy_(check_finite("squares", squares)).mul_(self._counts > 0)
-        self.refactorise()
+        self.refactorize()
 
     def reset(self, mask: Tensor | None = None) -> None:
         """Forget everything, in all replicates or where ``mask`` (``batch_shape``) is True."""
@@ -759,7 +759,7 @@ class ArmsPosterior(ArmsFactor):
         return value if self.batch_shape else value[0]
 
 
-class ArmsReading(RunningReading):
+class ArmsPriorSummary(RunningPriorSummary):
     """Reads a posterior on arms, so that width rules work on it as on any model.
 
     Args:
@@ -770,7 +770,7 @@ class ArmsReading(RunningReading):
     def __init__(self, posterior: ArmsPosterior, prior_variance: float = 1.0) -> None:
         """See the class."""
         self._posterior = posterior
-        super().__init__(posterior, posterior.regularisation, prior_variance)
+        super().__init__(posterior, posterior.regularization, prior_variance)
 
     def kernel_matrix(self) -> Tensor:
         """See the base class."""

@@ -1,6 +1,6 @@
 r"""The Gaussian-process model of the bandit literature, as a BoTorch model.
 
-Prior mean 0, kernel ``k`` and regularisation ``lam`` (the modelled noise variance):
+Prior mean 0, kernel ``k`` and regularization ``lam`` (the modeled noise variance):
 
 .. math::
    \mu_t(x) = k_t(x)^\top (K_t + \lambda I)^{-1} y, \qquad
@@ -42,7 +42,7 @@ from botorch_bandits.models.means import prior_mean_module, read_prior_mean
 from botorch_bandits.models.recipe import BanditGPRecipe
 
 MINIMUM_NOISE = 1e-10
-"""Lower end of the modelled noise variance; float64 cannot factorise much below it."""
+"""Lower end of the modeled noise variance; float64 cannot factorize much below it."""
 
 
 class BanditGP(DataViews):
@@ -57,7 +57,7 @@ class BanditGP(DataViews):
         train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and
             share kernel and noise unless these have a batch shape.
         kernel: Any GPyTorch kernel. It is copied, so later changes to it do not reach the model.
-        noise: The modelled noise variance ``lam``, a VARIANCE in squared outcome units.
+        noise: The modeled noise variance ``lam``, a VARIANCE in squared outcome units.
         learn_hyperparameters: Leave the kernel's and the noise's parameters free for
             ``fit_gpytorch_mll``.
         input_transform: Applied to inputs before the kernel, as in ``SingleTaskGP``. Copied.
@@ -168,7 +168,7 @@ class BanditGP(DataViews):
 
         Args:
             kernel: Any GPyTorch kernel; copied.
-            noise: The modelled noise variance ``lam``; the starting value if it is learned.
+            noise: The modeled noise variance ``lam``; the starting value if it is learned.
             lengthscale: Set on the kernel (or its base kernel) in double precision. Kernels are
                 created in float32, where 0.2 is 0.200000003.
             refit_every: Learn kernel parameters and noise by marginal likelihood whenever the
@@ -285,7 +285,7 @@ class BanditGP(DataViews):
 
     @property
     def running_information_gain(self) -> Tensor | None:
-        """The realised information gain of all observations, where it needs no kernel matrix."""
+        """The realized information gain of all observations, where it needs no kernel matrix."""
         repeats = self.repeats
         if repeats is None:
             return super().running_information_gain

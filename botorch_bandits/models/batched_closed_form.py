@@ -22,7 +22,7 @@ import math
 import torch
 from torch import Tensor
 
-from botorch_bandits.confidence.prior import RunningReading
+from botorch_bandits.confidence.prior import RunningPriorSummary
 from botorch_bandits.models.inverse_factor import SMALLEST_PIVOT
 from botorch_bandits.models.kernels import StationaryKernel
 
@@ -40,7 +40,7 @@ class BatchedClosedForm:
         kernel: Of all replicates.
         noise: The noise variance ``lam``.
         num_replicates: ``B``.
-        centre: ``d``, a point amid the inputs: distances from it lose few digits. Its dtype and
+        center: ``d``, a point amid the inputs: distances from it lose few digits. Its dtype and
             device are those of the posterior.
         prior_mean: The same at all points.
     """
@@ -50,25 +50,25 @@ class BatchedClosedForm:
         kernel: StationaryKernel,
         noise: float,
         num_replicates: int,
-        centre: Tensor,
+        center: Tensor,
         prior_mean: float = 0.0,
     ) -> None:
         """See the class."""
-        one = centre.new_ones(1)
-        self.kernel = StationaryKernel(kernel.smoothness, one, kernel.outputscale.to(centre))
+        one = center.new_ones(1)
+        self.kernel = StationaryKernel(kernel.smoothness, one, kernel.outputscale.to(center))
         self.noise = noise
         self.outputscale = float(kernel.outputscale)
-        self.lengthscale = kernel.lengthscale.to(centre)
-        self.centre = centre
+        self.lengthscale = kernel.lengthscale.to(center)
+        self.center = center
         self.prior_mean = prior_mean
         self.num_rows = 0
-        self._gain = centre.new_zeros(num_replicates)
+        self._gain = center.new_zeros(num_replicates)
         # scaled inputs, ones, squared norms
-        self._points = centre.new_zeros(num_replicates, 0, len(centre) + 2)
+        self._points = center.new_zeros(num_replicates, 0, len(center) + 2)
         # less the prior mean
-        self._outcomes = centre.new_zeros(num_replicates, 0)
-        self._weights = centre.new_zeros(num_replicates, 0)
-        self._factor = centre.new_zeros(num_replicates, 0, 0)
+        self._outcomes = center.new_zeros(num_replicates, 0)
+        self._weights = center.new_zeros(num_replicates, 0)
+        self._factor = center.new_zeros(num_replicates, 0, 0)
 
     @property
     def num_replicates(self) -> int:
@@ -78,7 +78,7 @@ class BatchedClosedForm:
     @property
     def dim(self) -> int:
         """``d``."""
-        return len(self.centre)
+        return len(self.center)
 
     @property
     def information_gain(self) -> Tensor:
@@ -98,7 +98,7 @@ class BatchedClosedForm:
             y: Their ``B`` outcomes.
 
         Raises:
-            ValueError: If the matrix of a replicate cannot be factorised in float64.
+            ValueError: If the matrix of a replicate cannot be factorized in float64.
         """
         n = self.num_rows
         scaled, queries = self._queries(X.unsqueeze(-2))
@@ -112,7 +112,7 @@ class BatchedClosedForm:
             raise ValueError(
                 f"noise is {self.noise:g}, too small against the prior variance "
                 f"{self.outputscale:g}: the kernel matrix of replicate {replicate} cannot "
-                f"be factorised with {n + 1} rows. Model a larger noise variance."
+                f"be factorized with {n + 1} rows. Model a larger noise variance."
             )
         self._make_room(n + 1)
         pivot = squared.sqrt()
@@ -168,7 +168,7 @@ class BatchedClosedForm:
         """Replicates whose kernel values at so many points each are computed together."""
         entries = max(1, num_points * self.num_rows)
         size = self.num_replicates
-        if self.centre.device.type == "cpu":
+        if self.center.device.type == "cpu":
             size = max(1, min(size, CHUNK_ENTRIES // entries))
         return [slice(i, i + size) for i in range(0, self.num_replicates, size)]
 
@@ -209,7 +209,7 @@ class BatchedClosedForm:
 
     def _queries(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Scaled points ``u``, and ``(-2u, |u|^2, 1)``: times a row of ``points`` it is ``r^2``."""
-        scaled = (X - self.centre).div_(self.lengthscale)
+        scaled = (X - self.center).div_(self.lengthscale)
         queries = X.new_ones(*X.shape[:-1], self.dim + 2)
         torch.mul(scaled, -2.0, out=queries[..., : self.dim])
         torch.sum(scaled.square(), dim=-1, out=queries[..., self.dim])
@@ -227,7 +227,7 @@ class BatchedClosedForm:
         self._factor = pad(self._factor, (0, more, 0, more))
 
 
-class ReplicatesReading(RunningReading):
+class ReplicatesPriorSummary(RunningPriorSummary):
     """Reads the posteriors of replicates on a box.
 
     Args:
@@ -237,7 +237,7 @@ class ReplicatesReading(RunningReading):
     def __init__(self, posterior: BatchedClosedForm) -> None:
         """See the class."""
         self._posterior = posterior
-        noise_variance = posterior.centre.new_tensor(posterior.noise)
+        noise_variance = posterior.center.new_tensor(posterior.noise)
         super().__init__(posterior, noise_variance, posterior.outputscale)
 
     def kernel_matrix(self) -> Tensor:

@@ -1,6 +1,6 @@
 """Censored feedback as a view of a model: pending queries at the known minimum.
 
-A model with little noise must pass through every pseudo-value. Where neighbouring outcomes are
+A model with little noise must pass through every pseudo-value. Where neighboring outcomes are
 high, it dives to the minimum and overshoots on the other side: its maximum rises because of values
 that nobody observed, and the next query is drawn there. :mod:`papers.ringing`
 measures it.
@@ -85,7 +85,7 @@ def probe_points(X_pending: Tensor, X_observed: Tensor | None) -> Tensor:
 
     Evenly spread points (of a Sobol sequence) find what rings in few dimensions; the star, with
     :data:`STEPS` along each dimension in both directions, is for many. Nothing lies beyond the
-    range of the known points, where the optimiser need not be allowed to go.
+    range of the known points, where the optimizer need not be allowed to go.
 
     Args:
         X_pending: ``p x d`` points, ``p >= 1``, oldest first.
@@ -99,8 +99,8 @@ def probe_points(X_pending: Tensor, X_observed: Tensor | None) -> Tensor:
     low, high = known.amin(0), known.amax(0)
     steps = torch.tensor([s for step in STEPS for s in (step, -step)]).to(X_pending)
     offsets = steps.reshape(-1, 1, 1) * torch.diag(high - low)  # ``steps x d x d``
-    centres = X_pending[-max(1, MAXIMUM_STAR // (len(steps) * dim)) :]
-    star = (centres.reshape(-1, 1, 1, dim) + offsets).reshape(-1, dim)
+    centers = X_pending[-max(1, MAXIMUM_STAR // (len(steps) * dim)) :]
+    star = (centers.reshape(-1, 1, 1, dim) + offsets).reshape(-1, dim)
     spread = _sobol(dim).to(X_pending)
     return torch.cat([known, low + (high - low) * spread, star.clamp(low, high)])
 

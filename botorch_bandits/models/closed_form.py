@@ -108,7 +108,7 @@ class ClosedForm:
         lengthscale: ``d`` lengthscales, or one for all dimensions.
         noise: The noise variance ``lam``.
         outputscale: The prior variance.
-        centre: ``d``, the first input. Distances from it lose fewer digits than from the origin.
+        center: ``d``, the first input. Distances from it lose fewer digits than from the origin.
         points: ``n x (d + 2)``: scaled inputs, ones, squared norms.
         outcomes: ``n``, less the prior mean.
         factor: The inverse Cholesky factor of ``K + lam I``.
@@ -121,7 +121,7 @@ class ClosedForm:
     lengthscale: Tensor
     noise: float
     outputscale: float
-    centre: Tensor
+    center: Tensor
     points: Tensor
     outcomes: Tensor
     factor: InverseFactor
@@ -141,7 +141,7 @@ class ClosedForm:
         """Return the posterior given outcomes ``y`` (``n``) at ``X`` (``n x d``), ``n >= 1``.
 
         Returns:
-            None if ``K + lam I`` cannot be factorised in float64.
+            None if ``K + lam I`` cannot be factorized in float64.
         """
         unit = StationaryKernel(
             kernel.smoothness, X.new_ones(1), kernel.outputscale.to(X, copy=True)
@@ -152,7 +152,7 @@ class ClosedForm:
             lengthscale=kernel.lengthscale.to(X, copy=True),
             noise=noise,
             outputscale=float(kernel.outputscale),
-            centre=X[0].clone(),
+            center=X[0].clone(),
             points=X.new_empty(0, X.shape[1] + 2),
             outcomes=nothing,
             factor=InverseFactor.empty(X),
@@ -170,7 +170,7 @@ class ClosedForm:
     @property
     def dim(self) -> int:
         """``d``."""
-        return len(self.centre)
+        return len(self.center)
 
     @property
     def information_gain(self) -> Tensor:
@@ -181,7 +181,7 @@ class ClosedForm:
         """Return the posterior given ``r x d`` further inputs and their ``r`` outcomes.
 
         Returns:
-            None if the larger matrix cannot be factorised in float64.
+            None if the larger matrix cannot be factorized in float64.
         """
         points = torch.cat([self.points, self._augment(X)])
         dim = self.dim
@@ -294,7 +294,7 @@ class ClosedForm:
 
     def _queries(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Scaled points ``u``, and ``(-2u, |u|^2, 1)``: times a row of ``points`` it is ``r^2``."""
-        scaled = (X - self.centre).div_(self.lengthscale)
+        scaled = (X - self.center).div_(self.lengthscale)
         queries = X.new_empty(len(X), self.dim + 2)
         torch.mul(scaled, -2.0, out=queries[:, : self.dim])
         torch.sum(scaled.square(), dim=-1, out=queries[:, self.dim])
@@ -303,7 +303,7 @@ class ClosedForm:
 
     def _augment(self, X: Tensor) -> Tensor:
         """The rows of ``points``; entry by entry, so that one row alone gets the same bits."""
-        scaled = (X - self.centre).div_(self.lengthscale)
+        scaled = (X - self.center).div_(self.lengthscale)
         first, *others = scaled.square().unbind(-1)
         for column in others:
             first = first + column
@@ -311,7 +311,7 @@ class ClosedForm:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownPosterior:
+class CachedPosterior:
     """A model's closed form and the state of the model that it belongs to.
 
     Attributes:
@@ -331,7 +331,7 @@ class KnownPosterior:
     stamps: tuple[ModuleStamp, ...]
 
     @classmethod
-    def of(cls, model: SingleTaskGP, closed_form: ClosedForm | None) -> KnownPosterior:
+    def of(cls, model: SingleTaskGP, closed_form: ClosedForm | None) -> CachedPosterior:
         """Tie a closed form to the present state of a model.
 
         Args:
@@ -398,10 +398,10 @@ def has_closed_posterior(model: SingleTaskGP) -> bool:
 
 
 def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
-    """Factorise the kernel matrix of a model that :func:`has_closed_posterior`.
+    """Factorize the kernel matrix of a model that :func:`has_closed_posterior`.
 
     Returns:
-        None if it cannot be factorised in float64.
+        None if it cannot be factorized in float64.
     """
     form = StationaryKernel.read(model.covar_module)
     assert form is not None

@@ -12,13 +12,13 @@ from botorch_bandits.domains import Box
 
 
 class FittedSingleTaskGP:
-    """Builds BoTorch's ``SingleTaskGP`` on normalised inputs, fitted by marginal likelihood.
+    """Builds BoTorch's ``SingleTaskGP`` on normalized inputs, fitted by marginal likelihood.
 
     For a loop whose user knows neither the scale of the reward nor its smoothness. What is
     learned from the data voids the theorems; :meth:`BanditLoop.guarantee` says so.
 
     Args:
-        bounds: ``2 x d`` bounds that inputs are normalised with.
+        bounds: ``2 x d`` bounds that inputs are normalized with.
 
     Raises:
         TypeError: If ``bounds`` is a tensor of another dtype than float64.

@@ -1,7 +1,7 @@
 """Models of Gaussian-process bandits that forget; see :mod:`botorch_bandits.forgetting`.
 
 All are ordinary :class:`~botorch_bandits.BanditGP`: rows are left out, have weights, or have the
-round as a further input. They are built afresh in every round, at the cost of one factorisation.
+round as a further input. They are built afresh in every round, at the cost of one factorization.
 From 4096 rows on GPyTorch, as BoTorch sets it, solves models with weights or a time by conjugate
 gradients, which keep fewer digits.
 """

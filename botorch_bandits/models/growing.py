@@ -31,10 +31,10 @@ from botorch_bandits.checks import (
     check_matrix,
     check_number,
 )
-from botorch_bandits.confidence.prior import PriorReading
+from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.models.closed_form import (
+    CachedPosterior,
     ClosedForm,
-    KnownPosterior,
     LeanPosterior,
     closed_form_of,
     has_closed_posterior,
@@ -53,7 +53,7 @@ class IncrementalGP(SingleTaskGP):
     """
 
     learn_hyperparameters: bool
-    _known: KnownPosterior | None = None
+    _cached: CachedPosterior | None = None
 
     def posterior(
         self,
@@ -85,9 +85,9 @@ class IncrementalGP(SingleTaskGP):
         """Return a new model with the rows ``(X, Y)`` added; see ``BanditGP``."""
         is_plain = not kwargs and X.dim() == Y.dim() == 2 and Y.shape[-1] == 1
         if is_plain and not (X.requires_grad or Y.requires_grad):
-            known = self._current()
-            if self._grows(known):
-                return self._with_rows(X, Y, known)
+            cached = self._current()
+            if self._grows(cached):
+                return self._with_rows(X, Y, cached)
         if self.prediction_strategy is None:
             with torch.no_grad():  # GPyTorch extends caches of its own only
                 super().posterior(X[..., :1, :])
@@ -120,12 +120,12 @@ class IncrementalGP(SingleTaskGP):
                 f"Y has shape {tuple(Y.shape)}, but the outcomes it replaces have shape "
                 f"{tuple(shape)}; give one row for each input of the model."
             )
-        known = self._current()
+        cached = self._current()
         with torch.inference_mode(False), torch.no_grad():
             targets = (Y.mT if self.num_outputs > 1 else Y.squeeze(-1)).clone()
             sibling = self._sibling(self.train_inputs[0], targets)
-            if known is not None and known.closed_form is not None:
-                replaced = known.closed_form.with_outcomes(targets)
+            if cached is not None and cached.closed_form is not None:
+                replaced = cached.closed_form.with_outcomes(targets)
                 sibling._remember(replaced)
         return sibling
 
@@ -140,17 +140,17 @@ class IncrementalGP(SingleTaskGP):
 
     @property
     def running_information_gain(self) -> Tensor | None:
-        """The realised information gain from the model's own factor, if it has one."""
+        """The realized information gain from the model's own factor, if it has one."""
         closed_form = self._closed_form()
         return None if closed_form is None else closed_form.information_gain
 
     @property
     def information_gain(self) -> Tensor:
-        r"""The realised gain ``1/2 ln det(I + K / lam)`` in nats, ``batch_shape``.
+        r"""The realized gain ``1/2 ln det(I + K / lam)`` in nats, ``batch_shape``.
 
         Several outputs are independent: their gains are added.
         """
-        gain = PriorReading(self).realized_information_gain()
+        gain = PriorSummary(self).realized_information_gain()
         assert gain is not None
         return gain
 
@@ -179,31 +179,31 @@ class IncrementalGP(SingleTaskGP):
             return posterior_transform(posterior=posterior, X=points)
         return posterior
 
-    def _grows(self, known: KnownPosterior | None) -> bool:
+    def _grows(self, cached: CachedPosterior | None) -> bool:
         if self.training:
             return False
-        return (known is not None and known.closed_form is not None) or has_closed_posterior(self)
+        return (cached is not None and cached.closed_form is not None) or has_closed_posterior(self)
 
     def _closed_form(self) -> ClosedForm | None:
         if self.training or settings.prior_mode.on() or botorch.settings.propagate_grads.on():
             return None
-        known = self._current()
-        if known is None:
+        cached = self._current()
+        if cached is None:
             closed_form = closed_form_of(self) if has_closed_posterior(self) else None
-            known = self._remember(closed_form)
-        return known.closed_form
+            cached = self._remember(closed_form)
+        return cached.closed_form
 
-    def _current(self) -> KnownPosterior | None:
+    def _current(self) -> CachedPosterior | None:
         """What is known, unless something has changed since."""
-        known = self._known
-        return known if known is not None and known.is_current(self) else None
+        cached = self._cached
+        return cached if cached is not None and cached.is_current(self) else None
 
-    def _remember(self, closed_form: ClosedForm | None) -> KnownPosterior:
-        known = KnownPosterior.of(self, closed_form)
-        self.__dict__["_known"] = known
-        return known
+    def _remember(self, closed_form: ClosedForm | None) -> CachedPosterior:
+        cached = CachedPosterior.of(self, closed_form)
+        self.__dict__["_cached"] = cached
+        return cached
 
-    def _with_rows(self, X: Tensor, Y: Tensor, known: KnownPosterior | None) -> Self:
+    def _with_rows(self, X: Tensor, Y: Tensor, cached: CachedPosterior | None) -> Self:
         check_double("X", X)
         check_double("Y", Y)
         if not math.isfinite((X.sum() + Y.sum()).item()):  # one look at all entries
@@ -224,8 +224,8 @@ class IncrementalGP(SingleTaskGP):
             sibling = self._sibling(inputs, targets)
             if transform is not None:
                 sibling._original_train_inputs = torch.cat([raw, X])
-            if known is not None and known.closed_form is not None:
-                grown = known.closed_form.with_rows(points, Y.squeeze(-1))
+            if cached is not None and cached.closed_form is not None:
+                grown = cached.closed_form.with_rows(points, Y.squeeze(-1))
                 if grown is not None:  # otherwise the new model tries again from the start
                     sibling._remember(grown)
         return sibling
@@ -244,25 +244,25 @@ class IncrementalGP(SingleTaskGP):
         state["_modules"] = copy_modules(self._modules)
         # past nn.Module, which looks for parameters in every attribute
         state.update(
-            train_inputs=(inputs,), _train_targets=targets, prediction_strategy=None, _known=None
+            train_inputs=(inputs,), _train_targets=targets, prediction_strategy=None, _cached=None
         )
         return sibling
 
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
         # BoTorch converts the model in every evaluation, nearly always to what it is already
-        known = self._current()
-        if known is not None and "input_transform" not in self._modules:
+        cached = self._current()
+        if cached is not None and "input_transform" not in self._modules:
             with torch.no_grad():
-                data = (known.inputs, known.targets)
+                data = (cached.inputs, cached.targets)
                 if all(fn(tensor) is tensor for tensor in data) and all(
-                    stamp.is_left_alone_by(fn) for stamp in known.stamps
+                    stamp.is_left_alone_by(fn) for stamp in cached.stamps
                 ):
                     return self
         return super()._apply(fn)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles factorise again when they are asked; this keeps them small."""
-        return vars(self) | {"_known": None}
+        """Copies and pickles factorize again when they are asked; this keeps them small."""
+        return vars(self) | {"_cached": None}
 
 
 def _noisy_covariance(closed_form: ClosedForm, X: Tensor, noise: float) -> Tensor:

@@ -376,8 +376,8 @@ class StationaryKernel:
         )
 
     def _squared_distance(self, X: Tensor, Z: Tensor) -> Tensor:
-        centre = Z.reshape(-1, Z.shape[-1])[:1]  # rounding grows with the distance from the origin
-        X, Z = (X - centre) / self.lengthscale, (Z - centre) / self.lengthscale
+        center = Z.reshape(-1, Z.shape[-1])[:1]  # rounding grows with the distance from the origin
+        X, Z = (X - center) / self.lengthscale, (Z - center) / self.lengthscale
         squared = X @ (-2.0 * Z).mT
         squared += X.square().sum(-1, keepdim=True)
         squared += Z.square().sum(-1).unsqueeze(-2)

@@ -45,7 +45,7 @@ class RepeatedNoise(HomoskedasticNoise):
 class RepeatedGaussianLikelihood(GaussianLikelihood):
     """Gaussian noise whose variance at training rows is divided by the rows' numbers of repeats.
 
-    As with GPyTorch's ``FixedNoiseGaussianLikelihood``, rows are recognised by their number.
+    As with GPyTorch's ``FixedNoiseGaussianLikelihood``, rows are recognized by their number.
 
     Args:
         repeats: ``batch_shape x n`` numbers of observations.

@@ -19,7 +19,7 @@ that of the means, with noise :math:`\lambda / n_i`, plus
 Source: Rasmussen and Williams 2006, equations 5.8 and 5.9.
 
 BoTorch's ordinary fit builds an autograd graph in every evaluation. For stationary kernels the
-gradient has a closed form. Objective, parameters, bounds, optimiser and starting point are the
+gradient has a closed form. Objective, parameters, bounds, optimizer and starting point are the
 same.
 """
 
@@ -174,7 +174,7 @@ class MarginalLikelihood:
         covariance, diagonal = self._covariance, self._covariance.diagonal()
         diagonal.add_(noise if self._repeats is None else noise / self._repeats)
         factor = self._work.mT  # LAPACK stores columns
-        jitter = _factorise(covariance, factor, self._info)
+        jitter = _factorize(covariance, factor, self._info)
         half = torch.linalg.solve_triangular(factor, self._y, upper=False)
         alpha = torch.linalg.solve_triangular(factor.mT, half, upper=True)
         fit = half.square().sum().item()
@@ -257,7 +257,7 @@ def _distance(X: Tensor) -> Tensor:
     return torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def _factorise(covariance: Tensor, factor: Tensor, info: Tensor) -> float:
+def _factorize(covariance: Tensor, factor: Tensor, info: Tensor) -> float:
     """Write the Cholesky factor and return the jitter that it took, as GPyTorch adds it.
 
     The jitter stays on the diagonal of ``covariance``.
@@ -323,7 +323,7 @@ def has_closed_form(model: BanditGP) -> bool:
 
 
 class MarginalLikelihoodObjective:
-    """What ``fit_gpytorch_mll`` minimises, and its gradient, as a function of raw parameters.
+    """What ``fit_gpytorch_mll`` minimizes, and its gradient, as a function of raw parameters.
 
     The value is that of ``ExactMarginalLogLikelihood``, negated: the log densities of the priors
     are added, and all is divided by the number of observations.
@@ -449,7 +449,7 @@ class _Transform:
     def __init__(self, constraints: tuple[Interval, ...], sizes: list[int]) -> None:
         self._constraints, self._sizes = constraints, sizes
         self._lower: NDArray[np.float64] | None = None
-        # one vectorised step where every constraint is GPyTorch's usual one
+        # one vectorized step where every constraint is GPyTorch's usual one
         if all(_is_softplus(constraint) for constraint in constraints):
             bounds = [constraint.lower_bound.item() for constraint in constraints]
             self._lower = np.repeat(bounds, sizes)
@@ -500,9 +500,9 @@ def fit_marginal_likelihood(
     optimizer_kwargs: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> MarginalLogLikelihood:
-    """Maximise the marginal likelihood from the model's present hyperparameters.
+    """Maximize the marginal likelihood from the model's present hyperparameters.
 
-    BoTorch's ordinary fit does it instead if a closure, an optimiser or several attempts are asked
+    BoTorch's ordinary fit does it instead if a closure, an optimizer or several attempts are asked
     for, if ``mll`` is not an ``ExactMarginalLogLikelihood``, and if the closed form's attempt fails
     or does not converge; it then starts where this one started.
 
@@ -511,7 +511,7 @@ def fit_marginal_likelihood(
         closure: See ``fit_gpytorch_mll``; as the rest.
         closure_kwargs: Arguments for ``closure``.
         optimizer_kwargs: ``options`` of SciPy's L-BFGS-B (such as ``maxiter``), ``timeout_sec``
-            in seconds, and ``method="L-BFGS-B"`` are honoured here.
+            in seconds, and ``method="L-BFGS-B"`` are honored here.
         kwargs: Passed on to BoTorch.
 
     Returns:
@@ -528,7 +528,7 @@ def fit_marginal_likelihood(
     if type(mll) is ExactMarginalLogLikelihood and not special:
         mll.train()
         objective = MarginalLikelihoodObjective(mll)
-        if minimise_objective(objective, options, timeout):
+        if minimize_objective(objective, options, timeout):
             return mll.eval()
         objective.write(objective.start)
     if mll.model.repeats is not None:
@@ -549,7 +549,7 @@ def fit_marginal_likelihood(
 
 
 def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
-    """Return what a fit maximises at the model's present hyperparameters.
+    """Return what a fit maximizes at the model's present hyperparameters.
 
     Several outputs and batches are summed. Minus infinity stands for a covariance without a
     Cholesky factor. ``mll`` is left in training mode.
@@ -568,18 +568,18 @@ def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-def minimise_objective(
+def minimize_objective(
     objective: MarginalLikelihoodObjective, options: dict[str, Any] | None, timeout: float | None
 ) -> bool:
     """Set a model's free parameters to a minimum of its objective.
 
     Args:
-        objective: Where to start, within which bounds, and what to minimise.
+        objective: Where to start, within which bounds, and what to minimize.
         options: Options of SciPy's L-BFGS-B; None for its defaults, which BoTorch uses as well.
         timeout: Seconds after which the best values so far count as the minimum.
 
     Returns:
-        False if the optimiser failed. The parameters are then anywhere.
+        False if the optimizer failed. The parameters are then anywhere.
     """
     arguments = {"method": "L-BFGS-B", "jac": True, "bounds": objective.bounds, "options": options}
     try:

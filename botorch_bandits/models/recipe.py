@@ -124,7 +124,7 @@ class BanditGPRecipe:
     Attributes:
         model_class: The class to build.
         kernel: The kernel with its starting parameters, float64.
-        noise: The modelled noise variance, or its starting value.
+        noise: The modeled noise variance, or its starting value.
         refit_every: Rows between refits of the hyperparameters; None for never.
         input_transform: Applied to inputs before the kernel.
         prior_mean: A constant, never learned.

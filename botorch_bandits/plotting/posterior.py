@@ -178,18 +178,18 @@ def _levels(values: Tensor) -> Any:
     return MaxNLocator(NUM_LEVELS).tick_values(low, high)
 
 
-def _light_greys() -> Any:
+def _light_grays() -> Any:
     """Return shades on which black and white markers can be seen; dark is large."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("light greys", ["1.0", "0.45"])
+    return LinearSegmentedColormap.from_list("light grays", ["1.0", "0.45"])
 
 
 def _draw_contours(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None) -> None:
     side = round(len(X) ** 0.5)
     x, y, z = (v.reshape(side, side).numpy() for v in (X[:, 0], X[:, 1], values))
     levels = _levels(values)
-    ax.contourf(x, y, z, levels=levels, cmap=_light_greys())
+    ax.contourf(x, y, z, levels=levels, cmap=_light_grays())
     lines = ax.contour(x, y, z, levels=levels, colors="0.35", linestyles="-", linewidths=0.7)
     ax.clabel(lines, fontsize=SMALL - 1, colors="black")
     if excluded is None:
@@ -209,7 +209,7 @@ def _draw_contours(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None) 
 def _draw_arms(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None, title: str) -> None:
     x, y = X.T.numpy()
     shades = ax.scatter(
-        x, y, c=values.numpy(), cmap=_light_greys(), s=90, marker="s", edgecolors="0.4"
+        x, y, c=values.numpy(), cmap=_light_grays(), s=90, marker="s", edgecolors="0.4"
     )
     ax.figure.colorbar(shades, ax=ax).set_label(title, fontsize=SMALL)
     if excluded is not None:
@@ -239,7 +239,7 @@ def plot_posterior(
 
     In one dimension it is the mean with its confidence band; on arms each has a point and a bar. In
     two dimensions there are contours of the mean on the left and of the standard deviation on the
-    right; on arms, points in shades of grey.
+    right; on arms, points in shades of gray.
 
     Args:
         model: A BoTorch model of one output.
@@ -526,7 +526,7 @@ def _of_result(result: Any) -> tuple[Tensor, Tensor]:
         )
     if history.num_constraints:
         raise ValueError(
-            "the result is of a loop with constraints, whose model may be of the penalised reward; "
+            "the result is of a loop with constraints, whose model may be of the penalized reward; "
             "pass a model with X, truth and width."
         )
     queries = history.queries[history.num_queries - len(values) :]

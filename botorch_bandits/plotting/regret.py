@@ -79,7 +79,7 @@ def plot_regret(
     ax = axes_or_new(ax)
     for i, (name, regret) in enumerate(curves.items()):
         rounds = torch.arange(1, regret.shape[-1] + 1, dtype=DTYPE)
-        middle, low, high = _summarise(regret, quantiles)
+        middle, low, high = _summarize(regret, quantiles)
         if len(regret) > 1 and band is not None:
             ax.fill_between(rounds.numpy(), low.numpy(), high.numpy(), color="0.5", alpha=0.2, lw=0)
         is_shown = middle > 0.0 if logarithmic else middle.isfinite()
@@ -130,7 +130,7 @@ def _draw_power(ax: Axes, name: str, middle: Tensor, fit_from: int, number: int)
     )
 
 
-def _summarise(regret: Tensor, quantiles: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _summarize(regret: Tensor, quantiles: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the line and both edges of its band, ``num_rounds`` each."""
     if quantiles is not None:
         low, middle, high = regret.quantile(quantiles, dim=0)

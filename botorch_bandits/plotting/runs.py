@@ -170,7 +170,7 @@ DASHES: tuple[Any, ...] = ("--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)))
 def plot_timeline(
     history: History,
     resets: Sequence[Any] = (),
-    readings: Sequence[Any] = (),
+    change_tests: Sequence[Any] = (),
     change_points: Sequence[int] | None = (),
     title: str = "",
 ) -> Any:
@@ -179,7 +179,7 @@ def plot_timeline(
     Args:
         history: What to draw, such as ``loop.history``.
         resets: Where it began anew, such as ``loop.resets``.
-        readings: What the tests said, such as ``loop.detector_readings``.
+        change_tests: What the tests said, such as ``loop.change_tests``.
         change_points: The last round before each true change, where they are known.
         title: A title for the figure.
 
@@ -196,8 +196,8 @@ def plot_timeline(
     rewards, tests = column
     scatter_rewards(history, rewards)
     rewards.set_ylabel("reward")
-    if readings:
-        _draw_readings(tests, readings, resets)
+    if change_tests:
+        _draw_change_tests(tests, change_tests, resets)
     else:
         write_in_the_middle(tests, "no test for a change")
     tests.set_ylabel("squared difference\n(squared outcome units)")
@@ -223,19 +223,19 @@ def plot_timeline(
     return column
 
 
-def _draw_readings(ax: Axes, readings: Sequence[Any], resets: Sequence[Any]) -> None:
+def _draw_change_tests(ax: Axes, change_tests: Sequence[Any], resets: Sequence[Any]) -> None:
     """Draw statistics and thresholds, by quantity."""
     by_quantity: dict[str, list[Any]] = {}
-    for reading in readings:
+    for reading in change_tests:
         by_quantity.setdefault(getattr(reading, "quantity", "reward"), []).append(reading)
     for i, (quantity, some) in enumerate(by_quantity.items()):
         ending = "" if len(by_quantity) == 1 else f", {quantity}"
-        grey = "0.4" if i < len(DASHES) else "0.65"
+        gray = "0.4" if i < len(DASHES) else "0.65"
         points = [(r.after_round, r.threshold) for r in some]
         ax.plot(
             *break_at(*columns(points), resets),
             ls=DASHES[i % len(DASHES)],
-            color=grey,
+            color=gray,
             lw=1.2,
             label=f"threshold{ending}",
         )
@@ -251,7 +251,7 @@ def _draw_readings(ax: Axes, readings: Sequence[Any], resets: Sequence[Any]) -> 
                     ls="none",
                     label=f"{label}{ending}",
                 )
-    values = [value for r in readings for value in (r.statistic, r.threshold)]
+    values = [value for r in change_tests for value in (r.statistic, r.threshold)]
     if any(value > 0.0 and math.isfinite(value) for value in values):
         ax.set_yscale("log")
 
@@ -335,7 +335,7 @@ def plot_information_gain(
     resets: Sequence[Any] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the realised information gain over rounds, beside what it can be at most.
+    """Draw the realized information gain over rounds, beside what it can be at most.
 
     The gain of a round is that of the outcomes with which its query was chosen. After a restart it
     begins again from nothing, and so does the bound.
@@ -371,7 +371,7 @@ def plot_information_gain(
     ]
     mark_rounds(ax, resets)
     if points:
-        ax.plot(*break_at(*columns(points), resets), lw=1.5, label="realised gain", **line_style(0))
+        ax.plot(*break_at(*columns(points), resets), lw=1.5, label="realized gain", **line_style(0))
     else:
         write_in_the_middle(ax, NO_DIAGNOSTIC)
     rounds = list(range(1, history.num_queries + 1))

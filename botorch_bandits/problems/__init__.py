@@ -1,6 +1,6 @@
 """Reward problems to run Gaussian-process bandits on.
 
-All problems are BoTorch test problems whose values are to be maximised, but those that
+All problems are BoTorch test problems whose values are to be maximized, but those that
 change with the round (:class:`ChangingProblem`), which give one for each round. They work
 in float64 and take their randomness from a ``seed`` argument; only the observation
 noise of ``problem(X)`` uses torch's global random state, as everywhere in BoTorch.

@@ -125,7 +125,7 @@ def clamped_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class RewardProblem(BaseTestProblem):
-    """A BoTorch test problem whose values are rewards, to be maximised.
+    """A BoTorch test problem whose values are rewards, to be maximized.
 
     The reward orientation is built into ``_evaluate_true``, and ``negate`` stays
     False. Hence ``problem.evaluate_true(X)`` and ``problem(X, noise=False)`` agree;
@@ -308,7 +308,7 @@ def restrict_to_arms(problem: BaseTestProblem, choices: Tensor) -> ArmsProblem:
 
     Raises:
         TypeError: If ``problem`` is not a BoTorch test problem or ``choices`` not float64.
-        ValueError: If the problem is one to be minimised, has several objectives or
+        ValueError: If the problem is one to be minimized, has several objectives or
             constraints, or an arm is not in its domain.
 
     Example:
@@ -331,7 +331,7 @@ def restrict_to_arms(problem: BaseTestProblem, choices: Tensor) -> ArmsProblem:
         )
     if problem.is_minimization_problem:
         raise ValueError(
-            f"problem ({name}) is to be minimised, but bandits maximise rewards; "
+            f"problem ({name}) is to be minimized, but bandits maximize rewards; "
             f"build it with {name}(negate=True)."
         )
     choices = Arms(choices).choices
@@ -393,18 +393,18 @@ class BoxProblem(RewardProblem):
 
     def _find_optimum(self, seed: int, extra_points: Tensor | None = None) -> None:
         """Set ``optimal_value`` and ``optimizers``."""
-        point, value = maximise_on_box(self._evaluate_rows, self.bounds, seed, extra_points)
+        point, value = maximize_on_box(self._evaluate_rows, self.bounds, seed, extra_points)
         self.optimal_value = value
         self.register_buffer("optimizers", point.unsqueeze(0))
 
 
-def maximise_on_box(
+def maximize_on_box(
     function: Callable[[Tensor], Tensor],
     bounds: Tensor,
     seed: int,
     extra_points: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    """Maximise a differentiable function on a box from many starts.
+    """Maximize a differentiable function on a box from many starts.
 
     The function is evaluated on a dense Sobol set. L-BFGS-B then climbs from the
     best points that are apart from each other.

@@ -45,14 +45,14 @@ from botorch_bandits.problems.base import (
     clamped_eigh,
     frozen_double_copy,
     gram_matrix,
-    maximise_on_box,
+    maximize_on_box,
 )
 from botorch_bandits.problems.functions import GPDraw, RKHSFunction
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 
 
 class ChangingProblem(ABC):
-    """A reward function to be maximised that depends on the round.
+    """A reward function to be maximized that depends on the round.
 
     It is no BoTorch test problem, because those know no rounds; :meth:`at` gives the one of a
     round. ``run`` and ``simulate`` play either, and measure the regret of a round against the
@@ -162,14 +162,14 @@ class SwitchingProblem(ChangingProblem):
     """A piecewise-constant sequence of reward functions.
 
     Args:
-        problems: One a period, to be maximised, all on the same arms or box with the same noise.
+        problems: One a period, to be maximized, all on the same arms or box with the same noise.
         change_points: The last round of each period but the last one, increasing; the function
             changes in the round behind it.
         constraints: See :class:`ChangingProblem`; they have change points of their own.
 
     Raises:
         TypeError: If a problem is no BoTorch test problem.
-        ValueError: If problems differ in domain or noise, are to be minimised, or change points do
+        ValueError: If problems differ in domain or noise, are to be minimized, or change points do
             not fit.
 
     Example:
@@ -257,7 +257,7 @@ def check_change_points(change_points: Sequence[int], num_periods: int) -> tuple
 
 
 def check_reward(name: str, problem: BaseTestProblem) -> None:
-    """Refuse what is no BoTorch test problem with one objective to be maximised."""
+    """Refuse what is no BoTorch test problem with one objective to be maximized."""
     if not isinstance(problem, BaseTestProblem):
         raise TypeError(
             f"{name} must be a BoTorch BaseTestProblem, got {type(problem).__name__}; a table of "
@@ -271,7 +271,7 @@ def check_reward(name: str, problem: BaseTestProblem) -> None:
         )
     if problem.is_minimization_problem:
         raise ValueError(
-            f"{name} ({kind}) is to be minimised, but its values are taken as they are; build it "
+            f"{name} ({kind}) is to be minimized, but its values are taken as they are; build it "
             "with negate=True."
         )
 
@@ -321,7 +321,7 @@ class BoxSnapshot(BoxProblem):
 
     def _optimum(self) -> tuple[Tensor, float]:
         if self._found is None:
-            self._found = maximise_on_box(self._evaluate_rows, self.bounds, self._seed)
+            self._found = maximize_on_box(self._evaluate_rows, self.bounds, self._seed)
         return self._found
 
     @property
@@ -606,29 +606,29 @@ class SensorData:
         """Return the variance of a sensor's past readings, averaged over sensors."""
         return float(self.past.var(0).mean())
 
-    def rewards(self, centre: bool = True, negate: bool = False) -> Tensor:
+    def rewards(self, center: bool = True, negate: bool = False) -> Tensor:
         """Return the reward functions, ``num_later x num_sensors``.
 
         Args:
-            centre: Subtract each sensor's past mean: the model's prior mean is 0.
+            center: Subtract each sensor's past mean: the model's prior mean is 0.
             negate: Turn the search for the smallest reading into one for the largest.
         """
-        values = self.later - self.past.mean(0) if centre else self.later
+        values = self.later - self.past.mean(0) if center else self.later
         return -values if negate else values
 
-    def problem(self, row: int, noise_std: float | None = None, centre: bool = True) -> ArmsProblem:
+    def problem(self, row: int, noise_std: float | None = None, center: bool = True) -> ArmsProblem:
         """Return one reward function as a problem on arms (the arms are sensor numbers).
 
         Args:
             row: Which later reading.
             noise_std: Standard deviation of the observation noise.
-            centre: See :meth:`rewards`.
+            center: See :meth:`rewards`.
         """
         row = check_integer("row", row, minimum=0)
         if row >= len(self.later):
             raise ValueError(f"row is {row}, but there are {len(self.later)} later readings.")
         arms = torch.arange(self.num_sensors, dtype=torch.float64).unsqueeze(-1)
-        return ArmsProblem(arms, self.rewards(centre)[row], noise_std=noise_std)
+        return ArmsProblem(arms, self.rewards(center)[row], noise_std=noise_std)
 
 
 def load_readings(path: str | Path, array: str | None = None) -> Tensor:
@@ -792,7 +792,7 @@ def sensor_day(
     num_later: int = 144,
     rounds_per_reading: int = 1,
     noise_std: float | None = None,
-    centre: bool = True,
+    center: bool = True,
 ) -> tuple[TabulatedProblem, SensorData]:
     """Follow sensors over the day: which one reads the largest value now?
 
@@ -806,7 +806,7 @@ def sensor_day(
         num_later: How many rows behind them are played.
         rounds_per_reading: For how many rounds each reading holds.
         noise_std: Standard deviation of the observation noise.
-        centre: Subtract each sensor's past mean: the model's prior mean is 0.
+        center: Subtract each sensor's past mean: the model's prior mean is 0.
 
     Returns:
         The environment, and the readings, whose past gives the model's kernel.
@@ -824,7 +824,7 @@ def sensor_day(
         )
     data = SensorData(readings[:num_past], readings[num_past : num_past + num_later])
     arms = torch.arange(data.num_sensors, dtype=torch.float64).unsqueeze(-1)
-    return TabulatedProblem(arms, data.rewards(centre), rounds_per_reading, noise_std), data
+    return TabulatedProblem(arms, data.rewards(center), rounds_per_reading, noise_std), data
 
 
 def _period_seeds(seed: int, num_periods: int) -> list[int]:

@@ -24,14 +24,14 @@ from botorch_bandits.checks import (
 from botorch_bandits.problems.base import ArmsProblem, RewardProblem
 
 NOISE_DISTRIBUTIONS = ("normal", "uniform")
-"""What the noise of constraints may be; both are centred."""
+"""What the noise of constraints may be; both are centered."""
 
 LARGEST_GRID = 10**6
 """Arms that :meth:`ConstrainedProblem.on_grid` makes at most."""
 
 
 class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
-    """A reward to be maximised subject to ``g_j(x) <= 0``, all observed together.
+    """A reward to be maximized subject to ``g_j(x) <= 0``, all observed together.
 
     Regret is measured against ``optimal_value``, the reward of the best feasible fixed point.
     Regret is negative where a constraint is violated for the sake of reward.
@@ -303,7 +303,7 @@ class GardnerProblem(ConstrainedProblem):
     where ``f`` is about -5.4. Without the constraint the reward reaches 1. With the linear penalty
     ``optimal_multiplier * g`` the optimum of the box stays the same.
 
-    Source: Gardner et al. 2014 (they minimise ``-f``); Shi and Eryilmaz 2022, appendix E.1, where
+    Source: Gardner et al. 2014 (they minimize ``-f``); Shi and Eryilmaz 2022, appendix E.1, where
     the noise variance is 0.01 for the reward and, in E.1.2, for the constraint.
 
     Args:
@@ -312,7 +312,7 @@ class GardnerProblem(ConstrainedProblem):
         constraint_noise_std: That on constraint values; 0.1 in E.1.2. None means none.
 
     Attributes:
-        optimal_multiplier: The ``kappa`` for which the optimum also maximises ``f - kappa
+        optimal_multiplier: The ``kappa`` for which the optimum also maximizes ``f - kappa
             g`` on the box; so no random choice of points is better on average.
 
     Raises:

@@ -93,7 +93,7 @@ class AccuracyProblem(ABC):
         return self.accuracy(**self.decode(self.box.check_point("x", x)))
 
 
-def check_labelled_data(inputs: Any, labels: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def check_labeled_data(inputs: Any, labels: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels as arrays, ``n x p`` and ``n``.
 
     Raises:
@@ -184,7 +184,7 @@ class TuningProblem(AccuracyProblem):
         self.task = tasks[task]
         self.task_name, self._fold_seed = task, fold_seed
         num_folds = check_integer("num_folds", num_folds, minimum=2)
-        inputs, labels = check_labelled_data(inputs, labels)
+        inputs, labels = check_labeled_data(inputs, labels)
         classes, counts = np.unique(labels, return_counts=True)
         if len(classes) < 2 or counts.min() < num_folds:
             raise ValueError(
@@ -251,12 +251,12 @@ def make_tasks() -> dict[str, Task]:
 
     return {
         "svm": Task(
-            "support vector machine with RBF kernel on standardised features",
+            "support vector machine with RBF kernel on standardized features",
             (Hyperparameter("C", 1e-4, 100.0, "log10"), Hyperparameter("gamma", 1e-4, 10, "log10")),
             lambda **h: make_pipeline(StandardScaler(), SVC(**h)),
         ),
         "logistic-regression": Task(
-            "logistic regression with elastic net on standardised features",
+            "logistic regression with elastic net on standardized features",
             (Hyperparameter("C", 1e-4, 100.0, "log10"), Hyperparameter("l1_ratio", 0.0, 1.0)),
             lambda **h: make_pipeline(
                 StandardScaler(),

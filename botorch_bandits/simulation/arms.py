@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.checks import check_finite
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation.problems import ArmRewards, SimulationResult
@@ -15,7 +15,7 @@ from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
 def play_arms(
-    player: ArmsPlayer,
+    engine: ArmsEngine,
     values: Tensor | ArmRewards,
     noise_std: float | Tensor,
     num_rounds: int,
@@ -28,7 +28,7 @@ def play_arms(
     """Let a player play reward functions, one a replicate.
 
     Args:
-        player: With one seed a replicate.
+        engine: With one seed a replicate.
         values: ``num_replicates x num_arms`` noiseless rewards, on the player's device; or rewards
             that depend on the round, such as :class:`~botorch_bandits.simulation.PeriodRewards`.
             The regret of a round is then against the largest reward of that round.
@@ -61,17 +61,17 @@ def play_arms(
         all_explore = t < num_initial
         if segments is not None:
             if (told := segments.before_round(t + 1)) is not None:
-                player.reset(told.to(values.device))
+                engine.reset(told.to(values.device))
             explored = segments.explores()
             all_explore = bool(explored.all())
             explores = explored.to(values.device) if bool(explored.any()) else None
         if all_explore:
-            arm = player.choose_uniformly(t + 1)
+            arm = engine.choose_uniformly(t + 1)
         else:
-            seen = player.look(t + 1)
+            seen = engine.look(t + 1)
             # a GPU would have to be waited for in every round
-            arm = player.choose(seen, check=on_cpu or t % 256 == 0)
-            bounds = player.rule.bounds(seen) if with_bounds and player.rule is not None else None
+            arm = engine.choose(seen, check=on_cpu or t % 256 == 0)
+            bounds = engine.rule.bounds(seen) if with_bounds and engine.rule is not None else None
             if bounds is not None:
                 lower, upper = bounds
                 inside = ((lower <= values) & (values <= upper)).all(-1)
@@ -81,11 +81,11 @@ def play_arms(
                 covered = inside if covered is None else covered.logical_and_(inside)
                 widths.append(half.mean())
             if explores is not None:
-                arm = player.choose_uniformly(t + 1).where(explores, arm)
+                arm = engine.choose_uniformly(t + 1).where(explores, arm)
         if alone is not None:
             number = int(arm)
             heard = alone[number] + float(level) * float(noise.at(t + 1))
-            player.observe(number, heard)
+            engine.observe(number, heard)
             arms.append(number)
             outcomes.append(heard)
             found = (
@@ -94,16 +94,16 @@ def play_arms(
         else:
             outcome = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
             outcome = outcome.addcmul_(noise.at(t + 1), level)
-            player.observe(arm, outcome)
+            engine.observe(arm, outcome)
             arms.append(arm)
             outcomes.append(outcome)
             found = None if segments is None else segments.observe(t + 1, explored, arm, outcome)
         if found is not None:
-            player.reset(found.to(values.device))
+            engine.reset(found.to(values.device))
         if on_round is not None:
             on_round(t + 1)
     if num_rounds:
-        check_finite("the posterior mean", player.posterior.mean)
+        check_finite("the posterior mean", engine.posterior.mean)
     empty = values[:, :0]
     played = _columns(arms, empty.long())
     regrets.append(_regret(values, arms[start:]))

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, check_finite
-from botorch_bandits.confidence import Guarantee, PriorReading, WidthRule
+from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.constraints import MultiplierRule, NoisyConstraintsWarning
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Hallucinated
@@ -82,7 +82,7 @@ def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
 
 
 def play_constrained_arms(
-    player: ArmsPlayer,
+    engine: ArmsEngine,
     policy: Policy,
     arms: Arms,
     problems: Sequence[ConstrainedArmsProblem],
@@ -94,13 +94,13 @@ def play_constrained_arms(
     """Let a player play problems with constraints, one a replicate.
 
     Args:
-        player: With one seed a replicate; its rule is replaced in every epoch.
+        engine: With one seed a replicate; its rule is replaced in every epoch.
         policy: What is played, from :func:`check_constrained`.
         arms: The arms, on the player's device.
         problems: One a replicate, or one for all.
         num_rounds: How long.
         seeds: Seed the noise, one a replicate.
-        with_bounds: Compute ``covered`` and ``mean_width``, of the penalised reward.
+        with_bounds: Compute ``covered`` and ``mean_width``, of the penalized reward.
         on_round: Called with the number of each finished round.
     """
     rule, device = policy.constraints, arms.choices.device
@@ -130,21 +130,21 @@ def play_constrained_arms(
         if t % rule.rounds_per_update == 0:
             kappa = rule.multipliers(state)
             in_force.append(kappa)
-            truth = rule.penalised(values, table, kappa)
-            player.rule = rule_in_epoch(policy.acquisition, rule, arms, len(in_force), kappa)
+            truth = rule.penalized(values, table, kappa)
+            engine.rule = rule_in_epoch(policy.acquisition, rule, arms, len(in_force), kappa)
             if t > 0 and rule.surrogate_in_use == "fresh":
-                player.reset(torch.ones(count, dtype=torch.bool, device=device))
+                engine.reset(torch.ones(count, dtype=torch.bool, device=device))
                 start = t
             elif t > 0:
-                targets = rule.penalised(rewards[:, :t], observed[:, :t], kappa)
-                player.relabel(played[:, :t], targets)
+                targets = rule.penalized(rewards[:, :t], observed[:, :t], kappa)
+                engine.relabel(played[:, :t], targets)
         epochs.append(len(in_force))
-        if t - start < policy.num_initial or player.rule is None:
-            arm = player.choose_uniformly(t + 1)
+        if t - start < policy.num_initial or engine.rule is None:
+            arm = engine.choose_uniformly(t + 1)
         else:
-            seen = player.look(t - start + 1, draw_round=t + 1)
-            arm = player.choose(seen)
-            bounds = player.rule.bounds(seen) if with_bounds else None
+            seen = engine.look(t - start + 1, draw_round=t + 1)
+            arm = engine.choose(seen)
+            bounds = engine.rule.bounds(seen) if with_bounds else None
             if bounds is not None:
                 lower, upper = bounds
                 covered &= ((lower <= truth) & (truth <= upper)).all(-1)
@@ -153,12 +153,12 @@ def play_constrained_arms(
         rewards[:, t] = values[rows, arm] + level * noise.at(t + 1)
         observed[:, t] = table[rows, arm] - constraint_noise[:, t]
         state = rule.observe(state, observed[:, t])
-        targets = rule.penalised(rewards[:, t : t + 1], observed[:, t : t + 1], kappa)
-        player.observe(arm, targets.squeeze(-1))
+        targets = rule.penalized(rewards[:, t : t + 1], observed[:, t : t + 1], kappa)
+        engine.observe(arm, targets.squeeze(-1))
         if on_round is not None:
             on_round(t + 1)
     if num_rounds:
-        check_finite("the posterior mean", player.posterior.mean)
+        check_finite("the posterior mean", engine.posterior.mean)
     index = played.unsqueeze(-1).expand(-1, -1, rule.num_constraints)
     in_force = in_force or [rule.multipliers(state)]
     return SimulationResult(
@@ -232,20 +232,20 @@ class ReplicateWidth(WidthRule):
         """See the class."""
         self._rules = tuple(rules)
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
         different = {id(rule): rule for rule in self._rules}
-        known = {key: rule.width(reading, round_number) for key, rule in different.items()}
+        known = {key: rule.width(summary, round_number) for key, rule in different.items()}
         widths = [known[id(rule)] for rule in self._rules]
         return torch.stack([w if w.dim() == 0 else w.reshape(-1)[b] for b, w in enumerate(widths)])
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """Return the promise of the first replicate's rule."""
-        return self._rules[0].guarantee(reading, round_number)
+        return self._rules[0].guarantee(summary, round_number)
 
-    def information_gain(self, reading: PriorReading) -> Tensor | None:
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
-        return self._rules[0].information_gain(reading)
+        return self._rules[0].information_gain(summary)
 
 
 def _constraint_noise(

@@ -95,7 +95,7 @@ class SimulationResult:
         explored: ``num_replicates x num_rounds``, bool; which rounds drew uniformly at random,
             initial ones included. None without restarts.
         constraints: ``num_replicates x num_rounds x num_constraints`` noisy constraint values; None
-            without constraints. Bounds are those of the penalised reward then, and regret is
+            without constraints. Bounds are those of the penalized reward then, and regret is
             against the best arm that meets all constraints, so that it can be negative.
         constraint_values: Likewise; noiseless.
         multipliers: ``num_replicates x num_epochs x num_constraints``; those in force in each
@@ -213,7 +213,7 @@ def _check_reward_on_box(problem: BaseTestProblem) -> None:
         )
     if problem.is_minimization_problem:
         raise ValueError(
-            f"problem ({name}) is to be minimised, but a bandit maximises. Build it with "
+            f"problem ({name}) is to be minimized, but a bandit maximizes. Build it with "
             "negate=True."
         )
     if problem.discrete_inds or problem.categorical_inds:

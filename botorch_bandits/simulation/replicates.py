@@ -12,9 +12,9 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.acquisition.engines import (
-    BoxPlayer,
-    build_arms_player,
-    build_box_player,
+    BoxEngine,
+    build_arms_engine,
+    build_box_engine,
     sample_uniformly,
 )
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
@@ -41,7 +41,7 @@ from botorch_bandits.simulation.restarts import ReplicateSegments
 
 
 def play_box(
-    player: BoxPlayer | None,
+    engine: BoxEngine | None,
     box: Box,
     evaluate: Callable[[Tensor, int], Tensor],
     optimal_values: Tensor,
@@ -54,7 +54,7 @@ def play_box(
     """Let a player play reward functions on a box, one a replicate.
 
     Args:
-        player: With one seed a replicate; None plays uniformly at random.
+        engine: With one seed a replicate; None plays uniformly at random.
         box: On the CPU.
         evaluate: Maps one point a replicate, ``num_replicates x d`` on the CPU, and the round (from
             1) to the noiseless rewards, ``num_replicates``.
@@ -73,15 +73,15 @@ def play_box(
     points = torch.empty(len(seeds), num_rounds, box.dim, dtype=torch.float64)
     values, outcomes = torch.empty(2, len(seeds), num_rounds, dtype=torch.float64)
     for t in range(num_rounds):
-        if player is None or t < num_initial:
+        if engine is None or t < num_initial:
             chosen = sample_uniformly(box, seeds, t + 1)
         else:
-            chosen, _ = player.choose(t + 1)
+            chosen, _ = engine.choose(t + 1)
         points[:, t] = chosen
         values[:, t] = check_finite("the problem's values", evaluate(points[:, t], t + 1))
         outcomes[:, t] = values[:, t] + noise_std * noise.at(t + 1)
-        if player is not None:
-            player.observe(points[:, t], outcomes[:, t])
+        if engine is not None:
+            engine.observe(points[:, t], outcomes[:, t])
         if on_round is not None:
             on_round(t + 1)
     return SimulationResult(
@@ -118,7 +118,7 @@ def simulate(
     each replicate has multipliers of its own. The surrogate is ``"relabelled"`` or ``"fresh"``.
 
     **On a box**, the policy is random search or an upper confidence bound with a width rule
-    (GP-UCB, IGP-UCB, AMM) on a plain ``BanditGP``. Each round maximises the bounds of all
+    (GP-UCB, IGP-UCB, AMM) on a plain ``BanditGP``. Each round maximizes the bounds of all
     replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
     points depend on its own seed alone, up to rounding. Its initial rounds are those of
     ``policy.loop(Box(problem.bounds), seed=result.seeds[b])``; later ones start from other raw
@@ -126,7 +126,7 @@ def simulate(
     on, prefer loops in several processes.
 
     Args:
-        problem: A reward function to be maximised, with its noise: an
+        problem: A reward function to be maximized, with its noise: an
             :class:`~botorch_bandits.problems.ArmsProblem`, or a BoTorch test problem on a box that
             knows its optimal value; or an environment whose reward depends on the round
             (:class:`~botorch_bandits.problems.ChangingProblem`), on either. Or one of them a
@@ -207,8 +207,8 @@ def _simulate_arms(
     choices = on_arms[0].choices
     assert choices is not None
     arms = Arms(choices.to(device))
-    player = build_arms_player(policy.model, policy.acquisition, arms, seeds)
-    if player is None:
+    engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds)
+    if engine is None:
         raise ValueError(
             f"policy ({policy.acquisition!r}) cannot be simulated in a batch: it needs a plain "
             "BanditGP with fixed hyperparameters and an acquisition with a rule on arms. Run "
@@ -217,16 +217,16 @@ def _simulate_arms(
     if policy.constraints is not None:
         constrained = [p for p in problems if isinstance(p, ConstrainedArmsProblem)]
         return play_constrained_arms(
-            player, policy, arms, constrained, num_rounds, seeds, with_bounds, on_round
+            engine, policy, arms, constrained, num_rounds, seeds, with_bounds, on_round
         )
     segments = None
     if (restart := check_restart(policy.restart)) is not None:
         segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
-        player.rule = segments.rule(policy.acquisition, arms)
+        engine.rule = segments.rule(policy.acquisition, arms)
     values = rewards_of(on_arms, len(seeds), device)
     noise_std = problems[0].noise_std or 0.0
     return play_arms(
-        player,
+        engine,
         values,
         noise_std,
         num_rounds,
@@ -252,11 +252,11 @@ def _simulate_box(
             "policy.loop(...) for each seed, in several processes if there are many."
         )
     box = Box(bounds_of(problems[0]).cpu())
-    player = None
+    engine = None
     if not isinstance(policy.acquisition, RandomSearch):
         there = Box(box.bounds.to(device))
-        player = build_box_player(policy.model, policy.acquisition, there, seeds)
-        if player is None:
+        engine = build_box_engine(policy.model, policy.acquisition, there, seeds)
+        if engine is None:
             raise ValueError(
                 f"policy ({policy.acquisition!r}) cannot be simulated in a batch on a box: it "
                 "needs random search or an upper confidence bound with a width rule, and a plain "
@@ -268,7 +268,7 @@ def _simulate_box(
     rounds = range(1, (num_rounds if is_changing else 1) + 1)
     optima = [[optimal_value_of(p, t) for t in rounds] for p in problems]
     return play_box(
-        player,
+        engine,
         box,
         lambda points, t: evaluate(problems, points, t),
         torch.tensor(optima, dtype=DTYPE).expand(len(seeds), -1),

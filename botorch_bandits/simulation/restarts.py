@@ -22,7 +22,7 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import ChangePointRestart, Reset, Restart
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.confidence import Guarantee, PriorReading, WidthRule
+from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.domains import Arms
 
 
@@ -44,14 +44,14 @@ class SegmentWidth(WidthRule):
         self._segments, self._rule_of, self._shares = segments, rule_of, shares
         self._rules: dict[int, WidthRule] = {}
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; the round of the whole run is not looked at."""
         numbers = self._segments.numbers if self._shares else self._segments.numbers * 0
         rounds = self._segments.local_rounds
         if not self._rule(0).needs_round:
             rounds = torch.ones_like(rounds)
         keys = list(zip(numbers.tolist(), rounds.tolist(), strict=True))
-        widths = {key: self._rule(key[0]).width(reading, key[1]) for key in dict.fromkeys(keys)}
+        widths = {key: self._rule(key[0]).width(summary, key[1]) for key in dict.fromkeys(keys)}
         if len(widths) == 1:
             return widths[keys[0]]
         rows = [
@@ -60,13 +60,13 @@ class SegmentWidth(WidthRule):
         ]
         return torch.stack(rows)
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """Return the promise of the first segment's rule."""
-        return self._rule(0).guarantee(reading, round_number)
+        return self._rule(0).guarantee(summary, round_number)
 
-    def information_gain(self, reading: PriorReading) -> Tensor | None:
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
-        return self._rule(0).information_gain(reading)
+        return self._rule(0).information_gain(summary)
 
     def _rule(self, number: int) -> WidthRule:
         if number not in self._rules:

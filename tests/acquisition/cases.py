@@ -1,7 +1,7 @@
-"""What the harness crosses: model families, acquisition functions, BoTorch's optimisers.
+"""What the harness crosses: model families, acquisition functions, BoTorch's optimizers.
 
 The lists are data, free of pytest, so that a table "which acquisition function works with which
-model in which optimiser" can be made from :func:`optimizer_combinations`.
+model in which optimizer" can be made from :func:`optimizer_combinations`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from botorch_bandits import (
     VarianceOnly,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.confidence import Guarantee, PriorReading, WidthRule
+from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.random_streams import generator
 
 from .dense import DenseGP, Reference, matern_five_halves, squared_exponential
@@ -133,9 +133,9 @@ class ModelCase:
         reference: The dense computation that belongs to a model made by ``build``.
         weights: Of the ``ScalarizedPosteriorTransform`` that goes with it, if any.
         offset: Likewise.
-        bounds: The box to optimise in.
+        bounds: The box to optimize in.
         kind: ``"single"``, ``"ensemble"`` (values are averaged over members) or ``"batch"``
-            (one value a member: can be evaluated, but BoTorch's optimisers want one value).
+            (one value a member: can be evaluated, but BoTorch's optimizers want one value).
     """
 
     name: str
@@ -385,10 +385,10 @@ class RootOfRound(WidthRule):
 
     needs_round = True
 
-    def width(self, reading: PriorReading, round_number: int) -> Tensor:
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         return double(round_number).sqrt()
 
-    def guarantee(self, reading: PriorReading, round_number: int) -> Guarantee:
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         return Guarantee(method="the square root of the round")
 
 
@@ -676,7 +676,7 @@ def named(cases: Sequence[Any], name: str) -> Any:
     return found
 
 
-# --- optimisers -----------------------------------------------------------------------------
+# --- optimizers -----------------------------------------------------------------------------
 
 EFFORT = {"num_restarts": 2, "raw_samples": 16}
 OPTIONS = {"init_batch_limit": 16, "maxiter": 5}
@@ -684,7 +684,7 @@ OPTIONS = {"init_batch_limit": 16, "maxiter": 5}
 
 @dataclass(frozen=True)
 class OptimizerCase:
-    """One of BoTorch's optimisers.
+    """One of BoTorch's optimizers.
 
     Attributes:
         name: Its name in BoTorch.
@@ -795,9 +795,9 @@ def optimizer_combinations(
         if model.kind in acquisition.refuses:
             refusal = "it works with kernel and data of one model, not of several members"
         elif model.kind == "batch":
-            refusal = "a batched model has one value a member, an optimiser wants one"
+            refusal = "a batched model has one value a member, an optimizer wants one"
         elif acquisition.on_choices and optimizer.searches != "choices":
             refusal = "a draw on choices exists only there; leave choices= out for a box"
         elif optimizer.largest_q is not None and q > optimizer.largest_q:
-            refusal = "BoTorch's optimiser evaluates all its candidates jointly at the end"
+            refusal = "BoTorch's optimizer evaluates all its candidates jointly at the end"
         yield Combination(acquisition, model, optimizer, q, refusal)

@@ -42,7 +42,7 @@ class DenseGP:
     """One output of one Gaussian process.
 
     ``Y`` is transformed; ``noise`` holds one variance a row in transformed units; new rows get
-    the mean of these. ``low`` and ``high`` are the ends of the input normalisation, if any.
+    the mean of these. ``low`` and ``high`` are the ends of the input normalization, if any.
     """
 
     X: Array  # n x d, raw
@@ -138,7 +138,7 @@ class DenseGP:
 class Reference:
     """A model as its members (one, or those of a batch or an ensemble) and their outputs.
 
-    The scalar that is maximised is ``offset + sum_j weights[j] * output_j``.
+    The scalar that is maximized is ``offset + sum_j weights[j] * output_j``.
     """
 
     members: tuple[tuple[DenseGP, ...], ...]

@@ -155,7 +155,7 @@ def test_the_window_of_a_list_of_models() -> None:
     assert close(acqf.width, np.sqrt(sum(squares)))
 
 
-def test_the_closed_form_is_what_is_optimised() -> None:
+def test_the_closed_form_is_what_is_optimized() -> None:
     acqf = censored(bandit_gp(), X_pending=PENDING)
     assert acqf.closed_form is not None
     x = X_TEST.clone().requires_grad_()
@@ -644,11 +644,11 @@ def test_a_minimum_with_a_logarithm_is_that_of_the_transformed_model(transform: 
     with torch.no_grad():
         log, scale = torch.log, 1.0
         targets = log(1.0 + POSITIVE.sin())
-        centre = torch.zeros(())
+        center = torch.zeros(())
         if "Standardize" in transform:
-            centre, scale = targets.mean(), targets.std()
+            center, scale = targets.mean(), targets.std()
         rows = torch.cat([POSITIVE, AWAY])
-        y = (torch.cat([targets, AWAY.new_full((2, 1), 0.25).log()]) - centre) / scale
+        y = (torch.cat([targets, AWAY.new_full((2, 1), 0.25).log()]) - center) / scale
         K = model.covar_module(rows).to_dense()
         K = K + model.likelihood.noise * torch.eye(5, dtype=torch.float64)
         points = torch.tensor([[0.1], [0.6]], dtype=torch.float64)
@@ -657,7 +657,7 @@ def test_a_minimum_with_a_logarithm_is_that_of_the_transformed_model(transform: 
         mean = model.mean_module(points) + (k @ torch.linalg.solve(K, y - m)).squeeze(-1)
         prior = model.covar_module(points).to_dense().diagonal()
         variance = prior - (k * torch.linalg.solve(K, k.T).T).sum(-1)
-        mean, variance = scale * mean + centre, scale**2 * variance
+        mean, variance = scale * mean + center, scale**2 * variance
         expected = (mean + variance / 2).exp()  # of a log-normal
         expected = expected + expected * (variance.exp() - 1.0).sqrt()
         assert torch.allclose(acqf(points.unsqueeze(-2)), expected, rtol=0.0, atol=1e-8)

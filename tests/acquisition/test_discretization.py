@@ -1,4 +1,4 @@
-"""The growing discretisation of GP-TS on a box."""
+"""The growing discretization of GP-TS on a box."""
 
 from __future__ import annotations
 

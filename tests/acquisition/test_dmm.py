@@ -1,4 +1,4 @@
-"""DMM as an acquisition function: units, refutation, pending points, optimisers."""
+"""DMM as an acquisition function: units, refutation, pending points, optimizers."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ def test_value_is_the_upper_end_of_the_set(data: tuple[Tensor, Tensor]) -> None:
     acqf = DMMUpperConfidenceBound(fixed_model(X, Y), rkhs_bound=2.0, noise_bound=0.1)
     lower, upper = reference(X, Y.squeeze(-1), 2.0, 0.1, LAM)
     assert torch.allclose(acqf(GRID.unsqueeze(-2)), upper, atol=1e-8, rtol=0)
-    minimise = DMMUpperConfidenceBound(
+    minimize = DMMUpperConfidenceBound(
         fixed_model(X, Y), rkhs_bound=2.0, noise_bound=0.1, maximize=False
     )
-    assert torch.allclose(minimise(GRID.unsqueeze(-2)), -lower, atol=1e-8, rtol=0)
+    assert torch.allclose(minimize(GRID.unsqueeze(-2)), -lower, atol=1e-8, rtol=0)
     assert torch.autograd.gradcheck(acqf, GRID[:3].unsqueeze(-2).clone().requires_grad_())
 
 
 def test_units_are_raw_outcome_units(data: tuple[Tensor, Tensor]) -> None:
-    """Standardize, an output scale, a constant mean and normalised inputs change nothing."""
+    """Standardize, an output scale, a constant mean and normalized inputs change nothing."""
     X, Y = data
     scale, shift, variance = 3.0, 7.0, 2.5
     covar = ScaleKernel(RBFKernel()).double()
@@ -86,11 +86,11 @@ def test_units_are_raw_outcome_units(data: tuple[Tensor, Tensor]) -> None:
     model.likelihood.noise = torch.tensor([LAM * variance], dtype=torch.float64)
     model.mean_module.constant.data.fill_(0.3)
     acqf = DMMUpperConfidenceBound(model, rkhs_bound=6.0, noise_bound=0.3)
-    standardised = (Y - Y.mean()) / Y.std()
-    unit = math.sqrt(variance)  # prior standard deviations in standardised units
+    standardized = (Y - Y.mean()) / Y.std()
+    unit = math.sqrt(variance)  # prior standard deviations in standardized units
     per_unit = unit * scale * float(Y.std())  # raw units in a prior standard deviation
     lower, upper = reference(
-        X, (standardised.squeeze(-1) - 0.3) / unit, 6.0 / per_unit, 0.3 / per_unit, LAM
+        X, (standardized.squeeze(-1) - 0.3) / unit, 6.0 / per_unit, 0.3 / per_unit, LAM
     )
     mean = float((0.3 * Y.std() + Y.mean()) * scale + shift)
     found = acqf.bounds(10 * GRID)
@@ -159,9 +159,9 @@ def test_pending_points_narrow_the_bounds_where_they_are(data: tuple[Tensor, Ten
     everything = torch.cat([X, pending])
     ratios = []
     for rows in (everything, X):
-        regularised = kernel(rows, rows) + LAM * torch.eye(len(rows), dtype=torch.float64)
+        regularized = kernel(rows, rows) + LAM * torch.eye(len(rows), dtype=torch.float64)
         k = kernel(GRID, rows)
-        ratios.append(1 - (k * torch.linalg.solve(regularised, k.T).T).sum(-1))
+        ratios.append(1 - (k * torch.linalg.solve(regularized, k.T).T).sum(-1))
     expected = (ratios[0] / ratios[1]).sqrt() * (upper - lower)
     assert torch.allclose(narrow_upper - narrow_lower, expected, atol=1e-7, rtol=0)
     assert torch.allclose(narrow_upper + narrow_lower, upper + lower, atol=1e-8, rtol=0)
@@ -170,7 +170,7 @@ def test_pending_points_narrow_the_bounds_where_they_are(data: tuple[Tensor, Ten
     assert torch.equal(acqf.bounds(GRID)[1], upper)
 
 
-def test_optimisers_give_distinct_points(data: tuple[Tensor, Tensor]) -> None:
+def test_optimizers_give_distinct_points(data: tuple[Tensor, Tensor]) -> None:
     model = fixed_model(*data)
     before = copy.deepcopy(model.state_dict())
     acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)

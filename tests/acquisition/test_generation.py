@@ -172,7 +172,7 @@ def test_candidates_lie_in_the_box_to_the_last_bit_and_reach_its_corners() -> No
     model = BanditGP(bounds.mean(0, True), bounds[:1, :1], RBFKernel())
     X, *_ = both(ucb(model, width=5.0), bounds)
     assert inside(X, bounds)
-    assert (X.eq(bounds[0]) | X.eq(bounds[1])).all()  # uncertainty grows towards the corners
+    assert (X.eq(bounds[0]) | X.eq(bounds[1])).all()  # uncertainty grows toward the corners
 
 
 def test_fixed_features_stay() -> None:
@@ -212,7 +212,7 @@ def test_limits_of_steps_and_time() -> None:
 # --- what is not known ----------------------------------------------------------------------
 
 
-class Penalised(WidthUpperConfidenceBound):
+class Penalized(WidthUpperConfidenceBound):
     def forward(self, X: Tensor) -> Tensor:
         return super().forward(X) - X.squeeze(-2).square().sum(-1)
 
@@ -227,7 +227,7 @@ def single_task(model: BanditGP) -> SingleTaskGP:
         lambda: UpperConfidenceBound(gp(), beta=4.0),
         lambda: PosteriorMean(gp()),
         lambda: ucb(single_task(gp())),
-        lambda: Penalised(gp(), ConstantWidth(2.0)),
+        lambda: Penalized(gp(), ConstantWidth(2.0)),
         lambda: ucb(BanditGP(gp().train_inputs[0], uniform(20, 1, seed=3), LinearKernel())),
         lambda: ucb(
             gp(),
@@ -286,7 +286,7 @@ def test_joint_points_reach_botorch_which_refuses_them(handed_over: list[Any]) -
     assert len(handed_over) == 1
 
 
-# --- inside BoTorch's optimisers and the box ------------------------------------------------
+# --- inside BoTorch's optimizers and the box ------------------------------------------------
 
 
 def test_optimize_acqf_with_pending_points_one_after_the_other(handed_over: list[Any]) -> None:

@@ -13,7 +13,7 @@ from botorch.models import SingleTaskVariationalGP
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
-from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.scores import ThompsonArmsRule
 from botorch_bandits.acquisition.thompson_sampling import HallucinatedThompsonArmsRule
 from botorch_bandits.confidence import ConstantWidth
@@ -34,14 +34,14 @@ def test_draws_of_gp_bts_have_the_hallucinated_moments(num_streams: int | None) 
     width, lam = 1.5, 0.1
     rule = HallucinatedThompsonArmsRule(ConstantWidth(width))
     seeds = 0 if num_streams is None else list(range(num_streams))
-    player = ArmsPlayer(rule, ArmsPrior.from_matrix(K), lam, 1.0, seeds, prior_mean=0.3)
+    engine = ArmsEngine(rule, ArmsPrior.from_matrix(K), lam, 1.0, seeds, prior_mean=0.3)
     arms, outcomes = torch.tensor([1, 6]), torch.tensor([1.0, -0.5], dtype=torch.float64)
     pending = torch.tensor([2, 2, 5])
     for arm, outcome in zip(arms, outcomes, strict=True):
         shape = () if num_streams is None else (num_streams,)
-        player.observe(arm.expand(shape), outcome.expand(shape))
+        engine.observe(arm.expand(shape), outcome.expand(shape))
     waiting = pending if num_streams is None else pending.expand(num_streams, 3)
-    draws = torch.stack([rule.scores(player.look(t, waiting)) for t in range(1, 6001)])
+    draws = torch.stack([rule.scores(engine.look(t, waiting)) for t in range(1, 6001)])
     draws = draws.reshape(len(draws), -1, 8)[:, -1]
 
     def gains(rows: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Every acquisition function with every model family, in every optimiser of BoTorch."""
+"""Every acquisition function with every model family, in every optimizer of BoTorch."""
 
 from __future__ import annotations
 
@@ -343,14 +343,14 @@ def test_state_dict_carries_the_values_over(acquisition: AcquisitionCase, case: 
     assert close(evaluate(other, case, x), evaluate(acqf, case, x).detach(), 1e-10)
 
 
-# --- optimisers -----------------------------------------------------------------------------
+# --- optimizers -----------------------------------------------------------------------------
 
 
 def optimizer_runs() -> list[Any]:
-    """The whole table; what repeats its neighbours is marked as slow.
+    """The whole table; what repeats its neighbors is marked as slow.
 
     Without slow runs every model meets optimize_acqf and optimize_acqf_discrete at q = 3, and two
-    models meet every optimiser (which call optimize_acqf in their turn) at q = 1 and q = 3.
+    models meet every optimizer (which call optimize_acqf in their turn) at q = 1 and q = 3.
     """
     runs = []
     core = {case.name for case in CORE}
@@ -403,7 +403,7 @@ def check_optimizer(
     if optimizer.searches == "mixed":
         assert set(candidates[:, 0].tolist()) <= set(first_ticks(case))
         searched = searched[[value in first_ticks(case) for value in searched[:, 0].tolist()]]
-    if acquisition.scale_of_draw is not None:  # two draws may share a maximiser, say a corner
+    if acquisition.scale_of_draw is not None:  # two draws may share a maximizer, say a corner
         assert len(torch.unique(candidates, dim=0)) >= min(q, 2)
     if optimizer.restores_pending or q == 1:
         assert (acqfs[0].X_pending is None) == (X_pending is None)

@@ -73,7 +73,7 @@ OPTIONS = {
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
 ONE_REWARD = [cls for cls in OPTIONS if cls not in LAGRANGIAN]
 BOX = [(0.0, 1.0), (0.0, 1.0)]  # as Ax writes it
-MINIMISED = ScalarizedPosteriorTransform(double([-1.0]))
+MINIMIZED = ScalarizedPosteriorTransform(double([-1.0]))
 
 
 def names(cls: type) -> str:
@@ -132,7 +132,7 @@ def test_reloading_registers_nothing_twice():
 
 @pytest.mark.parametrize("num_pending", [0, 2])
 @pytest.mark.parametrize("cls", ONE_REWARD, ids=names)
-def test_it_is_what_a_direct_call_builds_when_minimising(cls, num_pending):
+def test_it_is_what_a_direct_call_builds_when_minimizing(cls, num_pending):
     X, _ = rows()
     pending = uniform(num_pending, 2, seed=4) if num_pending else None
     given = {"X_pending": pending} if num_pending else {}  # Ax passes no empty argument
@@ -142,7 +142,7 @@ def test_it_is_what_a_direct_call_builds_when_minimising(cls, num_pending):
         training_data=datasets()["first"],
         X_baseline=X,
         bounds=None if "num_arms" in OPTIONS[cls] else BOX,
-        posterior_transform=MINIMISED,
+        posterior_transform=MINIMIZED,
         **given,
         **OPTIONS[cls],
     )
@@ -151,7 +151,7 @@ def test_it_is_what_a_direct_call_builds_when_minimising(cls, num_pending):
         options["seed"] = derive_seed(3, len(X) + num_pending + 1, cls.__name__)
     if cls in (LogExpectedImprovement, LogProbabilityOfImprovement):
         options["X_observed"] = X
-    direct = cls(single_model(), posterior_transform=MINIMISED, X_pending=pending, **options)
+    direct = cls(single_model(), posterior_transform=MINIMIZED, X_pending=pending, **options)
     x = uniform(9, 2, seed=3).unsqueeze(-2)
     assert type(built) is cls
     assert torch.equal(built(x), direct(x))
@@ -163,14 +163,14 @@ def test_it_is_what_a_direct_call_builds_when_minimising(cls, num_pending):
 @pytest.mark.parametrize(
     "cls", [ImprovedUpperConfidenceBound, CensoredUpperConfidenceBound, MeanOnly], ids=names
 )
-def test_minimising_prefers_small_outcomes(cls):
+def test_minimizing_prefers_small_outcomes(cls):
     # a width of 0 where there is one: what remains is minus the posterior mean
     options = {ImprovedUpperConfidenceBound: {"width": 0.0}, MeanOnly: {}}.get(
         cls, {"width": 0.0, "minimum": 6.0}
     )
     model = single_model()
     x = uniform(9, 2, seed=3)
-    built = build(cls, model, posterior_transform=MINIMISED, **options)
+    built = build(cls, model, posterior_transform=MINIMIZED, **options)
     torch.testing.assert_close(built(x.unsqueeze(-2)), -model.posterior(x).mean.squeeze(-1))
 
 
@@ -180,7 +180,7 @@ CASES = [
     named(MODELS, "SingleTaskGP, two outputs, scalarized"),
     named(MODELS, "ModelListGP, scalarized"),
 ]
-# minimise the second metric, subject to -2 first <= -7, that is, first >= 3.5
+# minimize the second metric, subject to -2 first <= -7, that is, first >= 3.5
 OBJECTIVE = ScalarizedPosteriorTransform(double([0.0, -1.0]))
 CONSTRAINTS = (double([[-2.0, 0.0]]), double([[-7.0]]))
 KAPPA = 1.5
@@ -275,7 +275,7 @@ def test_metrics_that_are_reward_and_constraints_already_stay_as_they_are():
     assert without_metrics.get("posterior_transform") is None
 
 
-def test_lagrangian_with_metrics_in_botorchs_optimiser():
+def test_lagrangian_with_metrics_in_botorchs_optimizer():
     model = CASES[1].build()
     acqf = build(
         LagrangianUpperConfidenceBound,
@@ -408,7 +408,7 @@ def test_refusals():
         )
     lagrangian = {"multipliers": [1.0], "width": 1.0}
     with pytest.raises(ValueError, match=r"needs outcome constraints beside the objective"):
-        build(LagrangianUpperConfidenceBound, model, posterior_transform=MINIMISED, **lagrangian)
+        build(LagrangianUpperConfidenceBound, model, posterior_transform=MINIMIZED, **lagrangian)
     with pytest.raises(ValueError, match=r"needs posterior_transform=Scalarized.*got NoneType"):
         build(LagrangianUpperConfidenceBound, two, constraints_tuple=CONSTRAINTS, **lagrangian)
     with pytest.raises(ValueError, match=r"has 2 multipliers.*3 outputs"):

@@ -1,4 +1,4 @@
-"""Upper confidence bounds of penalised rewards against textbook computations in numpy."""
+"""Upper confidence bounds of penalized rewards against textbook computations in numpy."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ def test_correlated_outputs(penalty):
     A = np.kron(B, k(X.numpy(), X.numpy())) + np.diag(np.repeat(noise, 7))
     cross = np.kron(B, k(X.numpy(), x.numpy()))  # (outputs x rows) x (outputs x points)
     solved = np.linalg.solve(A, cross)
-    centred = Y.numpy().T.reshape(-1) - np.repeat(means, 7)
-    mean = (np.repeat(means, 5) + solved.T @ centred).reshape(2, 5)
+    centered = Y.numpy().T.reshape(-1) - np.repeat(means, 7)
+    mean = (np.repeat(means, 5) + solved.T @ centered).reshape(2, 5)
     full = (np.kron(B, k(x.numpy(), x.numpy())) - cross.T @ solved).reshape(2, 5, 2, 5)
     var = np.array([[full[a, i, b, i] for i in range(5)] for a in range(2) for b in range(2)])
     var_f, cov, _, var_g = var
@@ -344,7 +344,7 @@ def test_copies_and_pending_points(case, penalty):
     torch.testing.assert_close(other.widths, acqf.widths, rtol=1e-12, atol=1e-12)
 
 
-# --- optimisers -----------------------------------------------------------------------------
+# --- optimizers -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

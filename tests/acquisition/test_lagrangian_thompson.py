@@ -77,7 +77,7 @@ def test_each_output_is_scaled_about_its_mean(case, on_choices):
 
 
 def remember(model):
-    """Make a model answer from memory: thousands of draws then cost no factorisations."""
+    """Make a model answer from memory: thousands of draws then cost no factorizations."""
     compute, known = model.posterior, {}
 
     def posterior(X, posterior_transform=None):
@@ -178,7 +178,7 @@ def test_gradient_of_a_path():
 
 
 @CASE
-def test_optimisers(case):
+def test_optimizers(case):
     acqf = make(case.build(), "exponential", choices=case.choices)
     candidates, values = optimize_acqf_discrete(acqf, q=3, choices=case.choices)
     again = make(acqf.model, "exponential", choices=case.choices)

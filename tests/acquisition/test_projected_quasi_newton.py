@@ -1,4 +1,4 @@
-"""Several functions minimised together: each as if it were alone."""
+"""Several functions minimized together: each as if it were alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def waves(only: int | None = None) -> Evaluation:
     def evaluate(points: Array, function: Index) -> tuple[Array, Array]:
         assert bool((np.diff(function) >= 0).all())
         number = function if only is None else np.full(len(points), only)
-        size, centre = SIZES[number][:, None], 0.2 + 0.3 * number[:, None]
-        away = points - centre
+        size, center = SIZES[number][:, None], 0.2 + 0.3 * number[:, None]
+        away = points - center
         loss = size * (1.0 - np.cos(9.0 * away) + 2.0 * away**2)
         slope: Any = size * (9.0 * np.sin(9.0 * away) + 4.0 * away)
         return loss.sum(-1), slope

@@ -204,25 +204,25 @@ def test_one_recipe_builds_for_many_models() -> None:
 
 
 class Distance(BanditAcquisition):
-    """A user's own acquisition function: minus the distance to a centre."""
+    """A user's own acquisition function: minus the distance to a center."""
 
-    def __init__(self, model: Model, centre: Tensor) -> None:
+    def __init__(self, model: Model, center: Tensor) -> None:
         super().__init__(model)
-        self.centre = centre
+        self.center = center
 
     def forward(self, X: Tensor) -> Tensor:
-        return -(X - self.centre).norm(dim=-1).squeeze(-1)
+        return -(X - self.center).norm(dim=-1).squeeze(-1)
 
 
 def test_a_class_of_ones_own_gets_recipes_from_the_base_class() -> None:
-    centre = ARMS.choices[4]
-    recipe = Distance.with_options(centre=centre)
-    assert recipe == Distance.with_options(centre=centre.clone())
+    center = ARMS.choices[4]
+    recipe = Distance.with_options(center=center)
+    assert recipe == Distance.with_options(center=center.clone())
     acqf = recipe.build(bandit_gp(), ARMS, seed=1, round_number=2)
-    assert torch.equal(ARMS.maximize(acqf)[0], centre)
-    assert acqf.describe(centre) == {"acquisition_value": 0.0}
+    assert torch.equal(ARMS.maximize(acqf)[0], center)
+    assert acqf.describe(center) == {"acquisition_value": 0.0}
     guarantee = acqf.guarantee()
     assert guarantee.method == "Distance"
     assert not guarantee.holds
-    with pytest.raises(TypeError, match="no option 'center'; it has centre"):
-        Distance.with_options(center=centre)
+    with pytest.raises(TypeError, match="no option 'center'; it has center"):
+        Distance.with_options(center=center)

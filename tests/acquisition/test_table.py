@@ -19,7 +19,7 @@ def cell(combinations: list[Combination]) -> str:
 
 
 def render() -> str:
-    """One table an acquisition function, models down, optimisers across."""
+    """One table an acquisition function, models down, optimizers across."""
     runs: dict[tuple[str, str, str], list[Combination]] = {}
     for run in optimizer_combinations(ACQUISITIONS):
         key = (run.acquisition.name, run.model.name, run.optimizer.name)

@@ -111,7 +111,7 @@ def test_draws_on_arms_of_a_scalarization_have_its_moments() -> None:
 
 def test_a_singular_covariance_is_drawn_from() -> None:
     # 1000 points of a squared exponential kernel: about 18 eigenvalues are above rounding, the
-    # smallest is negative, and a Cholesky factorisation of the covariance fails
+    # smallest is negative, and a Cholesky factorization of the covariance fails
     x = torch.linspace(0.0, 1.0, 1000, dtype=torch.float64).unsqueeze(-1)
     kernel = RBFKernel().double()
     kernel.lengthscale = double(0.2)
@@ -346,7 +346,7 @@ def test_draws_of_each_ensemble_member_have_its_moments(options: dict[str, Any])
         statistics = moment_statistics(np.stack(sample), means[m], v**2 * covariances[m])
         assert statistics[0] < chi2.isf(FALSE_ALARM, n)
         assert statistics[1] < chi2.isf(FALSE_ALARM, n * (n + 1) / 2)
-    # neighbours' moments would not do
+    # neighbors' moments would not do
     wrong = moment_statistics(np.stack(samples[0]), means[2], v**2 * covariances[2])
     assert wrong[1] > 3 * chi2.isf(FALSE_ALARM, n * (n + 1) / 2)
 

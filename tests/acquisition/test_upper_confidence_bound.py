@@ -341,9 +341,9 @@ def test_an_optimizer_counts_the_rounds_on() -> None:
     rounds = []
 
     class Spy(RootOfRound):
-        def width(self, reading: Any, round_number: int) -> Tensor:
+        def width(self, summary: Any, round_number: int) -> Tensor:
             rounds.append(round_number)
-            return super().width(reading, round_number)
+            return super().width(summary, round_number)
 
     acqf = WidthUpperConfidenceBound(bandit_gp(), Spy(), round_number=20)
     optimize_acqf_discrete(acqf, q=3, choices=uniform(20, 2, seed=5))

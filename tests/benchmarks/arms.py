@@ -27,7 +27,7 @@ from benchmarks.measure import (
     standard_kernel,
 )
 from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBound
-from botorch_bandits.acquisition.engines import build_arms_player
+from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.confidence import gp_ucb_finite_width
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import BanditGP
@@ -109,7 +109,7 @@ def thompson(scale: Scale) -> list[Measurement]:
     smooth = double_kernel(RBFKernel(), lengthscale=0.2)
     recipe = GPThompsonSampling.with_options(width=1.0)
     model = BanditGP.with_kernel(smooth, noise=NOISE)
-    player = build_arms_player(model, recipe, Arms(problem.choices), [scale.seed])
+    player = build_arms_engine(model, recipe, Arms(problem.choices), [scale.seed])
     assert player is not None
     seeds = [derive_seed(scale.seed, 0, "replicate")]
     values = problem.values.unsqueeze(0)

@@ -1,4 +1,4 @@
-"""Benchmarks on boxes: growing models, predictions and the maximisation of acquisitions."""
+"""Benchmarks on boxes: growing models, predictions and the maximization of acquisitions."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _maximisations(
             ordinary: SingleTaskGP = ordinary_model(X, Y, standard_kernel(0.4), NOISE)
             ours = BanditGP(X, Y, kernel=standard_kernel(0.4), noise=NOISE)
 
-            def maximise(model: Model, make: Any, seed: int, **extra: Any) -> float:
+            def maximize(model: Model, make: Any, seed: int, **extra: Any) -> float:
                 with seeded_globally(seed):
                     _, value = optimize_acqf(
                         make(model),
@@ -227,8 +227,8 @@ def _maximisations(
             seeds = range(scale.of(num_seeds, 2))
             timings = [
                 compare(
-                    lambda s=s: maximise(ordinary, botorch_ucb, s),  # type: ignore[misc] # noqa: B023
-                    lambda s=s: maximise(ours, build, s, **options),  # type: ignore[misc] # noqa: B023
+                    lambda s=s: maximize(ordinary, botorch_ucb, s),  # type: ignore[misc] # noqa: B023
+                    lambda s=s: maximize(ours, build, s, **options),  # type: ignore[misc] # noqa: B023
                     1 if num_seeds > 3 else min(scale.repeats, 3),
                 )
                 for s in seeds
@@ -242,7 +242,7 @@ def _maximisations(
                     ratio=theirs / own,
                     difference=max(t.ordinary_result - t.our_result for t in timings),
                     tolerance=tolerance,
-                    unit="maximisation",
+                    unit="maximization",
                     ordinary_seconds=theirs,
                     our_seconds=own,
                     at_least=at_least,

@@ -132,7 +132,7 @@ def add_faults_parser(commands: Any) -> None:
     """
     faults = commands.add_parser(
         "faults",
-        help="kill and cut off journalled loops, and count what was lost or changed",
+        help="kill and cut off journaled loops, and count what was lost or changed",
         description="Kill processes that play at random moments and cut journals off at random "
         "bytes; continue, and compare with uninterrupted runs. The exit code is 1 if an outcome "
         "was lost or a suggestion changed.",

@@ -32,7 +32,7 @@ def against_cpu(scale: Scale, device: str = "cuda") -> list[Measurement]:
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device is {device}, but torch sees no CUDA device.")
     lines = [_replicates(scale, device, num_arms) for num_arms in (100, 1000)]
-    return lines + [_maximisation(scale, device, rows) for rows in (1000, 3000)]
+    return lines + [_maximization(scale, device, rows) for rows in (1000, 3000)]
 
 
 def _replicates(scale: Scale, device: str, full_arms: int) -> Measurement:
@@ -67,12 +67,12 @@ def _replicates(scale: Scale, device: str, full_arms: int) -> Measurement:
     )
 
 
-def _maximisation(scale: Scale, device: str, full_rows: int) -> Measurement:
+def _maximization(scale: Scale, device: str, full_rows: int) -> Measurement:
     rows, dim, restarts = scale.of(full_rows, 60), 6, scale.of(256, 16)
     X, Y = smooth_data(rows, dim, scale.seed)
     bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64)
 
-    def maximise(where: str) -> float:
+    def maximize(where: str) -> float:
         model = models[where]
         with seeded_globally(scale.seed):
             _, value = optimize_acqf(
@@ -90,13 +90,13 @@ def _maximisation(scale: Scale, device: str, full_rows: int) -> Measurement:
         where: BanditGP(X.to(where), Y.to(where), kernel=standard_kernel(0.4), noise=NOISE)
         for where in ("cpu", device)
     }
-    (cpu, host), (gpu, other) = (_clock(lambda w=w: maximise(w), scale) for w in ("cpu", device))  # type: ignore[misc]
+    (cpu, host), (gpu, other) = (_clock(lambda w=w: maximize(w), scale) for w in ("cpu", device))  # type: ignore[misc]
     return Measurement(
         name=f"optimize_acqf: n = {rows}, d = {dim}, {restarts} restarts",
         ratio=cpu / gpu,
         difference=abs(host - other),
         tolerance=1e-6,
-        unit="maximisation",
+        unit="maximization",
         ordinary_seconds=cpu,
         our_seconds=gpu,
         note="difference of the optima",
@@ -107,14 +107,14 @@ def _clock(way: Callable[[], Any], scale: Scale) -> tuple[float, Any]:
     way()  # kernels are loaded and memory is reserved once
     times = []
     for _ in range(min(scale.repeats, 3)):
-        _synchronise()
+        _synchronize()
         start = time.perf_counter()
         result = way()
-        _synchronise()
+        _synchronize()
         times.append(time.perf_counter() - start)
     return median(times), result
 
 
-def _synchronise() -> None:
+def _synchronize() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -19,7 +19,7 @@ from benchmarks.measure import (
     standard_kernel,
 )
 from botorch_bandits.acquisition import GPUpperConfidenceBound
-from botorch_bandits.acquisition.engines import BoxPlayer, build_box_player
+from botorch_bandits.acquisition.engines import BoxEngine, build_box_engine
 from botorch_bandits.domains import Box
 from botorch_bandits.models import BanditGP
 from botorch_bandits.random_streams import seeded_globally
@@ -36,7 +36,7 @@ def replicates_on_a_box(scale: Scale) -> list[Measurement]:
     recipe = BanditGP.with_kernel(standard_kernel(), noise=NOISE)
     bound = GPUpperConfidenceBound.with_options(width=WIDTH)
     seeds = [scale.seed + b for b in range(count)]
-    player = build_box_player(recipe, bound, box, seeds)
+    player = build_box_engine(recipe, bound, box, seeds)
     assert player is not None
     for i in range(rows):
         player.observe(X[:, i], Y[:, i])
@@ -79,7 +79,7 @@ def replicates_on_a_box(scale: Scale) -> list[Measurement]:
     ]
 
 
-def _batched_round(player: BoxPlayer, X: Tensor, y: Tensor, round_number: int) -> Tensor:
+def _batched_round(player: BoxEngine, X: Tensor, y: Tensor, round_number: int) -> Tensor:
     player.observe(X, y)
     return player.choose(round_number)[0]
 

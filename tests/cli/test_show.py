@@ -163,7 +163,7 @@ WITH_RESTARTS = [f"{name}, restart" for name in RULES if name != "fresh"]
 def test_the_ledger_is_that_of_the_loop(tmp_path: Path, name: str) -> None:
     name, _, restarts = name.partition(", ")
     rule, restart = RULES[name], OracleRestart(change_points=(7,)) if restarts else None
-    player = (
+    engine = (
         LagrangianUpperConfidenceBound.with_options(width=2.0)
         if rule.surrogate_in_use == "separate"
         else GPUpperConfidenceBound.with_options(width=2.0)
@@ -171,7 +171,7 @@ def test_the_ledger_is_that_of_the_loop(tmp_path: Path, name: str) -> None:
     with BanditLoop(
         Arms([[0.1 * i] for i in range(8)]),
         BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.1, lengthscale=0.3),
-        player,
+        engine,
         constraints=rule,
         restart=restart,
         journal=tmp_path / "run.journal",

@@ -13,7 +13,7 @@ from torch import Tensor
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import (
     CensoredWidth,
-    PriorReading,
+    PriorSummary,
     UnreadablePriorError,
     any_lambda_censored_width,
     bounded_censored_width,
@@ -99,23 +99,23 @@ def test_an_outputscale_is_a_choice_of_units(form: dict[str, bool]) -> None:
     # the same problem in units three times as small: every bound is three times as large
     widths = []
     for scale in (1.0, 3.0):
-        reading = PriorReading(model_of(scale**2, scale))
+        summary = PriorSummary(model_of(scale**2, scale))
         rule = CensoredWidth(**{name: scale * bound for name, bound in BOUNDS.items()}, **form)
-        widths.append(rule.censored_width(reading, (double(0.7 * scale),)).item())
+        widths.append(rule.censored_width(summary, (double(0.7 * scale),)).item())
     assert widths[0] == pytest.approx(widths[1], rel=1e-12)
     # multiples of the prior standard deviation
     relative = CensoredWidth(**BOUNDS, **form, units="prior")
-    reading = PriorReading(model_of(9.0, 3.0))
-    assert relative.censored_width(reading, (double(2.1),)).item() == pytest.approx(
+    summary = PriorSummary(model_of(9.0, 3.0))
+    assert relative.censored_width(summary, (double(2.1),)).item() == pytest.approx(
         widths[0], rel=1e-12
     )
 
 
 def test_a_constant_keeps_the_sum_if_there_is_an_outcome_bound() -> None:
-    reading = PriorReading(model_of(4.0, 1.0))
+    summary = PriorSummary(model_of(4.0, 1.0))
     sums = (double(0.6),)
-    assert CensoredWidth(constant=1.0).censored_width(reading, sums) == 1.0
-    kept = CensoredWidth(constant=1.0, outcome_bound=3.0).censored_width(reading, sums)
+    assert CensoredWidth(constant=1.0).censored_width(summary, sums) == 1.0
+    kept = CensoredWidth(constant=1.0, outcome_bound=3.0).censored_width(summary, sums)
     assert kept.item() == pytest.approx(1.0 + 3.0 / 2.0 * 0.6 / 2.0, rel=1e-12)
 
 
@@ -124,13 +124,13 @@ def test_the_gain_is_that_of_all_rows() -> None:
     pending = double([[0.2, 0.3], [0.9, 0.1]])
     censored = condition(base, pending, torch.zeros_like(pending[:, :1]))
     rule = CensoredWidth(**BOUNDS)
-    with_rows, without = (rule.information_gain(PriorReading(m)) for m in (censored, base))
+    with_rows, without = (rule.information_gain(PriorSummary(m)) for m in (censored, base))
     assert with_rows > without + 0.01
 
 
 def test_an_unreadable_prior_names_the_remedy() -> None:
     with pytest.raises(UnreadablePriorError, match="explicit width="):
-        CensoredWidth(**BOUNDS).width(PriorReading(_Opaque()), 1)
+        CensoredWidth(**BOUNDS).width(PriorSummary(_Opaque()), 1)
 
 
 class _Opaque:
@@ -162,6 +162,6 @@ def test_the_hoeffding_form_bounds_the_error_at_its_level() -> None:
         posterior = model.posterior(grid)
         mean, sd = posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
         rule = CensoredWidth(norm, None, 1.0, delta, bounded_outcomes=True)
-        width = rule.censored_width(PriorReading(model), (sd[arms[-waiting:]].sum(),))
+        width = rule.censored_width(PriorSummary(model), (sd[arms[-waiting:]].sum(),))
         misses += bool(((mean - rho * f).abs() > width * sd).any())
     assert misses <= 10

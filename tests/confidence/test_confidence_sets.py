@@ -47,10 +47,10 @@ def dense_bounds(
     )
     uppers, lowers = [torch.full((len(test),), bound)], [torch.full((len(test),), -bound)]
     for a in ridges:
-        regularised = K + a * identity
-        mean = k @ torch.linalg.solve(regularised, y)
-        variance = 1 - (k * torch.linalg.solve(regularised, k.T).T).sum(-1)
-        radicand = (radius + a * bound**2 - a * y @ torch.linalg.solve(regularised, y)) / a
+        regularized = K + a * identity
+        mean = k @ torch.linalg.solve(regularized, y)
+        variance = 1 - (k * torch.linalg.solve(regularized, k.T).T).sum(-1)
+        radicand = (radius + a * bound**2 - a * y @ torch.linalg.solve(regularized, y)) / a
         uppers.append(mean + (variance * radicand).sqrt())
         lowers.append(mean - (variance * radicand).sqrt())
     return torch.stack(lowers).amax(0), torch.stack(uppers).amin(0)
@@ -99,9 +99,9 @@ def test_never_looser_than_amm_at_the_base_ridge() -> None:
     X, y, test, _ = draw(4, 15)
     found = RidgeConfidenceSet.from_data(kernel(X, X), y, 2.0, 0.1, 0.05, 0.01)
     _, upper = found.bounds(kernel(test, X), torch.ones(30, dtype=torch.float64))
-    regularised = kernel(X, X) + 0.01 * torch.eye(15, dtype=torch.float64)
-    mean = kernel(test, X) @ torch.linalg.solve(regularised, y)
-    variance = 1 - (kernel(test, X) * torch.linalg.solve(regularised, kernel(X, test)).T).sum(-1)
+    regularized = kernel(X, X) + 0.01 * torch.eye(15, dtype=torch.float64)
+    mean = kernel(test, X) @ torch.linalg.solve(regularized, y)
+    variance = 1 - (kernel(test, X) * torch.linalg.solve(regularized, kernel(X, test)).T).sum(-1)
     width = amm_width(2.0, found.information_gain, 0.05, radius_factor=0.1**2 / 0.01)
     assert bool((upper <= mean + width * variance.sqrt() + 1e-9).all())
 

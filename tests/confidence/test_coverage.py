@@ -15,7 +15,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence import FiniteArmsWidth, KernelizedWidth, PriorReading, WidthRule
+from botorch_bandits.confidence import FiniteArmsWidth, KernelizedWidth, PriorSummary, WidthRule
 
 NUM_RUNS, NUM_ARMS, NUM_ROUNDS, DELTA = 300, 30, 20, 0.1
 LENGTHSCALE = 0.2
@@ -55,7 +55,7 @@ def failures(f: Tensor, rule: WidthRule, lam: float, noise_std: float, seed: int
             model = BanditGP(ARMS[played[:, :t]], y[:, :t].unsqueeze(-1), kernel, lam)
             posterior = model.posterior(ARMS)
             mean, sd = posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
-            width = rule.width(PriorReading(model), round_number=t + 1).reshape(-1, 1)
+            width = rule.width(PriorSummary(model), round_number=t + 1).reshape(-1, 1)
             failed |= ((f - mean).abs() > width * sd + 1e-9).any(-1)
     return int(failed.sum())
 

@@ -16,7 +16,7 @@ from botorch_bandits.confidence import (
     AMMWidth,
     CompactBoxWidth,
     KernelizedWidth,
-    PriorReading,
+    PriorSummary,
     RandomizedWidth,
     RateGain,
     RKHSWidth,
@@ -85,26 +85,26 @@ def test_irgp() -> None:
 
 
 def test_irgp_draws_are_exponential_with_mean_two_and_a_function_of_the_round() -> None:
-    reading = PriorReading(scaled_model(1.0, 0.1))
+    summary = PriorSummary(scaled_model(1.0, 0.1))
     rule = RandomizedWidth(100, seed=3)
-    beta = torch.stack([rule.width(reading, t) ** 2 for t in range(1, 4001)])
+    beta = torch.stack([rule.width(summary, t) ** 2 for t in range(1, 4001)])
     z = beta - 2 * math.log(50)
     assert float(z.min()) >= -1e-9
     assert float(z.mean()) == pytest.approx(2.0, abs=5 * 2 / 4000**0.5)
     # an exponential with mean 2 exceeds 2 ln 2 half of the time
     assert float((z > 2 * math.log(2)).double().mean()) == pytest.approx(0.5, abs=0.04)
-    assert rule.width(reading, 5) == RandomizedWidth(100, seed=3).width(reading, 5)
-    assert rule.width(reading, 5) != RandomizedWidth(100, seed=4).width(reading, 5)
+    assert rule.width(summary, 5) == RandomizedWidth(100, seed=3).width(summary, 5)
+    assert rule.width(summary, 5) != RandomizedWidth(100, seed=4).width(summary, 5)
 
 
 @pytest.mark.parametrize("variance", [1.0, 6.25])
 def test_rules_divide_by_the_prior_standard_deviation(variance: float) -> None:
     noise, delta, s = 0.4, 0.1, math.sqrt(variance)
     model = scaled_model(variance, noise)
-    reading, gain = PriorReading(model), float(dense_gain(model))
+    summary, gain = PriorSummary(model), float(dense_gain(model))
     lam = noise / variance
 
-    amm = AMMWidth(rkhs_bound=2.0, noise_bound=0.3, delta=delta).width(reading, 1)
+    amm = AMMWidth(rkhs_bound=2.0, noise_bound=0.3, delta=delta).width(summary, 1)
     expected = math.sqrt(
         (2.0 / s) ** 2 + (0.3 / s) ** 2 / lam * (2 * gain + 2 * math.log(1 / delta))
     )
@@ -112,13 +112,13 @@ def test_rules_divide_by_the_prior_standard_deviation(variance: float) -> None:
 
     K = model.covar_module(X).to_dense().detach()
     maximal = WaterFillingGain(K, noise)
-    three = RKHSWidth(2.0, maximal, delta).width(reading, 4)
+    three = RKHSWidth(2.0, maximal, delta).width(summary, 4)
     expected = math.sqrt(2 * (2.0 / s) ** 2 + 300 * maximal(4) * math.log(4 / delta) ** 3)
     assert float(three) == pytest.approx(expected, abs=1e-8)
 
     two = CompactBoxWidth(
         dim=2, side_length=1.0, smoothness_a=1.0, smoothness_b=5.0, delta=delta
-    ).width(reading, 4)
+    ).width(summary, 4)
     assert float(two) == pytest.approx(
         float(gp_ucb_compact_width(2, 4, delta, 1.0, 1.0, 5.0 / s)), abs=1e-10
     )
@@ -127,25 +127,25 @@ def test_rules_divide_by_the_prior_standard_deviation(variance: float) -> None:
 def test_scalarised_outputs_share_delta() -> None:
     models = ModelListGP(scaled_model(1.0, 0.1), scaled_model(4.0, 0.1))
     weights = torch.tensor([1.0, -2.0], dtype=torch.float64)
-    reading = PriorReading(models, ScalarizedPosteriorTransform(weights))
-    joint = AMMWidth((1.0, 3.0), (0.1, 0.2), delta=0.1).width(reading, 1)
+    summary = PriorSummary(models, ScalarizedPosteriorTransform(weights))
+    joint = AMMWidth((1.0, 3.0), (0.1, 0.2), delta=0.1).width(summary, 1)
     single = [
-        AMMWidth(b, r, delta=0.05).width(PriorReading(m), 1)
+        AMMWidth(b, r, delta=0.05).width(PriorSummary(m), 1)
         for m, b, r in zip(models.models, (1.0, 3.0), (0.1, 0.2), strict=True)
     ]
     assert float(joint) == pytest.approx(math.hypot(*map(float, single)), abs=1e-10)
 
 
-def test_a_gain_bound_stands_for_the_realised_gain() -> None:
+def test_a_gain_bound_stands_for_the_realized_gain() -> None:
     model = scaled_model(1.0, 1.5)
     K = model.covar_module(X).to_dense().detach()
     bound = WaterFillingGain(K, 1.5)
     rule = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=bound)
     expected = 2.0 + 0.3 * math.sqrt(2 * (bound(3) + 1 + math.log(10)))
-    assert float(rule.width(PriorReading(model), 1)) == pytest.approx(expected, abs=1e-10)
-    assert rule.guarantee(PriorReading(model), 1).holds
+    assert float(rule.width(PriorSummary(model), 1)) == pytest.approx(expected, abs=1e-10)
+    assert rule.guarantee(PriorSummary(model), 1).holds
     rate = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=RateGain("rbf", 2))
-    guarantee = rate.guarantee(PriorReading(model), 1)
+    guarantee = rate.guarantee(PriorSummary(model), 1)
     assert not guarantee.holds
     assert "growth rate, not a bound" in str(guarantee)
 
@@ -154,7 +154,7 @@ def test_a_gain_bound_of_another_kernel_is_found_out() -> None:
     model = scaled_model(1.0, 1.5)
     K = model.covar_module(X).to_dense().detach()
     rule = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=WaterFillingGain(1e-6 * K, 1e3))
-    guarantee = rule.guarantee(PriorReading(model), 1)
+    guarantee = rule.guarantee(PriorSummary(model), 1)
     assert not guarantee.holds
     assert "is it of this kernel and this lam?" in str(guarantee)
     assert WaterFillingGain(0.0 * K, 1.0)(5) == 0.0
@@ -162,7 +162,7 @@ def test_a_gain_bound_of_another_kernel_is_found_out() -> None:
 
 def test_guarantees_name_their_theorem() -> None:
     model = scaled_model(1.0, 0.1)
-    reading = PriorReading(model)
+    summary = PriorSummary(model)
     gain = WaterFillingGain(model.covar_module(X).to_dense().detach(), 0.1)
     for rule, words in (
         (AMMWidth(2.0, 0.1, 0.1), "Flynn and Reeb 2024"),
@@ -170,13 +170,13 @@ def test_guarantees_name_their_theorem() -> None:
         (CompactBoxWidth(2, 1.0, 1.0, 1.0, 0.1), "Theorem 2"),
         (RandomizedWidth(10), "Takeno"),
     ):
-        guarantee = rule.guarantee(reading, 3)
+        guarantee = rule.guarantee(summary, 3)
         assert guarantee.holds, guarantee
         assert words in str(guarantee)
         fitted = SingleTaskGP(X, Y)
-        assert not rule.guarantee(PriorReading(fitted), 3).holds
+        assert not rule.guarantee(PriorSummary(fitted), 3).holds
 
 
-def test_theorem_3_refuses_a_realised_gain() -> None:
+def test_theorem_3_refuses_a_realized_gain() -> None:
     with pytest.raises(TypeError, match="WaterFillingGain"):
         RKHSWidth(2.0, 3.0, 0.1)  # type: ignore[arg-type]

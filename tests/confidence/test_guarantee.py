@@ -18,7 +18,7 @@ from botorch_bandits.confidence import (
     ConstantWidth,
     FiniteArmsWidth,
     KernelizedWidth,
-    PriorReading,
+    PriorSummary,
     WidthRule,
 )
 
@@ -41,7 +41,7 @@ def guarantee(rule: WidthRule, model: Model, weights: list[float] | None = None)
         if weights is None
         else ScalarizedPosteriorTransform(torch.tensor(weights, dtype=torch.float64))
     )
-    return rule.guarantee(PriorReading(model, transform), round_number=7)
+    return rule.guarantee(PriorSummary(model, transform), round_number=7)
 
 
 def fixed(noise: Any, num_outputs: int = 1) -> BanditGP:
@@ -70,7 +70,7 @@ def test_the_printed_form_holds_from_lambda_one_upwards() -> None:
     assert "any_lambda=True" in promise.gaps[0]
 
 
-def test_the_constants_hold_the_realised_gain() -> None:
+def test_the_constants_hold_the_realized_gain() -> None:
     model = fixed(0.5)
     K = model.covar_module(X).to_dense()
     gain = 0.5 * torch.logdet(torch.eye(6, dtype=torch.float64) + K / 0.5).item()
@@ -125,7 +125,7 @@ def test_a_given_gain_is_not_vouched_for() -> None:
     promise = guarantee(rule, fixed(0.5))
     assert not promise.holds
     assert promise.constants["information_gain"] == 3.0
-    assert any("at least the realised gain" in gap for gap in promise.gaps)
+    assert any("at least the realized gain" in gap for gap in promise.gaps)
 
 
 @pytest.mark.parametrize("rule", [GENERAL, FiniteArmsWidth(10, 0.1)])

@@ -1,4 +1,4 @@
-"""The realised information gain against its two textbook forms."""
+"""The realized information gain against its two textbook forms."""
 
 from __future__ import annotations
 

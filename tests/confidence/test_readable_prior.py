@@ -38,7 +38,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence import PriorReading, UnreadablePriorError
+from botorch_bandits.confidence import PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.prior import OutputPrior, read_prior
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
@@ -436,28 +436,28 @@ def test_models_that_cannot_be_read_say_why(name: str) -> None:
 def test_outputs_without_weight_do_not_count() -> None:
     model = SingleTaskGP(X, torch.cat([Y, Y[:, :1] ** 2], -1))
     weights = torch.tensor([0.0, -2.0, 1.0], dtype=torch.float64)
-    reading = PriorReading(model, ScalarizedPosteriorTransform(weights))
-    assert reading.active_outputs == (1, 2)
-    assert reading.active_priors == reading.priors[1:]
-    assert PriorReading(model).active_outputs == (0, 1, 2)
-    assert reading.num_rows == 9
+    summary = PriorSummary(model, ScalarizedPosteriorTransform(weights))
+    assert summary.active_outputs == (1, 2)
+    assert summary.active_priors == summary.priors[1:]
+    assert PriorSummary(model).active_outputs == (0, 1, 2)
+    assert summary.num_rows == 9
 
 
 def test_a_scalarisation_of_nothing_is_refused() -> None:
     transform = ScalarizedPosteriorTransform(torch.zeros(2, dtype=torch.float64))
     with pytest.raises(ValueError, match="only zero weights"):
-        _ = PriorReading(SingleTaskGP(X, Y), transform).active_outputs
+        _ = PriorSummary(SingleTaskGP(X, Y), transform).active_outputs
 
 
 def test_other_posterior_transforms_cannot_be_read() -> None:
     transform = ExpectationPosteriorTransform(n_w=3)
     with pytest.raises(UnreadablePriorError, match="ExpectationPosteriorTransform is not a Scalar"):
-        _ = PriorReading(SingleTaskGP(X, Y), transform).active_outputs
+        _ = PriorSummary(SingleTaskGP(X, Y), transform).active_outputs
 
 
 def test_the_number_of_rows_is_the_largest_of_a_list() -> None:
     models = ModelListGP(SingleTaskGP(X[:4], Y[:4, :1]), SingleTaskGP(X, Y[:, 1:]))
-    assert PriorReading(models).num_rows == 9
-    assert PriorReading(SingleTaskGP(X.expand(5, 9, 2), Y.expand(5, 9, 2))).num_rows == 9
+    assert PriorSummary(models).num_rows == 9
+    assert PriorSummary(SingleTaskGP(X.expand(5, 9, 2), Y.expand(5, 9, 2))).num_rows == 9
     with pytest.raises(UnreadablePriorError, match="does not show its training targets"):
-        _ = PriorReading(SingleTaskVariationalGP(X, Y[:, :1])).num_rows
+        _ = PriorSummary(SingleTaskVariationalGP(X, Y[:, :1])).num_rows

@@ -21,7 +21,7 @@ from botorch_bandits.confidence import (
     ConstantWidth,
     FiniteArmsWidth,
     KernelizedWidth,
-    PriorReading,
+    PriorSummary,
     UnreadablePriorError,
 )
 
@@ -69,7 +69,7 @@ def scaled_kernel(outputscale: float, lengthscale: float = 0.3) -> Kernel:
 
 def width_of(rule: KernelizedWidth, model: Model, weights: list[float] | None = None) -> Tensor:
     transform = None if weights is None else ScalarizedPosteriorTransform(double(weights))
-    return rule.width(PriorReading(model, transform), round_number=1)
+    return rule.width(PriorSummary(model, transform), round_number=1)
 
 
 # --- units ------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_bounds_are_divided_by_the_prior_standard_deviation(
         assert width.item() == pytest.approx(expected, rel=1e-10)
 
 
-def test_standardised_outcomes_are_measured_in_raw_units() -> None:
+def test_standardized_outcomes_are_measured_in_raw_units() -> None:
     model = SingleTaskGP(X, Y[:, :1], covar_module=scaled_kernel(2.5))
     noise = model.likelihood.noise.item()
     lam, unit = noise / 2.5, math.sqrt(2.5) * Y[:, 0].std().item()
@@ -251,11 +251,11 @@ def test_an_ensemble_has_one_width_a_member() -> None:
 # --- explicit gains, and models that cannot be read -------------------------------------------
 
 
-def test_a_given_gain_replaces_the_realised_one() -> None:
+def test_a_given_gain_replaces_the_realized_one() -> None:
     model = BanditGP(X, Y[:, :1], scaled_kernel(4.0), noise=0.3)
     rule = KernelizedWidth(2.0, 0.5, DELTA, explicit_gain=7.0)
     assert width_of(rule, model).item() == pytest.approx(printed(1.0, 0.25, 7.0, DELTA), rel=1e-12)
-    assert rule.information_gain(PriorReading(model)) == 7.0
+    assert rule.information_gain(PriorSummary(model)) == 7.0
 
 
 def test_a_given_gain_serves_a_model_that_cannot_be_read() -> None:
@@ -280,7 +280,7 @@ def test_a_model_that_cannot_be_read_is_refused_with_the_remedy(rule: Kernelized
     ):
         width_of(rule, model)
     if rule.explicit_gain is None:
-        assert rule.information_gain(PriorReading(model)) is None
+        assert rule.information_gain(PriorSummary(model)) is None
 
 
 def test_the_gain_is_summed_over_the_outputs_that_count() -> None:
@@ -289,8 +289,8 @@ def test_the_gain_is_summed_over_the_outputs_that_count() -> None:
     rule = KernelizedWidth(2.0, 0.5, DELTA)
 
     def gain(weights: list[float]) -> float:
-        reading = PriorReading(model, ScalarizedPosteriorTransform(double(weights)))
-        total = rule.information_gain(reading)
+        summary = PriorSummary(model, ScalarizedPosteriorTransform(double(weights)))
+        total = rule.information_gain(summary)
         assert total is not None
         return total.item()
 
@@ -304,18 +304,18 @@ def test_the_gain_is_summed_over_the_outputs_that_count() -> None:
 def test_the_rule_for_finitely_many_arms_needs_the_round_and_nothing_of_the_model() -> None:
     rule = FiniteArmsWidth(100, DELTA)
     assert rule.needs_round
-    reading = PriorReading(SingleTaskVariationalGP(X, Y[:, :1]))
+    summary = PriorSummary(SingleTaskVariationalGP(X, Y[:, :1]))
     for t in (1, 7):
         expected = math.sqrt(2.0 * math.log(100 * t**2 * math.pi**2 / (6.0 * DELTA)))
-        assert rule.width(reading, t).item() == pytest.approx(expected, rel=1e-12)
-    assert rule.information_gain(reading) is None
+        assert rule.width(summary, t).item() == pytest.approx(expected, rel=1e-12)
+    assert rule.information_gain(summary) is None
 
 
 def test_a_constant_rule() -> None:
     rule = ConstantWidth(2.0)
-    reading = PriorReading(SingleTaskVariationalGP(X, Y[:, :1]))
+    summary = PriorSummary(SingleTaskVariationalGP(X, Y[:, :1]))
     assert not rule.needs_round
-    assert rule.width(reading, 3).item() == 2.0
+    assert rule.width(summary, 3).item() == 2.0
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def play(rule, reward, seed, constraint_noise=0.0, fixed=None):
     for _ in range(NUM_ROUNDS):
         kappa = multipliers[-1] if fixed is None else torch.tensor([fixed], dtype=torch.float64)
         if arms:
-            targets = rule.penalised(torch.tensor(f), torch.tensor(g).unsqueeze(-1), kappa).numpy()
+            targets = rule.penalized(torch.tensor(f), torch.tensor(g).unsqueeze(-1), kappa).numpy()
             counts = np.bincount(arms, minlength=len(ARMS))
             sums = np.bincount(arms, weights=targets, minlength=len(ARMS))
             mean, sd = posterior(counts, sums / np.maximum(counts, 1), signal=3.0)
@@ -74,7 +74,7 @@ def test_fixed_penalty_fails_where_the_updated_one_does_not(seed):
     assert violation[-1] < 0.15
     assert violation[-1] < 0.6 * violation[99]
     assert abs(regret[-1]) < 0.6
-    # the multiplier that makes 0 the maximiser is 3; they rise to about that and no further
+    # the multiplier that makes 0 the maximizer is 3; they rise to about that and no further
     last = float(ledger.multipliers[-1])
     assert 2.5 < last < 6.0
     assert (ledger.multiplier_updates >= 0.0).all()

@@ -155,11 +155,11 @@ def test_reset_cuts_the_epoch(name):
 
 
 @RULE
-def test_penalised_targets(name):
+def test_penalized_targets(name):
     rule, rng = RULES[name], np.random.default_rng(6)
     f, g = rng.normal(size=(2, 3, 7)), rng.normal(size=(2, 3, 7, 2))
     kappa = rng.random((2, 3, 2)) * 4.0
-    targets = rule.penalised(*map(torch.from_numpy, (f, g, kappa)))
+    targets = rule.penalized(*map(torch.from_numpy, (f, g, kappa)))
     expected = np.empty_like(f)
     for b in np.ndindex(2, 3, 7):
         expected[b] = f[b]
@@ -169,14 +169,14 @@ def test_penalised_targets(name):
     np.testing.assert_allclose(targets, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_smallest_penalised_outcome():
+def test_smallest_penalized_outcome():
     multipliers = torch.tensor([[1.0, 2.0], [0.5, 0.0]], dtype=torch.float64)
-    smallest = RULES["additive"].penalised_minimum(-1.0, (3.0, 4.0), multipliers)
+    smallest = RULES["additive"].penalized_minimum(-1.0, (3.0, 4.0), multipliers)
     assert smallest.tolist() == [-12.0, -2.5]
     with pytest.raises(ValueError, match=r"largest_constraints=.*Hallucinated\(\)"):
-        RULES["additive"].penalised_minimum(0.0, None, multipliers)
+        RULES["additive"].penalized_minimum(0.0, None, multipliers)
     with pytest.raises(ValueError, match=r"1 entries, but there are 2 constraints"):
-        RULES["additive"].penalised_minimum(0.0, (3.0,), multipliers)
+        RULES["additive"].penalized_minimum(0.0, (3.0,), multipliers)
 
 
 def test_noise_delta_and_norm():
@@ -217,9 +217,9 @@ def test_overflow_is_a_clear_error():
         rule.multipliers(state)
     one = torch.ones(1, dtype=torch.float64)
     with pytest.raises(MultiplierOverflowError, match=r"too large.*Polynomial\(c, n\)"):
-        rule.penalised(one, 300.0 * one.unsqueeze(-1), one)
+        rule.penalized(one, 300.0 * one.unsqueeze(-1), one)
     with pytest.raises(MultiplierOverflowError, match="too large"):  # its square is infinite
-        rule.penalised(one, 100.0 * one.unsqueeze(-1), 1e30 * one)
+        rule.penalized(one, 100.0 * one.unsqueeze(-1), 1e30 * one)
 
 
 def test_held_multipliers_and_the_polynomial_do_not_overflow():
@@ -269,7 +269,7 @@ def test_bad_values_are_refused():
     with pytest.raises(ValueError, match=r"active has shape \(2,\), not \(3,\)"):
         rule.step(state, good, active=torch.tensor([True, False]))
     with pytest.raises(ValueError, match=r"do not fit"):
-        rule.penalised(good[:, 0], good, good[0, :1])
+        rule.penalized(good[:, 0], good, good[0, :1])
 
 
 class Unchecked(Penalty):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from botorch_bandits import AdditiveEpochs, MultiplicativeEpochs, NoisyConstraintsWarning
-from botorch_bandits.constraints import recognise_infeasibility, warn_if_noisy
+from botorch_bandits.constraints import recognize_infeasibility, warn_if_noisy
 
 
 def double(values):
@@ -16,16 +16,16 @@ def double(values):
 def test_infeasible_needs_both_signs():
     grows, stalls = [1.0, 2.0, 3.0, 5.0], [1.0, 2.0, 2.0, 5.0]
     multipliers = double([grows, grows, stalls]).T  # epochs x constraints
-    found = recognise_infeasibility(multipliers, double([0.1, -0.1, 0.1]))
+    found = recognize_infeasibility(multipliers, double([0.1, -0.1, 0.1]))
     assert found.tolist() == [True, False, False]
-    assert recognise_infeasibility(multipliers, double([0.1] * 3), num_epochs=1).all()
-    assert not recognise_infeasibility(multipliers[:3], double([0.1] * 3)).any()
-    batch = recognise_infeasibility(
+    assert recognize_infeasibility(multipliers, double([0.1] * 3), num_epochs=1).all()
+    assert not recognize_infeasibility(multipliers[:3], double([0.1] * 3)).any()
+    batch = recognize_infeasibility(
         torch.stack([multipliers, multipliers]), double([[0.1] * 3, [-1.0] * 3])
     )
     assert batch.tolist() == [[True, True, False], [False, False, False]]
     with pytest.raises(ValueError, match=r"shape \(2,\), not \(3,\)"):
-        recognise_infeasibility(multipliers, double([0.1, 0.1]))
+        recognize_infeasibility(multipliers, double([0.1, 0.1]))
 
 
 def test_noise_shows_at_a_repeated_point():

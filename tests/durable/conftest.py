@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def quick_disk() -> Iterator[None]:
-    """Leave out synchronising, which takes long and changes nothing that a living system sees."""
+    """Leave out synchronizing, which takes long and changes nothing that a living system sees."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield

@@ -141,15 +141,15 @@ def test_another_process_or_loop_is_refused(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["botorch_bandits"])
     receiving, sending = context.Pipe(duplex=False)
-    player = context.Process(target=play_for_ever, args=("arms, ucb", path, sending))
-    player.start()
+    engine = context.Process(target=play_for_ever, args=("arms, ucb", path, sending))
+    engine.start()
     try:
         receiving.recv()
-        with pytest.raises(JournalLockedError, match=str(player.pid)):
+        with pytest.raises(JournalLockedError, match=str(engine.pid)):
             build("arms, ucb", journal=path)
     finally:
-        player.kill()
-        player.join()
+        engine.kill()
+        engine.join()
     with build("arms, ucb", journal=path), pytest.raises(JournalLockedError):
         build("arms, ucb", journal=path)
     build("arms, ucb", journal=path).close()  # the failures left no lock

@@ -66,7 +66,7 @@ def test_results_belong_to_trials_not_to_pieces(name: str) -> None:
     assert torch.allclose(whole, torch.cat(pieces), atol=1e-10, rtol=0)
 
 
-def test_thompson_sampling_plays_posterior_maximisers_as_often_as_it_should() -> None:
+def test_thompson_sampling_plays_posterior_maximizers_as_often_as_it_should() -> None:
     """Two independent arms with equal prior: each is drawn largest half of the time."""
     identity = torch.eye(2, dtype=torch.float64)
     trials = ArmsStudy(identity, torch.tensor([[0.0, 1.0]]).double().expand(2000, 2), 0.1, 1)
@@ -94,7 +94,7 @@ def test_ties_go_to_the_smallest_arm() -> None:
     assert float(played.regret[0, 0]) == 4.0  # arm 0
 
 
-def test_noise_and_regularisation_may_differ_between_functions() -> None:
+def test_noise_and_regularization_may_differ_between_functions() -> None:
     values = study(2).values
     levels = torch.tensor([0.01, 1.0], dtype=torch.float64)
     trials = ArmsStudy(KERNEL, values, levels, 200, seed=3)

@@ -154,8 +154,8 @@ def test_power_is_that_of_the_normal_equations() -> None:
         slopes.append(np.polyfit(np.log(sizes), np.log(means), 1)[0])
     lower, upper = np.quantile(slopes, [0.025, 0.975])
     variances = np.array([total.var(ddof=1) / 50 / total.mean() ** 2 for total in totals])
-    centred = np.log(sizes) - np.log(sizes).mean()
-    error = math.sqrt(centred**2 @ variances) / (centred @ centred)
+    centered = np.log(sizes) - np.log(sizes).mean()
+    error = math.sqrt(centered**2 @ variances) / (centered @ centered)
     assert (fit.lower, fit.upper) == pytest.approx((lower, upper), abs=0.2 * error)
     assert fit.upper - fit.lower == pytest.approx(2 * 1.96 * error, rel=0.1)
 

@@ -63,11 +63,11 @@ class ConvexProblem(ConstrainedProblem):
     num_constraints = 1
     continuous_inds = [0, 1]  # noqa: RUF012
     _bounds = [(0.0, 2.0), (-1.0, 1.0)]  # noqa: RUF012
-    centre = (1.2, 0.6)
+    center = (1.2, 0.6)
     optimal_value = -0.32  # at (0.8, 0.2); the multiplier there is 0.8
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
-        return -(X - X.new_tensor(self.centre)).square().sum(-1)
+        return -(X - X.new_tensor(self.center)).square().sum(-1)
 
     def _evaluate_constraints(self, X: Tensor) -> Tensor:
         return X.sum(-1, keepdim=True) - 1.0
@@ -163,7 +163,7 @@ def test_the_best_row_is_feasible_if_any_is() -> None:
     assert data.best_row == 3
 
 
-# --- bandit online convex optimisation --------------------------------------------------------
+# --- bandit online convex optimization --------------------------------------------------------
 
 
 @pytest.mark.parametrize("num_directions", [1, 2, 3])
@@ -220,7 +220,7 @@ def test_a_step_against_a_hand_computation() -> None:
         multiplier_step_size=0.3,
         radius=0.2,
         num_directions=1,
-        regularisation=2.0,
+        regularization=2.0,
         start=vector(1.0, 0.2),
         seed=3,
     )
@@ -252,7 +252,7 @@ def test_saddle_point_converges_on_a_convex_problem(num_directions: int) -> None
         step_size=0.05,
         radius=0.01,
         num_directions=num_directions,
-        regularisation=0.0,
+        regularization=0.0,
         start=[0.2, -0.8],
         seed=1,
     )
@@ -270,7 +270,7 @@ def test_saddle_point_takes_noise() -> None:
     problem = ConvexProblem(noise_std=0.05)
     problem._set_constraint_noise(0.05)
     method = BanditSaddlePoint(
-        problem.bounds, step_size=0.03, radius=0.2, regularisation=0.0, start=[1.0, 0.0], seed=2
+        problem.bounds, step_size=0.03, radius=0.2, regularization=0.0, start=[1.0, 0.0], seed=2
     )
     record = play_constrained(method, problem, 2000, seed=3)
     # the mean of the points is that of the iterates; the sphere around them cancels
@@ -292,7 +292,7 @@ def test_saddle_point_starts_and_directions_follow_from_the_seed() -> None:
         ({"radius": 0.6}, ValueError, "radius is 0.6"),
         ({"num_directions": 3}, ValueError, "num_directions is 3"),
         ({"step_size": 0.0}, ValueError, "step_size is 0"),
-        ({"step_size": 1.0, "regularisation": 2.0}, ValueError, "multipliers change sign"),
+        ({"step_size": 1.0, "regularization": 2.0}, ValueError, "multipliers change sign"),
         ({"start": [7.0, 0.0]}, ValueError, r"start\[0\] is 7"),
         ({"num_constraints": 0}, ValueError, "num_constraints is 0"),
     ],
@@ -322,10 +322,10 @@ def test_splitting_against_a_hand_computation() -> None:
     x, z, y = random(2, seed=11), random(3, 2, seed=12), random(3, 2, seed=13)
     splitting = Splitting(x, z, y, penalty=0.4, weight=20.0)
     points = random(5, 2, seed=14)
-    centre = sum(z.numpy()) / 3 - sum(y.numpy()) / 3 / 0.4
+    center = sum(z.numpy()) / 3 - sum(y.numpy()) / 3 / 0.4
     for row, value in zip(points.numpy(), splitting.objective_penalty(points), strict=True):
         # m rho / 2 |x - mean z + mean y / rho|^2
-        assert value.item() == pytest.approx(3 * 0.2 * np.sum((row - centre) ** 2), abs=1e-12)
+        assert value.item() == pytest.approx(3 * 0.2 * np.sum((row - center) ** 2), abs=1e-12)
     for j in range(3):
         for row, value in zip(
             points.numpy(), splitting.feasibility_penalty(points, j), strict=True
@@ -346,7 +346,7 @@ def test_splitting_against_a_hand_computation() -> None:
 
 
 def test_stationary_points_of_the_splitting_solve_the_smooth_problem() -> None:
-    """With exact minimisation the multipliers lead to the constrained optimum of a toy problem.
+    """With exact minimization the multipliers lead to the constrained optimum of a toy problem.
 
     ``F(x) = (x - 2)^2`` with ``z <= 1``: the indicator has weight ``M``, so for ``M`` larger than
     any gain the method must end at ``x = z = 1`` with ``y = -F'(1) = 2``.
@@ -562,7 +562,7 @@ def test_without_a_feasible_point_feasibility_is_sought() -> None:
     np.testing.assert_allclose(values, norm.logcdf(-mean / std), atol=1e-8, rtol=0)
 
 
-def test_improvement_chooses_the_maximiser_on_arms() -> None:
+def test_improvement_chooses_the_maximizer_on_arms() -> None:
     line = torch.linspace(0.0, 6.0, 13, dtype=torch.float64)
     arms = Arms(torch.cartesian_prod(line, line))
     problem = GardnerProblem(noise_std=0.1).on_grid(13)

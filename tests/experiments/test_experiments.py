@@ -163,7 +163,7 @@ def table() -> tuple[Tensor, Tensor]:
     return past, torch.randn(6, 4, dtype=torch.float64, generator=generator)
 
 
-def test_empirical_covariance_and_centring() -> None:
+def test_empirical_covariance_and_centering() -> None:
     past, later = table()
     data = SensorData(past, later)
     expected = torch.from_numpy(np.cov(past.numpy(), rowvar=False))
@@ -172,7 +172,7 @@ def test_empirical_covariance_and_centring() -> None:
     assert torch.allclose(data.kernel_matrix(0.5), expected + 0.5 * identity, atol=1e-12, rtol=0)
     assert data.average_variance() == pytest.approx(float(past.var(0).mean()))
     assert torch.equal(data.rewards(), later - past.mean(0))
-    assert torch.equal(data.rewards(centre=False, negate=True), -later)
+    assert torch.equal(data.rewards(center=False, negate=True), -later)
     problem = data.problem(2, noise_std=0.1)
     arm = int(problem.optimal_arm)
     assert problem.optimal_value == pytest.approx(float((later[2] - past.mean(0))[arm]))

@@ -119,31 +119,31 @@ def test_a_record_that_contains_itself_is_refused(tmp_path: Path) -> None:
         journal.append(record)
 
 
-def test_the_file_is_synchronised_before_append_returns(
+def test_the_file_is_synchronized_before_append_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.journal"
-    synchronised: list[tuple[int, int]] = []  # inode and size at each call
+    synchronized: list[tuple[int, int]] = []  # inode and size at each call
     fsync = os.fsync
 
     def watched(descriptor: int) -> None:
         fsync(descriptor)
         status = os.fstat(descriptor)
-        synchronised.append((status.st_ino, status.st_size))
+        synchronized.append((status.st_ino, status.st_size))
 
     monkeypatch.setattr(os, "fsync", watched)
     with Journal.create(path, HEADER) as journal:
         # the file first, then that it is in its folder
-        assert synchronised[0] == (path.stat().st_ino, path.stat().st_size)
-        assert synchronised[1][0] == tmp_path.stat().st_ino
+        assert synchronized[0] == (path.stat().st_ino, path.stat().st_size)
+        assert synchronized[1][0] == tmp_path.stat().st_ino
         for record in RECORDS:
-            del synchronised[:]
+            del synchronized[:]
             journal.append(record)
-            # the whole record was there when the file was synchronised
-            assert synchronised == [(path.stat().st_ino, path.stat().st_size)]
-        del synchronised[:]
+            # the whole record was there when the file was synchronized
+            assert synchronized == [(path.stat().st_ino, path.stat().st_size)]
+        del synchronized[:]
         journal.write_snapshot({"sum": 1.0}, len(RECORDS))
-        inodes = [inode for inode, _ in synchronised]
+        inodes = [inode for inode, _ in synchronized]
         assert inodes == [(tmp_path / "run.journal.snapshot").stat().st_ino, tmp_path.stat().st_ino]
 
 

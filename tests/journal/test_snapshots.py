@@ -225,7 +225,7 @@ def test_opening_after_100000_records_reads_what_follows_the_snapshot(
     Journal.create(path, HEADER).close()
     num_records, num_after = 100_000, 7
     lines, (_, checksum) = [], encode_line(HEADER, first_checksum("journal"))
-    for i in range(num_records):  # without synchronising each
+    for i in range(num_records):  # without synchronizing each
         line, checksum = encode_line({"kind": "tell", "id": i, "reward": 0.1 * i}, checksum)
         lines.append(line)
     with open(path, "ab") as file:

@@ -79,7 +79,7 @@ def test_every_form_equals_dense_algebra(form: str, lam: float) -> None:
     assert torch.allclose(batch.squares, squares.scatter_add(1, arms, outcomes**2), atol=1e-12)
 
 
-def test_regularisation_may_differ_between_replicates() -> None:
+def test_regularization_may_differ_between_replicates() -> None:
     lams = torch.tensor([0.01, 0.5], dtype=torch.float64)
     posterior = ArmsPosterior(KERNEL, lams, (2,))
     arms = torch.tensor([[1, 4, 4, 9], [2, 2, 0, 14]])
@@ -88,7 +88,7 @@ def test_regularisation_may_differ_between_replicates() -> None:
         posterior.observe(arms[:, t], outcomes[:, t])
     for b in range(2):
         assert_is_textbook(posterior, KERNEL, float(lams[b]), arms[b], outcomes[b], b)
-    posterior.refactorise()
+    posterior.refactorize()
     for b in range(2):
         assert_is_textbook(posterior, KERNEL, float(lams[b]), arms[b], outcomes[b], b)
 
@@ -133,7 +133,7 @@ def test_rounding_does_not_build_up_over_30000_rounds() -> None:
     trace = []
     for t, (arm, outcome) in enumerate(zip(arms, outcomes, strict=True), start=1):
         posterior.observe(arm, outcome)
-        if t % 1023 == 0 or t == 30_000:  # 1023: just before a fresh factorisation
+        if t % 1023 == 0 or t == 30_000:  # 1023: just before a fresh factorization
             counts = torch.bincount(torch.tensor(arms[:t]), minlength=100).double()
             sums = torch.zeros(100, dtype=torch.float64)
             sums.index_add_(0, torch.tensor(arms[:t]), torch.tensor(outcomes[:t], dtype=DOUBLE))
@@ -217,7 +217,7 @@ def test_replicates_are_reset_and_masked_one_by_one(form: str) -> None:
             kept[b] += [t] if mask[b] else []
     for b in range(3):
         assert_is_textbook(posterior, kernel, 0.02, arms[b, kept[b]], outcomes[b, kept[b]], b)
-    posterior.refactorise()
+    posterior.refactorize()
     for b in range(3):
         assert_is_textbook(posterior, kernel, 0.02, arms[b, kept[b]], outcomes[b, kept[b]], b)
     posterior.reset()
@@ -342,7 +342,7 @@ def test_copies_go_on_by_themselves(duplicate: Any) -> None:
     arms, outcomes = torch.tensor([3, 3, 9, 4]), torch.tensor([1.0, 0.5, -1.0, 2.0]).double()
     assert_is_textbook(other, KERNEL, 0.1, arms, outcomes, ...)
     assert_is_textbook(posterior, KERNEL, 0.1, arms[:3], outcomes[:3], ...)
-    other.refactorise()
+    other.refactorize()
     assert_is_textbook(other, KERNEL, 0.1, arms, outcomes, ...)
 
 
@@ -380,7 +380,7 @@ def test_nothing_but_the_mean_is_shared() -> None:
     posterior = ArmsPosterior(kernel, 0.1)
     kernel.zero_()
     kept = (posterior.counts, posterior.sums, posterior.squares, posterior.information_gain)
-    posterior.regularisation.fill_(9.0)
+    posterior.regularization.fill_(9.0)
     posterior.observe(3, 2.0)
     assert all(float(value.sum()) == 0.0 for value in kept)
     arms, outcomes = torch.tensor([3]), torch.tensor([2.0]).double()
@@ -398,6 +398,6 @@ def test_units_of_the_outcomes_do_not_matter(scale: float) -> None:
     kernel = squared_exponential(60, 0.5)
     one, other = ArmsPosterior(kernel, 1e-15), ArmsPosterior(kernel * scale, 1e-15 * scale)
     for posterior, unit in ((one, 1.0), (other, scale**0.5)):
-        # a whole record is factorised at once; it is singular to rounding and takes jitter
+        # a whole record is factorized at once; it is singular to rounding and takes jitter
         posterior.observe_many([t % 60 for t in range(1024)], [unit * (t % 7) for t in range(1024)])
     assert torch.allclose(other.variance / scale, one.variance, atol=1e-6)

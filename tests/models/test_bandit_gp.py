@@ -139,7 +139,7 @@ def test_the_posterior_is_the_textbook_one(name: str, noise: float) -> None:
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-6, 1e-8])
-def test_small_noise_is_modelled_accurately(noise: float) -> None:
+def test_small_noise_is_modeled_accurately(noise: float) -> None:
     # A rough kernel keeps the problem well posed: what is tested is that no noise is clamped.
     model = BanditGP(X, Y[:, :1], scaled(MaternKernel(nu=0.5), 1.0, 0.5), noise)
     assert model.likelihood.noise.item() == pytest.approx(noise, rel=1e-9)
@@ -312,7 +312,7 @@ def test_the_kernel_is_copied() -> None:
 
 
 def test_raw_outcomes_raise_no_warnings() -> None:
-    # BoTorch would advise to standardise; here raw units are the point.
+    # BoTorch would advise to standardize; here raw units are the point.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         BanditGP(100.0 * X, Y, RBFKernel(), 0.1).posterior(POINTS)
@@ -398,7 +398,7 @@ def test_fantasies_at_many_candidates() -> None:
 
 
 @pytest.mark.parametrize("num_rows", [0, 12])
-def test_the_knowledge_gradient_can_be_optimised(num_rows: int) -> None:
+def test_the_knowledge_gradient_can_be_optimized(num_rows: int) -> None:
     model = BanditGP(X[:num_rows], Y[:num_rows, :1], RBFKernel(), noise=0.1)
     acquisition = qKnowledgeGradient(model, num_fantasies=4)
     points = uniform(3, 5, 2, seed=8).requires_grad_(True)

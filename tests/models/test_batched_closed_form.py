@@ -13,7 +13,7 @@ from botorch_bandits.models import batched_closed_form
 from botorch_bandits.models.batched_closed_form import (
     FIRST_CAPACITY,
     BatchedClosedForm,
-    ReplicatesReading,
+    ReplicatesPriorSummary,
 )
 from botorch_bandits.models.kernels import StationaryKernel
 
@@ -130,13 +130,13 @@ def test_repeated_inputs_and_reading() -> None:
     expected = PRIOR_MEAN + (Y - PRIOR_MEAN) * OUTPUTSCALE / (OUTPUTSCALE + NOISE / 30)
     assert close(mean, expected)
     assert close(variance, torch.full_like(mean, 1.0 / (1.0 / OUTPUTSCALE + 30 / NOISE)))
-    reading = ReplicatesReading(state)
-    assert reading.num_rows == 30
+    summary = ReplicatesPriorSummary(state)
+    assert summary.num_rows == 30
     gain = torch.full((2,), 0.5 * math.log1p(30 * OUTPUTSCALE / NOISE), dtype=torch.float64)
-    found = reading.realized_information_gain()
+    found = summary.realized_information_gain()
     assert found is not None
     assert close(found, gain)
-    assert reading.smallest_lam() == pytest.approx(NOISE / OUTPUTSCALE)
+    assert summary.smallest_lam() == pytest.approx(NOISE / OUTPUTSCALE)
 
 
 def test_too_little_noise_is_refused() -> None:

@@ -110,7 +110,7 @@ def test_values_and_gradients_are_the_dense_ones(name: str, dim: int, scale: flo
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_inputs_are_normalised_before(name: str) -> None:
+def test_inputs_are_normalized_before(name: str) -> None:
     low, high = double([-5.0, 10.0]), double([10.0, 11.0])
     kernel, function = case(name, 2)
     X = uniform(40, 2, seed=0)

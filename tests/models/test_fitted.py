@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from botorch_bandits import FittedSingleTaskGP
-from botorch_bandits.confidence import KernelizedWidth, PriorReading
+from botorch_bandits.confidence import KernelizedWidth, PriorSummary
 
 from .textbook import double, log_likelihood, posterior, squared_exponential, uniform
 
@@ -66,8 +66,8 @@ def test_one_row_is_enough() -> None:
 
 
 def test_what_is_learned_has_no_guarantee() -> None:
-    reading = PriorReading(FittedSingleTaskGP(BOUNDS)(X, Y))
-    promise = KernelizedWidth(2.0, 0.1, 0.1, any_lambda=True).guarantee(reading, 1)
+    summary = PriorSummary(FittedSingleTaskGP(BOUNDS)(X, Y))
+    promise = KernelizedWidth(2.0, 0.1, 0.1, any_lambda=True).guarantee(summary, 1)
     assert not promise.holds
     assert "outcome scale and mean (Standardize)" in promise.gaps[0]
 

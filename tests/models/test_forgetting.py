@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits import BanditGP, BanditGPRecipe
-from botorch_bandits.confidence import PriorReading
+from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -99,18 +99,18 @@ def test_weights_divide_the_noise(
     w = discount ** (39.0 - rounds.numpy())
     mean, reduction = dense(covariance(x, x), covariance(z, x), LAM / w, y)
     check(model, test, mean, reduction, covariance(z, z))
-    # the mean minimises the weighted squares: in coefficients, (W K + lam I) alpha = W (y - m)
+    # the mean minimizes the weighted squares: in coefficients, (W K + lam I) alpha = W (y - m)
     alpha = np.linalg.solve(np.diag(w) @ covariance(x, x) + LAM * np.eye(30), w * (y - PRIOR_MEAN))
     np.testing.assert_allclose(PRIOR_MEAN + covariance(z, x) @ alpha, mean, atol=1e-8, rtol=0)
     # the gain is that of the weighted observations, and lam is the recipe's
     root = np.sqrt(w)
     scaled = root[:, None] * covariance(x, x) * root[None] / LAM
     gain = 0.5 * np.linalg.slogdet(np.eye(30) + scaled)[1]
-    reading = PriorReading(model)
-    found = reading.realized_information_gain()
+    summary = PriorSummary(model)
+    found = summary.realized_information_gain()
     assert found is not None
     assert float(found) == pytest.approx(gain, abs=1e-8)
-    assert reading.smallest_lam() == pytest.approx(LAM / SCALE, rel=1e-12)
+    assert summary.smallest_lam() == pytest.approx(LAM / SCALE, rel=1e-12)
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.5])
@@ -126,11 +126,11 @@ def test_time_varying_kernel(rate: float) -> None:
     mean, reduction = dense(gram, cross, np.full(30, LAM), y)
     check(model, now, mean, reduction, covariance(z, z))
     gain = 0.5 * np.linalg.slogdet(np.eye(30) + gram / LAM)[1]
-    reading = PriorReading(model)
-    found = reading.realized_information_gain()
+    summary = PriorSummary(model)
+    found = summary.realized_information_gain()
     assert found is not None
     assert float(found) == pytest.approx(gain, abs=1e-8)
-    assert reading.smallest_lam() == pytest.approx(LAM / SCALE, rel=1e-12)
+    assert summary.smallest_lam() == pytest.approx(LAM / SCALE, rel=1e-12)
 
 
 def test_time_varying_model_is_the_filter_of_the_drifting_function() -> None:

@@ -124,7 +124,7 @@ def test_builders_continue_the_last_model_and_notice_changes() -> None:
     first.posterior(POINTS)
     inputs.zero_()  # the caller's memory is the caller's
     second = builder(X[:21], Y[:21])
-    assert second._known is not None  # grown: it knows its posterior before it is asked
+    assert second._cached is not None  # grown: it knows its posterior before it is asked
     assert second.covar_module is not first.covar_module
     assert_same_bits(second, build(21))
     second.covar_module.base_kernel.lengthscale = double(0.9)
@@ -137,7 +137,7 @@ def test_builders_build_anew_where_rows_depend_on_each_other() -> None:
     for builder in (learned, linear):
         first, second = builder(X[:20], Y[:20]), builder(X[:21], Y[:21])
         assert second.covar_module is not first.covar_module
-        assert second._known is None
+        assert second._cached is None
 
 
 # --- branches and freedom -------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from botorch_bandits.models.marginal_likelihood import (
     MarginalLikelihoodObjective,
     has_closed_form,
     log_marginal_likelihood,
-    minimise_objective,
+    minimize_objective,
 )
 
 from .textbook import double, uniform
@@ -63,7 +63,7 @@ def build(
 
 
 def autograd(mll: ExactMarginalLogLikelihood) -> tuple[float, np.ndarray]:
-    """Return what BoTorch minimises, and its gradient in the free parameters."""
+    """Return what BoTorch minimizes, and its gradient in the free parameters."""
     model = mll.model
     kernel = model.covar_module
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
@@ -289,8 +289,8 @@ def test_means_of_repeats_have_the_likelihood_of_all_observations(
         expected, expected_gradient = expanded(raw)
         assert value == pytest.approx(expected, abs=1e-8)
         np.testing.assert_allclose(gradient, expected_gradient, atol=1e-8)
-    assert minimise_objective(expanded, None, None)
-    assert minimise_objective(collapsed, None, None)
+    assert minimize_objective(expanded, None, None)
+    assert minimize_objective(collapsed, None, None)
     found, expected = (o(o.start)[0] for o in (collapsed, expanded))
     assert found == pytest.approx(expected, abs=1e-8)
 
@@ -386,9 +386,9 @@ def test_bounds_hold() -> None:
 def test_a_warm_start_takes_fewer_evaluations() -> None:
     cold = build(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), num_rows=40)
     objective = MarginalLikelihoodObjective(cold)
-    assert minimise_objective(objective, None, None)
+    assert minimize_objective(objective, None, None)
     again = MarginalLikelihoodObjective(cold)
-    assert minimise_objective(again, None, None)
+    assert minimize_objective(again, None, None)
     assert again.num_evaluations < 0.5 * objective.num_evaluations
 
 
@@ -401,7 +401,7 @@ def test_lists_of_models_are_fitted_one_by_one() -> None:
         assert all(torch.equal(p, state(alone.model)[n]) for n, p in mll.model.named_parameters())
 
 
-def test_limits_are_honoured() -> None:
+def test_limits_are_honored() -> None:
     for settings in ({"options": {"maxiter": 1}}, {"timeout_sec": 0.0}):
         mlls = [build(ScaleKernel(RBFKernel())) for _ in range(2)]
         fit_gpytorch_mll(mlls[0], optimizer_kwargs=settings)

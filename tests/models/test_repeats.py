@@ -176,7 +176,7 @@ def test_loop_on_arms_has_a_model_of_all_outcomes(refit_every: int | None) -> No
     assert model.num_rows == len(torch.unique(X)) < 25
     assert model.num_observations == 25
     expected = recipe(X, Y).posterior(choices)
-    tolerance = 1e-8 if refit_every is None else 1e-3  # two fits end where their optimiser ends
+    tolerance = 1e-8 if refit_every is None else 1e-3  # two fits end where their optimizer ends
     assert torch.allclose(model.posterior(choices).mean, expected.mean, atol=tolerance)
     assert torch.allclose(model.posterior(choices).variance, expected.variance, atol=tolerance)
     guarantee = loop.guarantee()

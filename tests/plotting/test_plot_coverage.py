@@ -123,7 +123,7 @@ def test_results_that_do_not_say_enough() -> None:
     )
     result = run(constrained, lambda x: (float(x), [0.0]), 3, progress=False)
     known = SimpleNamespace(history=result.history, rewards=result.rewards, values=VALUES[:3])
-    with pytest.raises(ValueError, match="penalised reward"):
+    with pytest.raises(ValueError, match="penalized reward"):
         plot_width_against_error(known)
 
 
@@ -163,7 +163,7 @@ def test_gain_and_bound_begin_anew_at_a_reset() -> None:
     history = gain_history(gains, [0, 0, 0, 1, 1, 1])
     ax = plot_information_gain(history, lambda n: 2.0 * n)
     lines = lines_of(ax)
-    x, y = lines["realised gain"].get_xdata().tolist(), lines["realised gain"].get_ydata().tolist()
+    x, y = lines["realized gain"].get_xdata().tolist(), lines["realized gain"].get_ydata().tolist()
     assert x[:3] == [1.0, 2.0, 3.0]
     assert y[:3] == gains[:3]
     assert math.isnan(y[3])  # not joined
@@ -197,9 +197,9 @@ def test_greedy_bound_is_above_the_gain_of_a_run() -> None:
         0.5 * float(torch.logdet(torch.eye(t, dtype=torch.float64) + K[:t, :t])) if t else 0.0
         for t in range(8)
     ]
-    realised = lines["realised gain"].get_ydata()
-    assert realised == pytest.approx(wanted, abs=1e-8)
-    assert (realised <= lines["greedy"].get_ydata() + 1e-9).all()
+    realized = lines["realized gain"].get_ydata()
+    assert realized == pytest.approx(wanted, abs=1e-8)
+    assert (realized <= lines["greedy"].get_ydata() + 1e-9).all()
     assert lines["greedy"].get_ydata().tolist() == [greedy(n) for n in range(8)]
 
 

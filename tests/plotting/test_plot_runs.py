@@ -159,9 +159,7 @@ def test_timeline_of_a_detector() -> None:
     )
     loop = changing_loop(ChangePointRestart(detector=detector))
     (reset,) = loop.resets
-    rewards, tests = plot_timeline(
-        loop.history, loop.resets, loop.detector_readings, [30], "restarts"
-    )
+    rewards, tests = plot_timeline(loop.history, loop.resets, loop.change_tests, [30], "restarts")
     assert rewards.figure._suptitle.get_text() == "restarts"
     above, below = ({line.get_label(): line for line in ax.get_lines()} for ax in (rewards, tests))
     for name, origin in (("reward (exploration)", "exploration"), ("reward", "acquisition")):
@@ -173,16 +171,16 @@ def test_timeline_of_a_detector() -> None:
         assert list(lines["true change"].get_xdata()) == [30.5, 30.5]
         assert list(lines["restart"].get_xdata()) == [reset.after_round + 0.5] * 2
         assert list(lines["estimated change"].get_xdata()) == [reset.change_round]
-    readings = loop.detector_readings
+    change_tests = loop.change_tests
     thresholds = below["threshold"].get_ydata().tolist()
-    before = [r.threshold for r in readings if r.after_round <= reset.after_round]
-    after = [r.threshold for r in readings if r.after_round > reset.after_round]
+    before = [r.threshold for r in change_tests if r.after_round <= reset.after_round]
+    after = [r.threshold for r in change_tests if r.after_round > reset.after_round]
     assert thresholds[: len(before)] == before
     assert math.isnan(thresholds[len(before)])  # not joined across the restart
     assert thresholds[len(before) + 1 :] == after
     assert before
     assert after
-    quiet = [r.statistic for r in readings if not r.detected]
+    quiet = [r.statistic for r in change_tests if not r.detected]
     assert below["statistic"].get_ydata().tolist() == quiet
     assert below["detection"].get_xdata().tolist() == [reset.after_round]
     assert below["detection"].get_ydata().tolist() == [reset.statistic]
@@ -282,13 +280,13 @@ def test_each_quantity_has_a_marker_and_thresholds_end_at_a_restart() -> None:
     history = History(dim=1)
     for _ in range(6):
         history.add_query(torch.zeros(1, dtype=torch.float64), "initial", 0.0)
-    readings = [
+    change_tests = [
         reading(t, name, level)
         for t in (2, 3, 5)
         for name, level in (("reward", 1.0), ("constraint 1", 9.0))
     ]
     resets = [SimpleNamespace(after_round=3, change_round=2)]
-    tests = plot_timeline(history, resets, readings, change_points=None)[1]
+    tests = plot_timeline(history, resets, change_tests, change_points=None)[1]
     lines = {line.get_label(): line for line in tests.get_lines()}
     for name, level in (("reward", 1.0), ("constraint 1", 9.0)):
         x, y = (

@@ -36,7 +36,7 @@ from botorch_bandits.plotting import (
 from botorch_bandits.plotting.style import line_style
 
 DOUBLE = torch.float64
-GREY_STEP, WIDTH_RATIO = 0.09, 1.3
+GRAY_STEP, WIDTH_RATIO = 0.09, 1.3
 ORIGINS = ("initial", "exploration", "acquisition", "attached", "random")
 
 
@@ -116,8 +116,8 @@ def axes_of(drawn: Any) -> list[Any]:
     return list(first.figure.axes)
 
 
-def grey(color: Any) -> float:
-    """Return the luminance of a colour: what a black and white printer makes of it."""
+def gray(color: Any) -> float:
+    """Return the luminance of a color: what a black and white printer makes of it."""
     if color == "none":
         return 1.0
     red, green, blue = to_rgb(color)
@@ -131,8 +131,8 @@ def look_of(line: Any) -> tuple[Any, ...]:
     return (
         line._unscaled_dash_pattern if is_joined else None,
         line.get_marker() if has_marker else None,
-        grey(line.get_color()),
-        grey(line.get_markerfacecolor()) if has_marker else None,
+        gray(line.get_color()),
+        gray(line.get_markerfacecolor()) if has_marker else None,
         line.get_linewidth() if is_joined else None,
     )
 
@@ -140,9 +140,9 @@ def look_of(line: Any) -> tuple[Any, ...]:
 def are_told_apart(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
     if first[:2] != second[:2]:  # dashes and markers
         return True
-    if abs(first[2] - second[2]) >= GREY_STEP:
+    if abs(first[2] - second[2]) >= GRAY_STEP:
         return True
-    if first[3] is not None and abs(first[3] - second[3]) >= GREY_STEP:
+    if first[3] is not None and abs(first[3] - second[3]) >= GRAY_STEP:
         return True
     if first[4] is None or second[4] is None:
         return False
@@ -150,7 +150,7 @@ def are_told_apart(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_lines_can_be_told_apart_without_colour(name: str) -> None:
+def test_lines_can_be_told_apart_without_color(name: str) -> None:
     for ax in axes_of(FIGURES[name]()):
         shown = {
             line.get_label(): look_of(line)
@@ -160,10 +160,10 @@ def test_lines_can_be_told_apart_without_colour(name: str) -> None:
         for (first, a), (second, b) in itertools.combinations(shown.items(), 2):
             assert are_told_apart(a, b), (first, second)
         colors = [to_rgb(line.get_color()) for line in ax.get_lines()]
-        assert all(max(c) - min(c) < 1e-9 for c in colors), "only shades of grey"
+        assert all(max(c) - min(c) < 1e-9 for c in colors), "only shades of gray"
 
 
-def test_the_check_itself_finds_two_hues_of_one_grey() -> None:
+def test_the_check_itself_finds_two_hues_of_one_gray() -> None:
     ax = new_figure()[1][0, 0]
     a, b, c = (ax.plot([0, 1], [0, 1], color=color)[0] for color in ("#0072b2", "#b2470b", "0.9"))
     assert not are_told_apart(look_of(a), look_of(b))

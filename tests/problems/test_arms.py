@@ -126,7 +126,7 @@ def test_restriction_keeps_rewards_and_noise() -> None:
 def test_restriction_of_unsuitable_problems_is_refused() -> None:
     choices, values = random_arms(5, 2)
     with pytest.raises(
-        ValueError, match=r"problem \(Ackley\) is to be minimised.*Ackley\(negate=True\)"
+        ValueError, match=r"problem \(Ackley\) is to be minimized.*Ackley\(negate=True\)"
     ):
         restrict_to_arms(Ackley(dim=2), choices)
     with pytest.raises(ValueError, match="several objectives or constraints"):

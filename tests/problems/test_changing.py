@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused(build: object, message: str) -> None:
         build()  # type: ignore[operator]
 
 
-def test_functions_to_be_minimised_are_refused() -> None:
+def test_functions_to_be_minimized_are_refused() -> None:
     from botorch.test_functions import Branin
 
     with pytest.raises(ValueError, match=r"problems\[0\] \(Branin\).*negate=True"):
@@ -232,9 +232,9 @@ def test_sensor_day_plays_the_rows_behind_the_past(tmp_path: Path) -> None:
     np.savez(path, temperature=readings)
     environment, data = sensor_day(path, num_past=20, num_later=6, rounds_per_reading=2)
     assert environment.num_rounds == 12
-    centred = torch.from_numpy(readings[20:26] - readings[:20].mean(0))
+    centered = torch.from_numpy(readings[20:26] - readings[:20].mean(0))
     for t in range(1, 13):
-        assert torch.allclose(environment.arm_values(t), centred[(t - 1) // 2], atol=1e-12, rtol=0)
+        assert torch.allclose(environment.arm_values(t), centered[(t - 1) // 2], atol=1e-12, rtol=0)
     covariance = torch.from_numpy(np.cov(readings[:20].T))
     assert torch.allclose(data.kernel_matrix(), covariance, atol=1e-12, rtol=0)
     with pytest.raises(ValueError, match="30 rows, fewer than"):

@@ -83,7 +83,7 @@ def test_optimum_is_attained_and_feasible(name: str) -> None:
 
 
 @both
-def test_no_feasible_point_is_better_by_dense_optimisation(name: str) -> None:
+def test_no_feasible_point_is_better_by_dense_optimization(name: str) -> None:
     """Any feasible x has f(x) <= f(x) - kappa g(x), so the largest of these bounds the optimum."""
     problem = PROBLEMS[name]()
     kappa = problem.optimal_multiplier

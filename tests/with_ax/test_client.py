@@ -106,7 +106,7 @@ def outcomes(x: float) -> dict[str, float]:
 
 
 def bandit_node(cls: type, options: dict[str, Any], standardized: bool = False) -> GenerationNode:
-    """A node of raw outcomes, or of outcomes standardised by Ax, as is its default."""
+    """A node of raw outcomes, or of outcomes standardized by Ax, as is its default."""
     transforms = {} if standardized else {"transforms": MBM_X_trans}
     model = ModelConfig(
         botorch_model_class=SingleTaskGP,
@@ -172,8 +172,8 @@ def test_there_are_options_for_every_acquisition() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))
-def test_ax_builds_and_maximises_it(name: str, built: list[BanditAcquisition]) -> None:
-    # minimising, with a pending trial, and under a constraint where there are multipliers
+def test_ax_builds_and_maximizes_it(name: str, built: list[BanditAcquisition]) -> None:
+    # minimizing, with a pending trial, and under a constraint where there are multipliers
     cls = getattr(botorch_bandits, name)
     constrained = "multipliers" in OPTIONS[name]
     metrics = ("loss", "level") if constrained else ("loss",)
@@ -187,7 +187,7 @@ def test_ax_builds_and_maximises_it(name: str, built: list[BanditAcquisition]) -
     assert acqf.X_pending.tolist() == [[0.5]]
     weights = acqf.posterior_transform.weights
     assert weights.tolist() == ([[0.0, -1.0], [-1.0, 0.0]] if constrained else [-1.0])
-    if constrained:  # minimise the second metric; 3 - level <= 0
+    if constrained:  # minimize the second metric; 3 - level <= 0
         assert acqf.posterior_transform.offsets.tolist() == [0.0, 3.0]
     with torch.no_grad():
         values = acqf(grid())
@@ -198,7 +198,7 @@ def test_ax_builds_and_maximises_it(name: str, built: list[BanditAcquisition]) -
 def test_an_experiment_with_pending_trials_saved_and_loaded(
     built: list[BanditAcquisition], tmp_path: Any
 ) -> None:
-    """Minimise with two trials running at a time, through JSON in the middle."""
+    """Minimize with two trials running at a time, through JSON in the middle."""
     sobol = GenerationNode(
         name="sobol",
         generator_specs=[GeneratorSpec(Generators.SOBOL, generator_kwargs={"seed": 0})],
@@ -259,7 +259,7 @@ def test_an_experiment_with_a_constraint_saved_and_loaded(
     assert built[-1].widths.tolist() == [1.0, 0.5]
 
 
-def test_bounds_are_in_units_of_the_metric_unless_ax_standardises(
+def test_bounds_are_in_units_of_the_metric_unless_ax_standardizes(
     built: list[BanditAcquisition],
 ) -> None:
     points = [-4.0, -1.0, 2.0, 4.5]
@@ -286,7 +286,7 @@ def test_bounds_are_in_units_of_the_metric_unless_ax_standardises(
 def test_the_known_minimum_of_a_loss_is_its_largest_value(
     built: list[BanditAcquisition],
 ) -> None:
-    # pending queries enter at the worst outcome, so they are avoided where a loss is minimised
+    # pending queries enter at the worst outcome, so they are avoided where a loss is minimized
     client = make_client(bandit_node(CensoredUpperConfidenceBound, {**CENSORED, "width": 1.0}))
     observe(client, [-4.0, -1.0, 2.0, 4.5])
     client.attach_trial({"x": 0.5})

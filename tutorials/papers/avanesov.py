@@ -14,7 +14,7 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, ChangePointUpperConfidenceBound
-from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.change_points import (
     ChangePointDetector,
     ChangePointRestart,
@@ -199,7 +199,7 @@ def play_changing(
     segments = ReplicateSegments(restart, study.arms, len(study.values))
     rule = segments.rule(method.acquisition, study.arms)
     played = play_arms(
-        ArmsPlayer(rule, study.prior, method.lam, 1.0, study.seeds),
+        ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
         PeriodRewards(study.periods, study.change_points),
         study.noise_std,
         study.num_rounds,
@@ -281,8 +281,8 @@ def fit_power(sizes: Sequence[int], totals: Sequence[Tensor], seed: int = 0) -> 
         seed: Seeds the bootstrap.
     """
     logs = torch.tensor(sizes, dtype=DTYPE).log()
-    centred = logs - logs.mean()
-    weights = centred / centred.square().sum()  # of the slope, in the logarithms of the means
+    centered = logs - logs.mean()
+    weights = centered / centered.square().sum()  # of the slope, in the logarithms of the means
     means = torch.stack([total.mean() for total in totals]).log()
     power = float(weights @ means)
     drawn = []
@@ -486,7 +486,7 @@ def detector(ridge: float = 1.0, statistic: Statistic = "mean") -> ChangePointDe
 
 
 def model_noise(noise_variance: float | str, num_rounds: int) -> float:
-    """Return the regularisation of the upper confidence bound.
+    """Return the regularization of the upper confidence bound.
 
     Args:
         noise_variance: A number; ``"noise"``, the variance of the noise, which the figures need; or

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, GPUpperConfidenceBound
-from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.change_points import ChangePointRestart, NeverRestart, OracleRestart, Restart
 from botorch_bandits.domains import first_of_the_largest
 from botorch_bandits.forgetting import (
@@ -82,7 +82,7 @@ def forgotten_posterior(
 
     Args:
         kernel_matrix: ``num_arms x num_arms``.
-        lam: The regularisation.
+        lam: The regularization.
         forgetting: What becomes of old outcomes.
         arms: ``num_trials x n``; the arms of rounds ``1 .. n``.
         outcomes: Likewise.
@@ -136,7 +136,7 @@ def play_environments(
         segments = ReplicateSegments(restart, arms, count)
         rule = segments.rule(method.acquisition, arms)
     played = play_arms(
-        ArmsPlayer(rule, study.prior, method.lam, 1.0, study.seeds),
+        ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
         rewards_of(study.environments, count, "cpu"),
         study.noise_std,
         study.num_rounds,

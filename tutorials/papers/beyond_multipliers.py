@@ -1,6 +1,6 @@
 """Beyond the papers: multipliers that change once an epoch or every round.
 
-Epochs are those of Shi and Eryilmaz 2022, on one model of the penalised reward or on separate
+Epochs are those of Shi and Eryilmaz 2022, on one model of the penalized reward or on separate
 models of reward and constraint; the rule that updates every round is that of Zhou and Ji 2022, on
 separate models. Each family has five settings, none of them chosen by its result: epoch lengths, or
 the constants of the theory and a grid of four step sizes. The problems, constants and grids of arms
@@ -37,7 +37,7 @@ FAMILIES = {
     "epochs, separate": ("s", "0.5"),
     "epochs, relabelled": ("^", "white"),
 }
-"""Marker and its colour in the figure."""
+"""Marker and its color in the figure."""
 
 
 def multipliers(

@@ -91,7 +91,7 @@ def methods_with_bounds(
 def rkhs(num_trials: int = 25, num_rounds: int = 30000, seed: int = 0) -> list[ArmsExperiment]:
     """Figures 1 and 2: functions in the RKHS, and draws of the process, on 100 random points.
 
-    ``R^2`` is 1% of each function's range and the regularisation of every posterior. A function of
+    ``R^2`` is 1% of each function's range and the regularization of every posterior. A function of
     Figure 1 is the posterior mean of a draw on all arms (with 1% of the draw's range as noise
     variance; the paper does not say), so its norm is known. Draws of Figure 2 have no norm; see
     :func:`figure_methods`. The gain is the paper's growth rate. Beside the paper's methods stand

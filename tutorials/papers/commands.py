@@ -28,8 +28,8 @@ def run_experiment(options: argparse.Namespace) -> int:
     further = {}
     if options.ridge is not None:
         further["ridge"] = options.ridge
-    if options.no_centre:
-        further["centre"] = False
+    if options.no_center:
+        further["center"] = False
     folder = Path(options.out or f"runs/experiment-{options.name}")
     draw_without_screen()
     try:

@@ -3,12 +3,12 @@ r"""Other people's methods for long-term constraints.
 Source: Gardner et al. 2014, in the logarithmic form of Ament et al. 2023 that BoTorch has. Expected
 improvement over the best feasible point is weighted by the probability that all constraints hold;
 reward and constraints have independent models. As long as no observed point is feasible, the
-probability alone is maximised.
+probability alone is maximized.
 
 After Cao and Liu, "Online convex optimization with time-varying constraints and bandit feedback"
 (published online in 2018). WRITTEN FROM MEMORY of the paper: what is certain is the scheme, a
-projected primal-dual method on a regularised Lagrangian with gradients estimated from several
-values a step; constants may differ. In our orientation, rewards to be maximised and
+projected primal-dual method on a regularized Lagrangian with gradients estimated from several
+values a step; constants may differ. In our orientation, rewards to be maximized and
 ``g_j <= 0``, the Lagrangian is
 
 .. math:: L(x, \lambda) = f(x) - \lambda^\top g(x) + \tfrac{\rho \eta}{2} \|\lambda\|^2,
@@ -31,7 +31,7 @@ Here each evaluation is a round: a step takes ``2 k`` of them, and :math:`\bar g
 constraint values that they gave.
 
 Source: Ariafar, Coll-Font, Brooks and Dy 2019; constants as in the authors' released code. With
-``F = -f``, the problem is: minimise ``F(x) + M sum_j 1[g_j(z_j) > 0]`` subject to ``x = z_j``. One
+``F = -f``, the problem is: minimize ``F(x) + M sum_j 1[g_j(z_j) > 0]`` subject to ``x = z_j``. One
 iteration of the alternating direction method of multipliers does in turn
 
 .. math::
@@ -39,7 +39,7 @@ iteration of the alternating direction method of multipliers does in turn
    z_j &= \arg\min 1[g_j(z) > 0] + \tfrac{\rho}{2 M} \|x - z + y_j / \rho\|^2 \\
    y_j &\leftarrow y_j + \rho (x - z_j)
 
-with means over the ``m`` constraints. Each minimisation is a few steps of expected improvement, and
+with means over the ``m`` constraints. Each minimization is a few steps of expected improvement, and
 its solution the best observed point. ``rho`` is doubled or halved when one residual is ten times
 the other.
 
@@ -92,7 +92,7 @@ class ConstrainedImprovement:
         num_constraints: How many constraints there are.
         constraint_model: The same for each constraint; ``model`` if omitted.
         num_initial: Points drawn uniformly at first, at least 1.
-        seed: Seeds them and BoTorch's optimiser.
+        seed: Seeds them and BoTorch's optimizer.
 
     Attributes:
         observations: What was observed.
@@ -218,7 +218,7 @@ def estimate_gradient(ahead: Tensor, behind: Tensor, directions: Tensor, radius:
 
 
 class BanditSaddlePoint:
-    """Bandit online convex optimisation with long-term constraints, after Cao and Liu 2018.
+    """Bandit online convex optimization with long-term constraints, after Cao and Liu 2018.
 
     See the module's text for the algorithm and its source. In theory the step is of order
     ``1 / sqrt(T)`` and the radius far smaller; but with observation noise an estimated gradient has
@@ -233,7 +233,7 @@ class BanditSaddlePoint:
         multiplier_step_size: ``mu``; ``eta`` if omitted.
         radius: ``r``; at most 0.5.
         num_directions: ``k``; None for all ``d``.
-        regularisation: ``rho``: how fast multipliers are forgotten.
+        regularization: ``rho``: how fast multipliers are forgotten.
         start: The first ``x``, in the box; drawn uniformly if omitted.
         seed: Seeds start and directions.
 
@@ -258,7 +258,7 @@ class BanditSaddlePoint:
         multiplier_step_size: float | None = None,
         radius: float = 0.1,
         num_directions: int | None = 1,
-        regularisation: float = 1.0,
+        regularization: float = 1.0,
         start: Tensor | list[float] | None = None,
         seed: int = 0,
     ) -> None:
@@ -284,11 +284,11 @@ class BanditSaddlePoint:
                 f"num_directions is {num_directions}; at most {self.dim} are orthogonal in "
                 f"{self.dim} dimensions."
             )
-        self.regularisation = check_nonnegative("regularisation", regularisation)
-        self._keep = 1.0 - self.regularisation * self.step_size * self.multiplier_step_size
+        self.regularization = check_nonnegative("regularization", regularization)
+        self._keep = 1.0 - self.regularization * self.step_size * self.multiplier_step_size
         if self._keep < 0.0:
             raise ValueError(
-                f"regularisation is {regularisation}; its product with step_size="
+                f"regularization is {regularization}; its product with step_size="
                 f"{self.step_size} and multiplier_step_size={self.multiplier_step_size} must be at "
                 "most 1, or multipliers change sign."
             )
@@ -397,8 +397,8 @@ class Splitting:
         Returns:
             ``n`` values.
         """
-        centre = self.z.mean(0) - self.y.mean(0) / self.penalty
-        return 0.5 * len(self.z) * self.penalty * (points - centre).square().sum(-1)
+        center = self.z.mean(0) - self.y.mean(0) / self.penalty
+        return 0.5 * len(self.z) * self.penalty * (points - center).square().sum(-1)
 
     def feasibility_penalty(self, points: Tensor, j: int) -> Tensor:
         """Return what the subproblem of constraint ``j`` adds to the indicator of a violation.
@@ -410,8 +410,8 @@ class Splitting:
         Returns:
             ``n`` values.
         """
-        centre = self.x + self.y[j] / self.penalty
-        return 0.5 * self.penalty / self.weight * (points - centre).square().sum(-1)
+        center = self.x + self.y[j] / self.penalty
+        return 0.5 * self.penalty / self.weight * (points - center).square().sum(-1)
 
     def with_feasible_point(self, j: int, z: Tensor) -> Splitting:
         """Return the variables after the subproblem of constraint ``j``, its multiplier updated.

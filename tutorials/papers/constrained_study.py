@@ -1,7 +1,7 @@
 """Methods for long-term constraints, ours and others', played in turns: what experiments share.
 
 The methods are in files of their own: :mod:`.constrained_saddle_point` (bandit online convex
-optimisation), :mod:`.constrained_admm` (ADMMBO) and :mod:`.constrained_improvement` (constrained
+optimization), :mod:`.constrained_admm` (ADMMBO) and :mod:`.constrained_improvement` (constrained
 expected improvement).
 """
 
@@ -327,13 +327,13 @@ class SeparateArms:
     r"""Separate models of reward and constraints on many arms, at a cost that experiments can bear.
 
     It plays what a loop on these arms with :class:`LagrangianUpperConfidenceBound` plays, where all
-    models have the same kernel and regularisation. All are then observed at the same points, so one
+    models have the same kernel and regularization. All are then observed at the same points, so one
     standard deviation serves all of them.
 
     Args:
         choices: The arms, ``num_arms x d``.
         kernel: Of prior variance 1.
-        lam: The regularisation of each model.
+        lam: The regularization of each model.
         rule: Changes the multipliers; its surrogate must be separate.
         rkhs_bound: ``B`` of the reward and of each constraint.
         noise_bound: ``R`` of each.

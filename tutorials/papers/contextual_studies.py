@@ -130,7 +130,7 @@ def growing_accuracies(inputs: NDArray[np.float64], labels: NDArray[Any], seed: 
     """Train an SVM for each part of the data and each point of the grid.
 
     Rows are shuffled once. Part ``i`` of 20 has the first ``i / 20`` of them, and its validation
-    rows keep that role in all larger parts. Features are standardised with the training rows.
+    rows keep that role in all larger parts. Features are standardized with the training rows.
 
     Args:
         inputs: ``n x p`` features.
@@ -180,7 +180,7 @@ class ContextPosterior:
 
     Args:
         kernel: Over (context, action).
-        lam: The modelled noise variance.
+        lam: The modeled noise variance.
         choices: ``num_arms x d`` actions, float64.
         context: ``context_dim`` numbers, the first context.
 
@@ -393,7 +393,7 @@ class ContextualStudy(ArmsStudy):
 
 @dataclass(frozen=True, eq=False)
 class Hyperparameters:
-    """A squared exponential kernel over (context, action), and the modelled noise.
+    """A squared exponential kernel over (context, action), and the modeled noise.
 
     Attributes:
         lengthscales: One a dimension, contexts first.

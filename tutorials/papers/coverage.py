@@ -138,7 +138,7 @@ def _of_the_process(
 
 
 def _norm_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
-    """Widths for rewards of known norm; the names say which regularisation they use."""
+    """Widths for rewards of known norm; the names say which regularization they use."""
     small, one_plus = setting.noise_std**2, 1.0 + 2.0 / study.num_rounds
     bounds = {"rkhs_bound": setting.rkhs_bound, "noise_bound": setting.noise_std, "delta": DELTA}
     printed = ImprovedUpperConfidenceBound.with_options(**bounds)

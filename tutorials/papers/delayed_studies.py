@@ -146,7 +146,7 @@ class Hyperparameters:
     Attributes:
         lengthscale: One for all dimensions.
         prior_variance: In squared units of the reward.
-        noise: The modelled noise variance, in squared units of the reward.
+        noise: The modeled noise variance, in squared units of the reward.
     """
 
     lengthscale: float = 0.2

@@ -176,7 +176,7 @@ def build_experiments(
         num_trials: The paper's number if omitted.
         num_rounds: The paper's number if omitted.
         seed: Seeds everything that is drawn.
-        options: Further settings of some experiments, such as ``centre`` and ``ridge``.
+        options: Further settings of some experiments, such as ``center`` and ``ridge``.
 
     Raises:
         ValueError: If the name is unknown, or data files are missing or too many.

@@ -175,7 +175,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Save a figure as a PNG of few colours, replaced as a whole, and close it."""
+    """Save a figure as a PNG of few colors, replaced as a whole, and close it."""
     import matplotlib.pyplot as plt
     from PIL import Image  # which matplotlib brings
 
@@ -183,6 +183,6 @@ def save_figure(figure: Any, path: Path) -> None:
     figure.savefig(picture, dpi=110, format="png")
     plt.close(figure)
     temporary = path.with_name(f".{path.name}.tmp.png")
-    # lines in grey need no more, and pages hold many pictures
+    # lines in gray need no more, and pages hold many pictures
     Image.open(picture).convert("RGB").quantize(32).save(temporary, optimize=True)
     os.replace(temporary, path)

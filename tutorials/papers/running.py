@@ -142,7 +142,7 @@ def run_experiment(
         seed: Seeds everything that is drawn.
         num_workers: Play trials in so many processes.
         progress: Show a progress bar.
-        options: Further settings of some experiments, such as ``centre`` and ``ridge``.
+        options: Further settings of some experiments, such as ``center`` and ``ridge``.
 
     Raises:
         ValueError: If the experiment is unknown, data files are missing or too many, or it does

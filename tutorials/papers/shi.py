@@ -66,7 +66,7 @@ class Constants:
     Attributes:
         rkhs_bound: ``B``.
         noise_bound: ``R``.
-        lam: The regularisation of the model.
+        lam: The regularization of the model.
         delta: Of all epochs together.
         lengthscale: Of the Matern 5/2 kernel, in units of the box.
     """
@@ -185,7 +185,7 @@ class Setting:
         return self.separate("update every round", rule)
 
     def others(self) -> list[ConstrainedMethod]:
-        """Return bandit online convex optimisation and ADMMBO, on the box."""
+        """Return bandit online convex optimization and ADMMBO, on the box."""
         box, model = self.box, Constants().model
         objective, feasibility = self.admm_steps
         return [
@@ -318,8 +318,8 @@ def fit_growth(sizes: Sequence[int], totals: Tensor, seed: int = 0) -> Growth | 
         is no power to fit then.
     """
     logs = torch.tensor(sizes, dtype=DTYPE).log()
-    centred = logs - logs.mean()
-    weights = centred / centred.square().sum()
+    centered = logs - logs.mean()
+    weights = centered / centered.square().sum()
     means = totals.mean(0)
     if not bool((means > 0.0).all()):
         return None

@@ -30,7 +30,7 @@ def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> li
     """Return the methods of Figure 5.
 
     Args:
-        noise_variance: The regularisation of every posterior.
+        noise_variance: The regularization of every posterior.
         margin: Of MPI, in outcome units; without one it never explores.
         study: What is played.
     """
@@ -82,7 +82,7 @@ def sensors(
     num_trials: int = 2000,
     num_rounds: int | None = None,
     seed: int = 0,
-    centre: bool = True,
+    center: bool = True,
     ridge: float = 0.0,
 ) -> list[ArmsExperiment]:
     """Figure 5b: the warmest of 46 sensors.
@@ -94,7 +94,7 @@ def sensors(
             were used.
         num_rounds: The number of sensors if omitted.
         seed: Seeds noise.
-        centre: Subtract each sensor's past mean.
+        center: Subtract each sensor's past mean.
         ridge: Added to the kernel's diagonal.
     """
     readings = load_readings(data, "temperature")[:720]
@@ -110,7 +110,7 @@ def sensors(
             num_rounds,
             seed,
             noise_variance=0.5,
-            centre=centre,
+            center=center,
             ridge=ridge,
         )
     ]
@@ -121,7 +121,7 @@ def traffic(
     num_trials: int = 900,
     num_rounds: int | None = None,
     seed: int = 0,
-    centre: bool = True,
+    center: bool = True,
     ridge: float = 0.0,
 ) -> list[ArmsExperiment]:
     """Figure 5c: the slowest road sensor.
@@ -132,7 +132,7 @@ def traffic(
         num_trials: Reward functions; later rows are used again with fresh noise once all were used.
         num_rounds: The number of sensors if omitted.
         seed: Seeds noise.
-        centre: Subtract each sensor's past mean.
+        center: Subtract each sensor's past mean.
         ridge: Added to the kernel's diagonal.
     """
     readings = load_readings(data)
@@ -147,7 +147,7 @@ def traffic(
             num_rounds,
             seed,
             noise_variance=4.78,
-            centre=centre,
+            center=center,
             ridge=ridge,
             negate=True,
         )
@@ -163,13 +163,13 @@ def sensor_experiment(
     num_rounds: int | None,
     seed: int,
     noise_variance: float,
-    centre: bool,
+    center: bool,
     ridge: float,
     negate: bool = False,
 ) -> ArmsExperiment:
     """Return the experiment of a sensor table with the methods of Figure 5."""
     kernel_matrix = table.kernel_matrix(ridge)
-    rewards = table.rewards(centre, negate)
+    rewards = table.rewards(center, negate)
     rounds = num_rounds or table.num_sensors
 
     def make_study(first: int, count: int) -> ArmsStudy:
@@ -191,7 +191,7 @@ def sensor_experiment(
             "seed": seed,
             "noise_variance": noise_variance,
             "margin": margin,
-            "centre": centre,
+            "center": center,
             "ridge": ridge,
             "data": float(kernel_matrix.sum() + rewards.sum()),
         },

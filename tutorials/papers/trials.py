@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.engines import ArmsPlayer
+from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.asynchronous import one_thread_each
 from botorch_bandits.checks import check_integer
 from botorch_bandits.domains import Arms
@@ -77,12 +77,12 @@ class ArmsStudy:
 
 @dataclass(frozen=True)
 class Method:
-    """An acquisition with its name and the regularisation of its posterior.
+    """An acquisition with its name and the regularization of its posterior.
 
     Attributes:
         name: As the figure's legend has it.
         acquisition: What is played.
-        lam: The regularisation.
+        lam: The regularization.
     """
 
     name: str
@@ -110,7 +110,7 @@ def play(
         rule = method.acquisition.arms_rule(Arms(numbered.unsqueeze(-1)))
         if rule is None:
             raise ValueError(f"method {method.name!r} has no rule on arms.")
-    player = ArmsPlayer(rule, study.prior, method.lam, 1.0, study.seeds)
+    player = ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds)
     return play_arms(
         player, study.values, study.noise_std, study.num_rounds, study.seeds, on_round=on_round
     )

@@ -64,7 +64,7 @@ from papers.verma_problems import (
 NUM_ARMS, LENGTHSCALE = 1000, 0.02
 LAM = 0.01
 THEORY_LAM = 1.1
-"""The modelled noise variance, in units of the prior variance 1; the theorem has more than 1."""
+"""The modeled noise variance, in units of the prior variance 1; the theorem has more than 1."""
 
 WIDTH = 1.0
 MEAN_DELAY = 10

@@ -25,7 +25,7 @@ from botorch_bandits.checks import check_integer, check_nonnegative, check_posit
 from botorch_bandits.problems.tuning import (
     AccuracyProblem,
     Hyperparameter,
-    check_labelled_data,
+    check_labeled_data,
     need_scikit_learn,
 )
 from botorch_bandits.random_streams import generator
@@ -55,7 +55,7 @@ class HoldOutTuning(AccuracyProblem):
     def __init__(self, inputs: FloatArray, labels: NDArray[Any], seed: int = 0) -> None:
         """See the class."""
         self.seed = check_integer("seed", seed, minimum=0)
-        inputs, labels = check_labelled_data(inputs, labels)
+        inputs, labels = check_labeled_data(inputs, labels)
         classes, numbers = np.unique(labels, return_inverse=True)
         order = torch.randperm(len(inputs), generator=generator(seed, 0, "split")).numpy()
         train, test = np.split(order, [round(0.7 * len(inputs))])
@@ -69,7 +69,7 @@ class HoldOutTuning(AccuracyProblem):
         self.train_labels, self.test_labels = numbers[train], numbers[test]
 
     def _scale(self, train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Standardise both parts by what the training rows say."""
+        """Standardize both parts by what the training rows say."""
         mean, deviation = train.mean(0), train.std(0)
         deviation[deviation == 0.0] = 1.0
         return (train - mean) / deviation, (test - mean) / deviation
@@ -101,7 +101,7 @@ class HoldOutTuning(AccuracyProblem):
 
 
 class SupportVectorTuning(HoldOutTuning):
-    """A support vector machine with RBF kernel on standardised features (scikit-learn's).
+    """A support vector machine with RBF kernel on standardized features (scikit-learn's).
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -150,7 +150,7 @@ def _check_sgd(batch_size: int, learning_rate: float, decay: float) -> tuple[int
 
 
 class LogisticRegressionTuning(HoldOutTuning):
-    """Logistic regression on standardised features by stochastic gradient descent.
+    """Logistic regression on standardized features by stochastic gradient descent.
 
     The weights ``w`` and the offset start at random, uniform within ``1 / sqrt(p)`` of 0. Each
     step moves them against the mean gradient of the logistic loss on its mini-batch.

@@ -89,7 +89,7 @@ def _judge_comparison(evidence: Evidence) -> list[Check]:
 
 
 _UNSAID = (
-    "The paper leaves three numbers unsaid. Here the regularisation of the upper confidence bound "
+    "The paper leaves three numbers unsaid. Here the regularization of the upper confidence bound "
     "is the variance of the noise, the detector's ridge has c = 1, and the statistic is the mean "
     "over the domain. The experiment avanesov-constants below shows what others do; a ridge of "
     "c = 0.3 brings both powers nearer to the published ones and raises more false alarms. Our "

@@ -143,7 +143,7 @@ FIGURES = (
         "avanesov-constants",
         ("avanesov-constants",),
         "The setting of Avanesov's Figure 3 with other ridges, the other statistic and the "
-        "theorem's regularisation.",
+        "theorem's regularization.",
         findings=find_least,
         images=("avanesov-constants.png",),
     ),

@@ -232,7 +232,7 @@ FIGURES = (
         2,
         "A small feasible region, constraint observed exactly, 350 rounds, 100 runs. Regret and "
         "violation of Algorithm 2 are sub-linear: their time averages tend to 0. Those of bandit "
-        "online convex optimisation (OCO) and ADMMBO are almost linear after a few rounds.",
+        "online convex optimization (OCO) and ADMMBO are almost linear after a few rounds.",
         _UNSAID,
     ),
     _compared(
