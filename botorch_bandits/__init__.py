@@ -59,7 +59,7 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.history import Failure, History, Outcome, Query
+from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.loop import BanditLoop, DifferentSettingsError
 from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
 from botorch_bandits.penalties import CustomPenalty, Exponential, Linear, Penalty, Polynomial
@@ -128,6 +128,7 @@ __all__ = [
     "RandomizedUpperConfidenceBound",
     "Reset",
     "Restart",
+    "Retraction",
     "RingingWarning",
     "RunResult",
     "SimulationResult",

@@ -139,7 +139,7 @@ def one_thread_each() -> Iterator[None]:
             os.environ["OMP_NUM_THREADS"] = before
 
 
-STATES = ("told", "failed", "pending")
+STATES = ("told", "failed", "pending", "retracted")
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class TaskReport:
 
     Attributes:
         query_id: The query's id.
-        state: ``"told"``, ``"failed"`` or, if the run was stopped, ``"pending"``.
+        state: ``"told"``, ``"failed"``, ``"retracted"`` or, if the run was stopped, ``"pending"``.
         num_tries: How often its evaluation was started.
         reasons: Why tries failed, in order.
     """
@@ -175,11 +175,12 @@ class AsyncResult:
 
     def __repr__(self) -> str:
         """Counts, since a run may have thousands of tasks."""
-        counts = ", ".join(f"{self.count(state)} {state}" for state in STATES)
+        shown = [state for state in STATES if state != "retracted" or self.count(state)]
+        counts = ", ".join(f"{self.count(state)} {state}" for state in shown)
         return f"AsyncResult({counts}, workers replaced {self.num_replaced} times)"
 
     def count(self, state: str) -> int:
-        """Return how many queries are ``"told"``, ``"failed"`` or ``"pending"``.
+        """Return how many queries are ``"told"``, ``"failed"``, ``"pending"`` or ``"retracted"``.
 
         Raises:
             ValueError: If the state is another.
@@ -424,7 +425,8 @@ class _Run:
 
     def _fail(self, task: _Task, reason: str) -> None:
         task.reasons.append(reason)
-        if self.loop.history.outcome(task.query.id) is None:  # somebody else may have told it
+        # somebody else may have told it, and withdrawn it again
+        if self.loop.history.state(task.query.id) in ("pending", "failed"):
             self._note(task, self.loop.tell_failed(task.query.id, reason))
 
     def _note(self, task: _Task, event: Event) -> None:

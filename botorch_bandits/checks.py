@@ -17,6 +17,18 @@ from torch import Tensor
 
 DTYPE = torch.float64
 
+LARGEST_OUTCOME = 1e50
+"""The largest size of a reward, a constraint value or a penalized outcome that a loop is told.
+
+Float64 ends at 1.8e308. The highest power of an outcome that is formed is the third: the curvature
+times the squared gradient in the quasi-Newton search of an acquisition function, and a multiplier
+that follows from a constraint value, times another value, in squares. Sums of squares stand in
+likelihoods, data norms and tests for a change. A third power of this bound is 1e150, which leaves a
+factor of 1e158: for the number of rows, the inverses of the noise variance, of the prior variance
+and of the lengthscale, and the width. The exponent is a round number; values that large lose every
+digit of the others in a sum anyway.
+"""
+
 
 class MinimumLoweredWarning(RuntimeWarning):
     """An observed outcome is below the stated minimum, which was lowered to it."""
@@ -196,6 +208,25 @@ def check_probability(name: str, value: Any) -> float:
     if not 0 < number < 1:
         raise ValueError(f"{name} is {number}; it must lie strictly between 0 and 1.")
     return number
+
+
+def check_carried(name: str, value: float) -> float:
+    """Return an outcome if sums of its powers are finite in float64; see :data:`LARGEST_OUTCOME`.
+
+    Args:
+        name: The argument's name, for the error.
+        value: A finite number.
+
+    Raises:
+        ValueError: If it is too large.
+    """
+    if abs(value) > LARGEST_OUTCOME:
+        raise ValueError(
+            f"{name} is {value:.6g}; its absolute value must be at most {LARGEST_OUTCOME:g}, or "
+            "the squares and sums of the models overflow. Tell it in a larger unit, or, if it "
+            "stands for an evaluation that failed, use tell_failed(query_id, reason=...)."
+        )
+    return value
 
 
 def check_integer(name: str, value: Any, minimum: int) -> int:

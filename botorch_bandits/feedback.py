@@ -241,7 +241,7 @@ class Censored(Feedback):
             outcome = history.outcome(query.id)
             if outcome is not None and outcome.arrived_round >= round_number:
                 outcome = None  # it was told later
-            failure = history.failure(query.id)
+            failure = history.failure(query.id) or history.retraction(query.id)
             has_failed = failure is not None and failure.arrived_round < round_number
             if outcome is not None and not self.is_late(query, outcome):
                 rewards.append(outcome.reward)

@@ -14,7 +14,16 @@ from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vec
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ORIGINS", "Event", "Failure", "History", "Outcome", "Query", "flatten_record"]
+__all__ = [
+    "ORIGINS",
+    "Event",
+    "Failure",
+    "History",
+    "Outcome",
+    "Query",
+    "Retraction",
+    "flatten_record",
+]
 
 
 ORIGINS = ("initial", "acquisition", "random", "exploration", "attached")
@@ -104,6 +113,29 @@ class Failure:
     arrived_round: int
 
 
+@dataclass(frozen=True)
+class Retraction(Failure):
+    """The news that an outcome that was told is withdrawn.
+
+    From then on the query counts as one that failed, and did so when its outcome arrived. What was
+    told, and why it does not count, stay on record.
+
+    Attributes:
+        query_id: The query's id.
+        reason: Why the outcome is withdrawn.
+        arrived_at: Clock time in seconds when the outcome arrived.
+        arrived_round: How many queries had been asked when the outcome arrived.
+        outcome: What had been told.
+        retracted_at: Clock time in seconds when the outcome was withdrawn.
+        retracted_round: How many queries had been asked when the outcome was withdrawn.
+    """
+
+    reason: str
+    outcome: Outcome
+    retracted_at: float
+    retracted_round: int
+
+
 Event: TypeAlias = Outcome | Failure
 """What ends the waiting for a query."""
 
@@ -116,10 +148,11 @@ class HistoryViews:
     num_constraints: int
     _queries: list[Query]
     _outcomes: dict[int, Outcome]  # by query id, in order of arrival
-    _failures: dict[int, Failure]  # likewise
+    _failures: dict[int, Failure]  # likewise, without retractions
+    _retractions: dict[int, Retraction]  # by query id, in the order in which they were made
     _pending: dict[int, Query]  # by id, in asking order
     _arrivals: list[Outcome]
-    _events: list[Event]  # outcomes and failures, in order of arrival
+    _events: list[Event]  # in order of arrival; a retraction is in its outcome's place
     _requests: dict[str, int]  # ids of queries
     _best: Outcome | None
     _num_inputs: int
@@ -128,7 +161,8 @@ class HistoryViews:
 
     def __repr__(self) -> str:
         """Show the counts."""
-        return f"History({self.num_queries} queries, {self.num_arrived} arrived)"
+        retracted = f", {self.num_retracted} retracted" if self._retractions else ""
+        return f"History({self.num_queries} queries, {self.num_arrived} arrived{retracted})"
 
     @property
     def version(self) -> int:
@@ -152,13 +186,18 @@ class HistoryViews:
 
     @property
     def num_arrived(self) -> int:
-        """How many outcomes arrived."""
+        """How many outcomes arrived and were not retracted."""
         return len(self._outcomes)
 
     @property
     def num_failed(self) -> int:
-        """How many queries failed."""
+        """How many queries failed; those whose outcome was retracted are not counted."""
         return len(self._failures)
+
+    @property
+    def num_retracted(self) -> int:
+        """How many outcomes were retracted."""
+        return len(self._retractions)
 
     @property
     def num_pending(self) -> int:
@@ -172,7 +211,7 @@ class HistoryViews:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """All outcomes in the order in which they arrived."""
+        """All outcomes in the order in which they arrived, without those that were retracted."""
         return tuple(self._arrivals)
 
     @property
@@ -181,8 +220,26 @@ class HistoryViews:
         return tuple(self._failures.values())
 
     @property
+    def retractions(self) -> tuple[Retraction, ...]:
+        """All retractions, with what had been told, in the order in which they were made."""
+        return tuple(self._retractions.values())
+
+    def rounds_with_retracted(self) -> list[int]:
+        """Return the rounds, in order, that were chosen with an outcome that was retracted later.
+
+        They came after the outcome arrived, and before it was withdrawn.
+        """
+        known: set[int] = set()
+        for retraction in self._retractions.values():
+            known.update(range(retraction.arrived_round + 1, retraction.retracted_round + 1))
+        return sorted(known)
+
+    @property
     def events(self) -> tuple[Event, ...]:
-        """Outcomes and failures in the order in which they arrived."""
+        """Outcomes and failures in the order in which they arrived.
+
+        A retraction stands in the place of its outcome: the query counts as one that failed then.
+        """
         return tuple(self._events)
 
     def queries_since(self, num_known: int) -> list[Query]:
@@ -220,7 +277,7 @@ class HistoryViews:
         return None if query_id is None else self._queries[query_id]
 
     def outcome(self, query_id: int) -> Outcome | None:
-        """Return the outcome of a query, or None if it has none.
+        """Return the outcome of a query, or None if it has none, or has it no more.
 
         Raises:
             KeyError: If no such query was asked.
@@ -235,13 +292,26 @@ class HistoryViews:
         """
         return self._failures.get(self.query(query_id).id)
 
+    def retraction(self, query_id: int) -> Retraction | None:
+        """Return the retraction of a query's outcome, or None if there is none.
+
+        Args:
+            query_id: The query's id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        return self._retractions.get(self.query(query_id).id)
+
     def state(self, query_id: int) -> str:
-        """Return ``"pending"``, ``"told"`` or ``"failed"``.
+        """Return ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``.
 
         Raises:
             KeyError: If no such query was asked.
         """
         query_id = self.query(query_id).id
+        if query_id in self._retractions:
+            return "retracted"
         if query_id in self._failures:
             return "failed"
         return "told" if query_id in self._outcomes else "pending"
@@ -274,7 +344,7 @@ class HistoryViews:
         Args:
             round_number: From 1; one more than the rounds so far stands for now.
         """
-        ended = (self._outcomes, self._failures)
+        ended = (self._outcomes, self._failures, self._retractions)
         rounds = {e.query_id: e.arrived_round for known in ended for e in known.values()}
         return tuple(
             query
@@ -307,11 +377,21 @@ class HistoryViews:
         """Return one dictionary a query, in asking order, of plain Python values.
 
         ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again. ``state`` is
-        ``"pending"``, ``"told"`` or ``"failed"``. While a query is pending ``arrival_order`` is
-        None, and so are ``constraints``, if there are. A failure has its place in the order too,
-        and a ``reason``.
+        ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. While a query is pending
+        ``arrival_order`` is None, and so are ``constraints``, if there are. A failure has its place
+        in the order too, and a ``reason``.
+
+        A query whose outcome was retracted has the outcome's place, the reason of the retraction
+        and None for ``reward`` and ``constraints``. What had been told is in ``retracted_reward``
+        and ``retracted_constraints``; ``retracted_at``, ``retracted_round`` and
+        ``retraction_order`` say when it was withdrawn. Other queries lack these entries.
         """
-        return to_records(tuple(self._queries), tuple(self._events), self.num_constraints)
+        return to_records(
+            tuple(self._queries),
+            tuple(self._events),
+            self.num_constraints,
+            tuple(self._retractions),
+        )
 
     def to_dataframe(self) -> pd.DataFrame:
         """Return the table as a pandas DataFrame, one row a query in asking order.
@@ -336,7 +416,8 @@ class History(HistoryViews):
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
     The history is the only truth. Models, acquisition functions and suggestions are derived from
-    it and can be thrown away. Nothing in it is ever changed or removed.
+    it and can be thrown away. Nothing in it is ever changed or removed: an outcome that is
+    withdrawn stays on record with its retraction, though models and sums leave it out.
 
     A query is pending until its outcome is told, or until it is said to have failed.
 
@@ -362,6 +443,7 @@ class History(HistoryViews):
         self._queries = []
         self._outcomes = {}
         self._failures = {}
+        self._retractions = {}
         self._pending = {}
         self._arrivals = []
         self._events = []
@@ -437,6 +519,23 @@ class History(HistoryViews):
         self.record(failure)
         return failure
 
+    def add_retraction(self, query_id: int, reason: str, retracted_at: float) -> Retraction:
+        """Record that an outcome is withdrawn: its query counts as one that failed.
+
+        Args:
+            query_id: The query's id.
+            reason: Why.
+            retracted_at: Clock time in seconds.
+
+        Raises:
+            KeyError: If no such query was asked.
+            TypeError: If the reason is no text.
+            ValueError: If the query has no outcome that could be withdrawn, or the reason is empty.
+        """
+        retraction = self.new_retraction(query_id, reason, retracted_at)
+        self.record(retraction)
+        return retraction
+
     def new_query(
         self,
         x: Tensor,
@@ -475,12 +574,19 @@ class History(HistoryViews):
         if known is not None:
             raise ValueError(
                 f"query_id {query.id} already has the reward {known.reward}; the history is "
-                "append-only. Ask again to evaluate the point a second time."
+                "append-only. Ask again to evaluate the point a second time; if the reward on "
+                "record is wrong, withdraw it: loop.retract(query_id, reason)."
             )
         if query.id in self._failures:
             raise ValueError(
                 f"query_id {query.id} failed ({self._failures[query.id].reason}), and a failure is "
                 "final. Attach the point with its reward: loop.attach(query.x, reward)."
+            )
+        if query.id in self._retractions:
+            raise ValueError(
+                f"query_id {query.id} was retracted ({self._retractions[query.id].reason}), and a "
+                "retraction is final. Attach the point with the right reward: "
+                "loop.attach(query.x, reward)."
             )
         return self.outcome_of(query.id, reward, arrived_at, len(self._queries), constraints)
 
@@ -497,6 +603,41 @@ class History(HistoryViews):
             None if reason is None else check_text("reason", reason),
             check_number("arrived_at", arrived_at),
             len(self._queries),
+        )
+
+    def new_retraction(
+        self, query_id: int, reason: str, retracted_at: float, retracted_round: int | None = None
+    ) -> Retraction:
+        """Return what :meth:`add_retraction` would record, checked; see there.
+
+        Args:
+            query_id: See :meth:`add_retraction`.
+            reason: See :meth:`add_retraction`.
+            retracted_at: See :meth:`add_retraction`.
+            retracted_round: How many queries had been asked; all so far if omitted.
+        """
+        query = self.query(query_id)
+        if not check_text("reason", reason, "say why the outcome is withdrawn.").strip():
+            raise ValueError("reason is blank; say why the outcome is withdrawn.")
+        outcome = self._outcomes.get(query.id)
+        if outcome is None:
+            state, remedy = self.state(query.id), "There is nothing to withdraw."
+            if state == "pending":
+                remedy = "Nothing was told yet; say that nothing will come with tell_failed()."
+            if state == "retracted":
+                remedy = f"The reason was: {self._retractions[query.id].reason}"
+            raise ValueError(
+                f"query_id {query.id} is {state}, and only an outcome that was told can be "
+                f"retracted. {remedy}"
+            )
+        return Retraction(
+            query_id=query.id,
+            reason=reason,
+            arrived_at=outcome.arrived_at,
+            arrived_round=outcome.arrived_round,
+            outcome=outcome,
+            retracted_at=check_number("retracted_at", retracted_at),
+            retracted_round=len(self._queries) if retracted_round is None else retracted_round,
         )
 
     def outcome_of(
@@ -525,16 +666,20 @@ class History(HistoryViews):
         )
 
     def record(self, entry: Query | Event) -> None:
-        """Record a query, outcome or failure that was made for this history as it is now.
+        """Record a query or event that was made for this history as it is now.
 
         Args:
-            entry: From :meth:`new_query`, :meth:`new_outcome` or :meth:`new_failure`.
+            entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
+                :meth:`new_retraction`.
         """
         if isinstance(entry, Query):
             self._queries.append(entry)
             self._pending[entry.id] = entry
             if entry.request_id is not None:
                 self._requests[entry.request_id] = entry.id
+            return
+        if isinstance(entry, Retraction):
+            self._withdraw(entry)
             return
         if isinstance(entry, Outcome):
             self._add_row(entry)
@@ -597,12 +742,35 @@ class History(HistoryViews):
         self._outcomes[outcome.query_id] = outcome
         self._arrivals.append(outcome)
         best = self._best
-        if best is None or (outcome.reward, -outcome.query_id) > (best.reward, -best.query_id):
+        if best is None or _rank(outcome) > _rank(best):
             self._best = outcome
 
+    def _withdraw(self, retraction: Retraction) -> None:
+        """Put a retraction in the place of its outcome."""
+        outcome = retraction.outcome
+        row = self._arrivals.index(outcome)
+        rows = self._rows.clone()  # another tensor, for whoever holds this one
+        rows[row:-1] = self._rows[row + 1 :]
+        arrivals = [known for known in self._arrivals if known is not outcome]
+        self._events[self._events.index(outcome)] = retraction
+        self._retractions[retraction.query_id] = retraction
+        self._rows, self._arrivals = rows, arrivals
+        self._outcomes = {known.query_id: known for known in arrivals}
+        self._best = max(arrivals, key=_rank, default=None)
 
-def check_text(name: str, value: Any) -> str:
+
+def _rank(outcome: Outcome) -> tuple[float, int]:
+    """Order outcomes by reward; of equals the first that was asked is the largest."""
+    return outcome.reward, -outcome.query_id
+
+
+def check_text(name: str, value: Any, remedy: str = "leave it out or give it some letters.") -> str:
     """Return a text that is not empty.
+
+    Args:
+        name: The argument's name, for the error.
+        value: Anything.
+        remedy: What to do about a text that is empty.
 
     Raises:
         TypeError: If it is no text.
@@ -611,14 +779,25 @@ def check_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, got {value!r}.")
     if not value:
-        raise ValueError(f"{name} is empty; leave it out or give it some letters.")
+        raise ValueError(f"{name} is empty; {remedy}")
     return value
 
 
 def to_records(
-    queries: Iterable[Query], events: Sequence[Event], num_constraints: int
+    queries: Iterable[Query],
+    events: Sequence[Event],
+    num_constraints: int,
+    retracted: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """Return one dictionary a query; see :meth:`History.to_records`."""
+    """Return one dictionary a query; see :meth:`History.to_records`.
+
+    Args:
+        queries: In asking order.
+        events: What ended the waiting for them, in order of arrival.
+        num_constraints: How many constraint values come with each reward.
+        retracted: Ids of the queries whose outcome was retracted, in the order in which that was.
+    """
+    retraction_orders = {query_id: order for order, query_id in enumerate(retracted)}
     ended = {event.query_id: (order, event) for order, event in enumerate(events)}
     records = []
     for query in queries:
@@ -632,7 +811,7 @@ def to_records(
             "x": query.x.tolist(),
             "context": None if query.context is None else query.context.tolist(),
             "asked_at": query.asked_at,
-            "state": "failed" if failure else "told" if outcome else "pending",
+            "state": _state(event),
             "reward": None if outcome is None else outcome.reward,
             "arrived_at": None if event is None else event.arrived_at,
             "arrived_round": None if event is None else event.arrived_round,
@@ -643,6 +822,13 @@ def to_records(
         }
         if num_constraints:
             record["constraints"] = None if outcome is None else list(outcome.constraints)
+        if isinstance(event, Retraction):
+            record["retracted_reward"] = event.outcome.reward
+            if num_constraints:
+                record["retracted_constraints"] = list(event.outcome.constraints)
+            record["retracted_at"] = event.retracted_at
+            record["retracted_round"] = event.retracted_round
+            record["retraction_order"] = retraction_orders[query.id]
         records.append(record)
     return records
 
@@ -671,11 +857,13 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
             record.get("request_id"),
         )
         has_reward, has_arrived = (record[name] is not None for name in ("reward", "arrival_order"))
-        if has_arrived != (has_reward or _is_failed(record)) or (has_reward and _is_failed(record)):
+        has_failed = record.get("state") in ("failed", "retracted")
+        if has_arrived != (has_reward or has_failed) or (has_reward and has_failed):
             raise ValueError(
                 f"records[{i}] has the reward {record['reward']} but the arrival_order "
                 f"{record['arrival_order']} and the state {record.get('state')!r}; reward and "
-                "order are None while a query is pending, and the reward where it failed."
+                "order are None while a query is pending, and the reward where it failed or was "
+                "retracted."
             )
         if has_arrived:
             arrivals.append(record)
@@ -694,13 +882,26 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
         arrived_at = check_number("arrived_at", record["arrived_at"])
         history.record(
             Failure(record["id"], record.get("reason"), arrived_at, arrived_round)
-            if _is_failed(record)
+            if record.get("state") == "failed"
             else history.outcome_of(
                 record["id"],
-                record["reward"],
+                record[_value_name("reward", record)],
                 arrived_at,
                 arrived_round,
-                record.get("constraints"),
+                record.get(_value_name("constraints", record)),
+            )
+        )
+    retracted = [record for record in arrivals if record.get("state") == "retracted"]
+    for record in sorted(retracted, key=lambda record: int(record["retraction_order"])):
+        retracted_round = record["retracted_round"]
+        if not record["arrived_round"] <= retracted_round <= history.num_queries:
+            raise ValueError(
+                f"records[{record['id']}] has retracted_round {retracted_round}, but its outcome "
+                f"arrived in round {record['arrived_round']} of {history.num_queries}."
+            )
+        history.record(
+            history.new_retraction(
+                record["id"], record["reason"], record["retracted_at"], retracted_round
             )
         )
 
@@ -721,7 +922,7 @@ def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Turn one record of :meth:`History.to_records` into one flat table row."""
     row: dict[str, Any] = {}
     for name, value in record.items():
-        if name in ("x", "context", "constraints"):
+        if name in ("x", "context", "constraints", "retracted_constraints"):
             stem = name.removesuffix("s")
             row.update({f"{stem}{i}": v for i, v in enumerate(value or ())})
         elif name == "diagnostics":
@@ -731,5 +932,14 @@ def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _is_failed(record: Mapping[str, Any]) -> bool:
-    return record.get("state") == "failed"
+def _state(event: Event | None) -> str:
+    if isinstance(event, Retraction):
+        return "retracted"
+    if isinstance(event, Failure):
+        return "failed"
+    return "pending" if event is None else "told"
+
+
+def _value_name(name: str, record: Mapping[str, Any]) -> str:
+    """Return under which name a record has a value that was told."""
+    return f"retracted_{name}" if record.get("state") == "retracted" else name

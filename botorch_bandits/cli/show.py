@@ -161,7 +161,8 @@ def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | No
 
     Returns:
         None if the multiplier rule cannot be built from its record, or does not give the
-        multipliers that are on record.
+        multipliers that are on record. What was on record before an outcome was retracted does
+        not count; with restarts it may have moved them, which only the loop can tell.
     """
     try:
         rule = _build(settings["constraints"])
@@ -169,6 +170,8 @@ def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | No
         return None
     assert isinstance(rule, MultiplierRule)
     restart = settings.get("restart")
+    if restart is not None and history.num_retracted:
+        return None
     resets = resets_on_record(history)
     stand_in = None
     if restart is not None:
@@ -191,8 +194,9 @@ def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | No
 def _recorded_multipliers(
     history: History, num_constraints: int
 ) -> Iterator[tuple[int, list[float]]]:
-    """Return the epoch of each query, and the multipliers in force."""
-    for query in history.queries:
+    """Return the epoch of each query, and the multipliers in force; from the last retraction on."""
+    first = max((retraction.retracted_round for retraction in history.retractions), default=0)
+    for query in history.queries_since(first):
         known = query.diagnostics
         if "epoch" in known:
             names = [f"multiplier_{j + 1}" for j in range(num_constraints)]
@@ -257,9 +261,10 @@ def add_show_parser(commands: Any) -> None:
         "show",
         help="show what a journal says",
         description="Print a journal's settings, rounds, pending queries and their ages, failures, "
-        "resets and constraints. The journal may be in use. The delay of an outcome counts rounds: "
-        "it is 1 if the outcome was there when the next query was chosen. An outcome is late if "
-        "its delay exceeds the max_delay of censored feedback; then the model leaves it out.",
+        "retractions, resets and constraints. The journal may be in use. The delay of an outcome "
+        "counts rounds: it is 1 if the outcome was there when the next query was chosen. An "
+        "outcome is late if its delay exceeds the max_delay of censored feedback; then the model "
+        "leaves it out.",
     )
     show.add_argument("file", metavar="FILE", help="a journal of a loop")
     show.add_argument(
@@ -320,7 +325,8 @@ def read_history(reader: JournalReader) -> History:
         entries += record["history"] if record.get("kind") == "given" else [record]
     settings = settings_of(reader.header)
     dim = next((len(entry["x"]) for entry in entries if entry.get("x")), 1)
-    counts = (len(entry["constraints"]) for entry in entries if entry.get("constraints"))
+    names = ("constraints", "retracted_constraints")
+    counts = (len(entry[name]) for entry in entries for name in names if entry.get(name))
     history = History(dim, settings["context_dim"], next(counts, 0))
     if snapshot is not None:
         read_state(snapshot.state, history)
@@ -355,8 +361,8 @@ def describe(
     settings = settings_of(reader.header)
     censored = censored_feedback(settings)
     parts = [_heading(reader, history, censored), _rounds(history, censored, num_rounds)]
-    parts += [_pending(history, censored, now), _failures(history), _resets(settings, history)]
-    parts.append(_constraints(history))
+    parts += [_pending(history, censored, now), _failures(history), _retractions(history)]
+    parts += [_resets(settings, history), _constraints(history)]
     if with_epochs:
         parts.append(_epochs(settings, history))
     return "\n\n".join(part for part in parts if part)
@@ -380,7 +386,8 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
         [
             "queries",
             f"{history.num_queries}: {history.num_arrived} told ({told}), "
-            f"{history.num_pending} pending, {history.num_failed} failed",
+            f"{history.num_pending} pending, {history.num_failed} failed"
+            + (f", {history.num_retracted} retracted" if history.num_retracted else ""),
         ]
     )
     best = history.best()
@@ -430,6 +437,19 @@ def _pending(history: History, censored: Censored | None, now: float) -> str:
 def _failures(history: History) -> str:
     rows = [[f.query_id, " ".join((f.reason or "").split())] for f in history.failures]
     return _table(["failed", "reason"], rows) if rows else ""
+
+
+def _retractions(history: History) -> str:
+    """Return what was withdrawn, by query, and why."""
+    rows = []
+    for retraction in history.retractions:
+        told = retraction.outcome
+        values = ", ".join(f"{value:.6g}" for value in told.constraints)
+        row = [retraction.query_id, history.query(told.query_id).round_number, f"{told.reward:.6g}"]
+        row += [values, retraction.retracted_round, " ".join(retraction.reason.split())]
+        rows.append(row)
+    names = ["retracted", "round", "reward", "constraints", "after round", "reason"]
+    return _table(names, rows) if rows else ""
 
 
 def _resets(settings: Mapping[str, Any], history: History) -> str:

@@ -37,6 +37,7 @@ from botorch_bandits.loop.guarantees import (
     guarantee_of,
     smallest_lower_bounds,
     with_restarts,
+    with_retractions,
 )
 from botorch_bandits.loop.settings import LoopSettings, with_feedback
 from botorch_bandits.loop.state import UNIFORM_ORIGINS, CensoredQueue, Segments
@@ -306,6 +307,18 @@ class Chooser:
         described = acquisition.describe(whole)
         return {k: v for k, v in described.items() if k.startswith("constraint_lower_bound")}
 
+    def check_outcome(self, outcome: Outcome) -> None:
+        """Raise if an outcome, penalized with the multipliers, is too large; nothing is changed.
+
+        Args:
+            outcome: Of a query that was asked or is about to be recorded.
+
+        Raises:
+            ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
+        """
+        if self.segments is not None:
+            self.segments.check_outcome(outcome)
+
     def add_query(self, query: Query) -> None:
         """Take in a query that was added to the history."""
         if self.segments is not None:
@@ -374,7 +387,9 @@ class Chooser:
         if settings.constraints is not None:
             played = getattr(settings.acquisition, "acquisition_class", None)
             guarantee = with_constraints(guarantee, settings.constraints, played)
-        return guarantee if settings.restart is None else with_restarts(guarantee, settings.restart)
+        if settings.restart is not None:
+            guarantee = with_restarts(guarantee, settings.restart)
+        return with_retractions(guarantee, self._history)
 
     def _choose(
         self, round_number: int, context: Tensor | None, now: float

@@ -61,7 +61,12 @@ def guarantee_of(
     if not isinstance(acquisition, BanditAcquisition):
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
     guarantee = acquisition.guarantee()
-    refuted = [q.round_number for q in history.queries if q.diagnostics.get("is_refuted")]
+    withdrawn = set(history.rounds_with_retracted())  # what they said is no evidence
+    refuted = [
+        q.round_number
+        for q in history.queries
+        if q.diagnostics.get("is_refuted") and q.round_number not in withdrawn
+    ]
     if refuted:
         guarantee = guarantee.with_gaps(
             f"the data refuted the assumptions at this level in round {refuted[0]}"
@@ -95,6 +100,37 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
         f"{share}, for as long as the reward function does not change in it; a change is seen "
         "late or not at all"
     )
+
+
+def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
+    """Return what a guarantee rests on when outcomes were withdrawn.
+
+    The theorems are about the noise of the outcomes that a model has. Leaving some out changes
+    nothing only if the choice of which does not look at the noise.
+
+    Args:
+        guarantee: Of the loop as it is set up.
+        history: Of all rounds.
+    """
+    num_retracted = history.num_retracted
+    if not num_retracted:
+        return guarantee
+    many = num_retracted > 1
+    ids = ", ".join(str(retraction.query_id) for retraction in history.retractions)
+    told = (
+        f"{num_retracted} outcome{'s were' if many else ' was'} retracted (query_id {ids}); the "
+        "theorems need that which outcomes are kept does not depend on their noise"
+    )
+    rounds = history.rounds_with_retracted()
+    if rounds:
+        told += (
+            f"; they say nothing of the regret in the {len(rounds)} rounds from {rounds[0]} to "
+            f"{rounds[-1]} that were chosen with what was retracted later"
+            if len(rounds) > 1
+            else f"; they say nothing of the regret in round {rounds[0]}, which was chosen with "
+            "what was retracted later"
+        )
+    return replace(guarantee, regret_bound=None, assumptions=(*guarantee.assumptions, told))
 
 
 def realized_regret_bound(history: History) -> float | None:

@@ -20,7 +20,7 @@ from botorch_bandits.fingerprints import (
     fingerprint,
     translate_settings,
 )
-from botorch_bandits.history import Event, Failure, History, Outcome, Query, fill
+from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction, fill
 from botorch_bandits.journal import (
     Journal,
     JournalError,
@@ -32,7 +32,7 @@ from botorch_bandits.loop.settings import LoopSettings
 
 
 def record_of(*entries: Query | Event) -> dict[str, Any]:
-    """Return the record of a query, an outcome, a failure, or an attached query and its outcome."""
+    """Return the record of a query or an event, or of an attached query and its outcome."""
     first, *others = entries
     if isinstance(first, Query) and others:
         (outcome,) = others
@@ -40,6 +40,9 @@ def record_of(*entries: Query | Event) -> dict[str, Any]:
         return {**_asked(first), **_told(outcome), "kind": "attached"}
     if isinstance(first, Query):
         return _asked(first)
+    if isinstance(first, Retraction):
+        at = first.retracted_at
+        return {"kind": "retracted", "id": first.query_id, "at": at, "reason": first.reason}
     if isinstance(first, Failure):
         reason = {} if first.reason is None else {"reason": first.reason}
         return {"kind": "failed", "id": first.query_id, "at": first.arrived_at, **reason}
@@ -76,6 +79,8 @@ def replay(record: Mapping[str, Any], history: History) -> None:
             )
         elif kind == "failed":
             history.add_failure(record["id"], record["at"], record.get("reason"))
+        elif kind == "retracted":
+            history.add_retraction(record["id"], record["reason"], record["at"])
         elif kind != "asked":
             raise ValueError(f"records of the kind {kind!r} are not known.")
     except (KeyError, TypeError, ValueError) as error:
@@ -218,6 +223,8 @@ class LoopJournal:
                 self.num_given = history.num_queries
             else:
                 self._known_fit = record.get("fit", self._known_fit)
+                if record.get("kind") == "retracted":
+                    self._known_fit = None  # it may be to a row that does not count any more
                 replay(record, history)
         self._is_checked = False
         return history
@@ -226,7 +233,7 @@ class LoopJournal:
         """Write down what is about to be added to the history; it is on disk behind this.
 
         Args:
-            entries: A query, an outcome, a failure, or an attached query and its outcome.
+            entries: A query or an event, or an attached query and its outcome.
             fit: The hyperparameters with which a query was chosen; written if they are new.
 
         Raises:
@@ -240,6 +247,8 @@ class LoopJournal:
         self._journal.append(record)
         if fit is not None:
             self._known_fit = fit
+        if isinstance(entries[0], Retraction):
+            self._known_fit = None  # see read()
 
     def write_snapshot_if_due(self, history: History) -> None:
         """Write a snapshot after a thousand records, or half of what the last one covers."""

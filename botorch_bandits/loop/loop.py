@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,13 +22,13 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
-from botorch_bandits.checks import check_positive, check_vector
+from botorch_bandits.checks import LARGEST_OUTCOME, check_carried, check_positive, check_vector
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback
 from botorch_bandits.forgetting import Forgetting
-from botorch_bandits.history import Event, Failure, History, Outcome, Query
+from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.builders import AcquisitionFactory, ModelFactory
 from botorch_bandits.loop.chooser import Chooser
@@ -70,8 +71,8 @@ class Recorder:
         """Write down what happened, then add it to the history.
 
         Args:
-            entries: A query, an outcome, a failure, or an attached query and its outcome; made for
-                the history as it is.
+            entries: A query or an event, or an attached query and its outcome; made for the
+                history as it is.
             fit: The hyperparameters with which a query was chosen.
 
         Raises:
@@ -392,13 +393,13 @@ class BanditLoop(LoopReadings):
         self._known_chooser: Chooser | None = None
         self._recorder = Recorder(given, None)
         if journal is None:
-            self._known_chooser = Chooser(settings, given)
+            self._begin()
             return
         book = LoopJournal(journal, settings, history)
         try:
             self._recorder = Recorder(book.read(), book)
             self._num_given = book.num_given
-            self._known_chooser = Chooser(settings, self.history)
+            self._begin()
         except BaseException:
             book.close()
             raise
@@ -523,16 +524,18 @@ class BanditLoop(LoopReadings):
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
-            reward: One finite number; float32 is refused.
-            constraints: One finite number a constraint; at most 0 is feasible. None without
+            reward: One finite number of at most 1e50 in size; float32 is refused.
+            constraints: One number likewise a constraint; at most 0 is feasible. None without
                 constraints.
 
         Raises:
             KeyError: If the id was never asked.
             TypeError: If the reward is not one number in double precision.
-            ValueError: If the reward or a constraint value is NaN or infinite, constraint values
-                are missing or too many, the query has another reward already, or it failed.
-                Nothing is recorded then. Likewise if it is below the minimum of censored feedback.
+            ValueError: If the reward or a constraint value is NaN, infinite or larger than 1e50 in
+                size, or makes a multiplier or a penalized outcome that is; if constraint values
+                are missing or too many; if the query has another reward already, failed, or was
+                retracted. Nothing is recorded then. Likewise if it is below the minimum of
+                censored feedback.
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
         with self._lock:
@@ -544,10 +547,12 @@ class BanditLoop(LoopReadings):
                 return told
             now = self._clock()
             outcome = self.history.new_outcome(query_id, reward, now, constraints)
+            _check_size(outcome)
             if isinstance(self.feedback, Censored):
                 query = self.history.query(query_id)
                 self.feedback.check_outcome(query, outcome.reward, outcome.arrived_round, now)
             with self._derived_state() as chooser:
+                chooser.check_outcome(outcome)
                 self._recorder.add(outcome)
                 chooser.add_outcome(outcome)
             return outcome
@@ -566,7 +571,7 @@ class BanditLoop(LoopReadings):
         Raises:
             KeyError: If the id was never asked.
             TypeError: If the reason is no text.
-            ValueError: If the query has a reward.
+            ValueError: If the query has a reward, or had one that was retracted.
             JournalError: If the failure cannot be written to the journal. Nothing is recorded then.
         """
         with self._lock:
@@ -579,6 +584,52 @@ class BanditLoop(LoopReadings):
                 self._recorder.add(failure)
                 chooser.add_failure(failure)
             return failure
+
+    def retract(self, query_id: int, reason: str) -> Retraction:
+        """Withdraw an outcome that was told, because it is wrong.
+
+        The outcome stays on record with the reason, and counts no more: it is out of the model, of
+        :meth:`best`, of multipliers and ledger, and of the tests for a change. The query counts as
+        one that failed when its outcome arrived; its round remains. What follows from the history
+        is made anew from the outcomes that are kept, so that a reset or an epoch may fall
+        otherwise than it did. A retraction is final: attach the point to tell the right value.
+
+        The theorems hold if why an outcome is withdrawn does not depend on its noise: a typing
+        error or a broken sensor does not, a value that looks too good or too bad does.
+        :meth:`guarantee` says so.
+
+        Args:
+            query_id: The id of a query whose outcome was told, or attached.
+            reason: Why; it is recorded.
+
+        Raises:
+            KeyError: If the id was never asked.
+            TypeError: If the reason is no text.
+            ValueError: If the reason is blank, or the query is pending, failed, or was retracted
+                before.
+            JournalError: If it cannot be written to the journal. Nothing is recorded then.
+
+        Example:
+            >>> from botorch_bandits import Box
+            >>> loop = BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch())
+            >>> for reward in (0.5, 7000.0):
+            ...     outcome = loop.tell(loop.ask().id, reward)
+            >>> loop.retract(1, "grams in place of kilograms").outcome.reward
+            7000.0
+            >>> loop.history, loop.best()[1].reward
+            (History(2 queries, 1 arrived, 1 retracted), 0.5)
+        """
+        with self._lock:
+            self._catch_up()
+            retraction = self.history.new_retraction(query_id, reason, self._clock())
+            self._known_chooser = None  # built anew by who needs it; this outcome may break it
+            try:
+                self._recorder.add(retraction)
+            except BaseException:
+                with suppress(JournalError):  # the next call tries again
+                    self._catch_up()
+                raise
+            return retraction
 
     def attach(
         self,
@@ -605,8 +656,9 @@ class BanditLoop(LoopReadings):
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
             TypeError: If a value is of the wrong kind.
-            ValueError: If the point is outside the domain, or a value is NaN, infinite, missing,
-                not wanted, or another than the request had before. Nothing is recorded then.
+            ValueError: If the point is outside the domain, or a value is NaN, infinite, too large
+                (see :meth:`tell`), missing, not wanted, or another than the request had before.
+                Nothing is recorded then.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
         x = self.domain.check_point("x", x)
@@ -622,14 +674,34 @@ class BanditLoop(LoopReadings):
             now = self._clock()
             query = self.history.new_query(x, "attached", now, known_context, request_id=request_id)
             outcome = self.history.outcome_of(query.id, reward, now, round_number, constraints)
+            _check_size(outcome)
             if isinstance(self.feedback, Censored):
                 self.feedback.check_outcome(query, outcome.reward, round_number, now)
             with self._derived_state() as chooser:
                 chooser.begin_round(round_number)
+                chooser.check_outcome(outcome)
                 self._recorder.add(query, outcome)
                 chooser.add_query(query)
                 chooser.add_outcome(outcome)
             return outcome
+
+    def _begin(self) -> None:
+        """Derive what follows from the history; outcomes that cannot be carried are no obstacle."""
+        too_large = [
+            outcome.query_id
+            for outcome in self.history.outcomes
+            if any(abs(y) > LARGEST_OUTCOME for y in (outcome.reward, *outcome.constraints))
+        ]
+        if not too_large:
+            self._known_chooser = Chooser(self.settings, self.history)
+            return
+        warnings.warn(
+            f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
+            f"{LARGEST_OUTCOME:g}, so that models may overflow and ask() raise. Withdraw them with "
+            "loop.retract(query_id, reason).",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def _catch_up(self) -> None:
         if self._recorder.catch_up():
@@ -669,6 +741,13 @@ class BanditLoop(LoopReadings):
                 "ask(context=...)."
             )
         return check_vector("context", context, length=self.context_dim)
+
+
+def _check_size(outcome: Outcome) -> None:
+    """Raise unless models can carry an outcome; see :data:`.LARGEST_OUTCOME`."""
+    check_carried("reward", outcome.reward)
+    for i, value in enumerate(outcome.constraints):
+        check_carried(f"constraints[{i}]", value)
 
 
 def _check_request(query: Query, context: Tensor | None, x: Tensor | None = None) -> Query:

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.change_points import ChangePointRestart, DetectorEngine, Reset, Restart
-from botorch_bandits.checks import DTYPE
-from botorch_bandits.constraints import Ledger, MultiplierRule
+from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME
+from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
@@ -206,10 +206,15 @@ class Multipliers:
         self._note()
         return True
 
-    def add_query(self, query: Query) -> None:
-        """Take in a query; rules that look at lower bounds find them in its diagnostics."""
+    def add_query(self, query: Query, counts: bool = True) -> None:
+        """Take in a query; rules that look at lower bounds find them in its diagnostics.
+
+        Args:
+            query: Of the whole history.
+            counts: Whether these bounds count; its round does in any case.
+        """
         self.num_rounds += 1
-        if self.rule.observes == "lower_bounds":
+        if counts and self.rule.observes == "lower_bounds":
             known = query.diagnostics
             names = [lower_bound_name(j) for j in range(self.rule.num_constraints)]
             if query.origin == "acquisition" and not all(name in known for name in names):
@@ -221,6 +226,43 @@ class Multipliers:
             if all(name in known for name in names):
                 bounds = torch.tensor([known[name] for name in names], dtype=DTYPE)
                 self._state = self.rule.observe(self._state, bounds)
+
+    def check_outcome(self, outcome: Outcome) -> None:
+        """Raise if the model could not carry an outcome, penalized; nothing is changed.
+
+        It is penalized with the multipliers in force, and with those of the next epoch if the
+        running one ended with this outcome.
+
+        Args:
+            outcome: Of the segment.
+
+        Raises:
+            ValueError: If a penalized outcome, or a multiplier, is larger than
+                :data:`~botorch_bandits.checks.LARGEST_OUTCOME`.
+        """
+        rule, in_force = self.rule, self.values
+        rewards = torch.tensor([outcome.reward], dtype=DTYPE)
+        values = torch.tensor([outcome.constraints], dtype=DTYPE)
+        try:
+            largest = float(rule.penalized(rewards, values, in_force).abs())
+            if rule.observes == "outcomes":
+                heard = rule.observe(self._state, values[0])
+                last = torch.full_like(heard.rounds, rule.rounds_per_update - 1)
+                next_ones = rule.multipliers(rule.advance(replace(heard, rounds=last)))
+                grown = next_ones[next_ones > in_force].tolist()
+                target = rule.penalized(rewards, values, next_ones)
+                largest = max(largest, float(target.abs()), *grown)
+        except MultiplierOverflowError:
+            largest = float("inf")
+        if not largest <= LARGEST_OUTCOME:
+            raise ValueError(
+                f"constraints is {list(outcome.constraints)}, which {type(self.rule).__name__} "
+                f"turns into a multiplier or a penalized outcome of {largest:.3g}; both must be at "
+                f"most {LARGEST_OUTCOME:g}. Tell the values in a larger unit, or use a penalty "
+                "that grows more slowly, such as Polynomial(c, n), a smaller c, or "
+                "max_multiplier=. If the values stand for an evaluation that failed, use "
+                "tell_failed(query_id, reason=...)."
+            )
 
     def add_outcome(self, outcome: Outcome, counts: bool = True) -> None:
         """Take in an outcome.
@@ -433,15 +475,33 @@ class Segments:
         self._begin(round_number - 1)
         return True
 
-    def add_query(self, query: Query) -> None:
-        """Take in a query of the whole history."""
+    def add_query(self, query: Query, has_sound_bounds: bool = True) -> None:
+        """Take in a query of the whole history.
+
+        Args:
+            query: The query.
+            has_sound_bounds: Whether the bounds in its diagnostics count. They do not if they were
+                computed with an outcome that was retracted later.
+        """
         if self.multipliers is not None:
-            self.multipliers.add_query(query)
+            self.multipliers.add_query(query, has_sound_bounds)
         local = self.current.add_query(
             query.x, query.origin, query.asked_at, query.context, query.diagnostics
         )
         if local.origin in UNIFORM_ORIGINS:
             self._uniform.append(local)
+
+    def check_outcome(self, outcome: Outcome) -> None:
+        """Raise if an outcome of the whole history, penalized, is too large; change nothing.
+
+        Args:
+            outcome: Of a query that was asked or is about to be recorded.
+
+        Raises:
+            ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
+        """
+        if self.multipliers is not None and outcome.query_id >= self._first_id_of_segment:
+            self.multipliers.check_outcome(outcome)
 
     def add_outcome(self, outcome: Outcome) -> Reset | None:
         """Take in an outcome of the whole history; return the reset that it brought, if any.
@@ -475,12 +535,13 @@ class Segments:
         """Take in a whole history, in the order in which things happened."""
         events = iter(history.events)
         waiting = next(events, None)
+        unsound = set(history.rounds_with_retracted())
         for query in history.queries:
             while waiting is not None and waiting.arrived_round < query.round_number:
                 self._add_event(waiting)
                 waiting = next(events, None)
             self.before_round(query.round_number)
-            self.add_query(query)
+            self.add_query(query, query.round_number not in unsound)
         while waiting is not None:
             self._add_event(waiting)
             waiting = next(events, None)

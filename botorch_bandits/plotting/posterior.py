@@ -97,7 +97,7 @@ def place_queries(history: History, dim: int, front: Tensor) -> PlacedQueries:
         is_here = query.context is None or torch.equal(query.context.to("cpu", DTYPE), here)
         if outcome is not None:
             (placed.told if is_here else placed.elsewhere).append((x, outcome.reward))
-        elif history.failure(query.id) is None and is_here:
+        elif history.state(query.id) == "pending" and is_here:
             placed.pending.append(x)
     return placed
 

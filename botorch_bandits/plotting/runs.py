@@ -293,12 +293,12 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
     share.grid(False)
     ends: dict[str, list[tuple[int, int]]] = {}
     for query in history.queries:
-        failure, outcome = history.failure(query.id), history.outcome(query.id)
-        news = outcome if failure is None else failure
+        news = history.outcome(query.id) or history.failure(query.id)
+        news = news or history.retraction(query.id)
         end = history.num_queries + 1 if news is None else news.arrived_round + 1
         delay = end - query.round_number
         column[1].plot([query.round_number, end], [delay] * 2, "0.6", lw=0.8)
-        kind = "failed" if failure is not None else "told" if outcome is not None else "pending"
+        kind = history.state(query.id)
         if kind == "told" and max_delay is not None and delay > max_delay:
             kind = "told late"
         ends.setdefault(kind, []).append((end, delay))
@@ -307,6 +307,7 @@ def plot_pending(history: History, title: str = "", max_delay: float | None = No
         ("told late", "s", "black"),
         ("pending", "o", "white"),
         ("failed", "x", "black"),
+        ("retracted", "+", "black"),
     ):
         if kind in ends:
             x, y = zip(*ends[kind], strict=True)

@@ -491,13 +491,23 @@ class DurableLoop(RuleBasedStateMachine):
     @rule(number=st.integers(0, 12), reason=st.sampled_from(["x", "y"]))
     def fail(self, number: int, reason: str) -> None:
         row = self.table[number] if number < len(self.table) else None
-        if row is None or row[1] == "told":
+        if row is None or row[1] in ("told", "retracted"):
             with pytest.raises((KeyError, ValueError)):
                 self.loop.tell_failed(number, reason)
         else:
             known = self.loop.tell_failed(number, reason).reason
             row[1:] = ["failed", row[2] or reason]
             assert known == row[2]
+
+    @rule(number=st.integers(0, 12), reason=st.sampled_from(["v", "w", ""]))
+    def retract(self, number: int, reason: str) -> None:
+        row = self.table[number] if number < len(self.table) else None
+        if row is None or row[1] != "told" or not reason:
+            with pytest.raises((KeyError, ValueError)):
+                self.loop.retract(number, reason)
+        else:
+            assert self.loop.retract(number, reason).outcome.reward == row[2]
+            row[1:] = ["retracted", reason]
 
     @rule(arm=st.integers(0, 12), value=st.sampled_from([2.0, NAN]))
     def attach(self, arm: int, value: float) -> None:
@@ -517,14 +527,12 @@ class DurableLoop(RuleBasedStateMachine):
     @invariant()
     def is_the_table(self) -> None:
         history = self.loop.history
-        found = [
-            [r["x"], r["state"], r["reason"] if r["state"] == "failed" else r["reward"]]
-            for r in history.to_records()
-        ]
+        found = [[r["x"], r["state"], r["reason"] or r["reward"]] for r in history.to_records()]
         assert found == self.table
         states = [row[1] for row in self.table]
         counts = (history.num_pending, history.num_arrived, history.num_failed)
-        assert counts == tuple(states.count(s) for s in ("pending", "told", "failed"))
+        counts += (history.num_retracted,)
+        assert counts == tuple(states.count(s) for s in ("pending", "told", "failed", "retracted"))
 
     def teardown(self) -> None:
         if getattr(self, "loop", None) is not None:

@@ -1,0 +1,508 @@
+"""An outcome that is withdrawn: on record, and out of everything that is derived from outcomes."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    ChangePointDetector,
+    ChangePointRestart,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    History,
+    ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
+    MultiplicativeEpochs,
+    OracleRestart,
+    Polynomial,
+    PrimalDual,
+    RandomSearch,
+    Retraction,
+    SlidingWindow,
+    TaskReport,
+    TimeVaryingKernel,
+)
+from botorch_bandits.asynchronous import AsyncResult
+from botorch_bandits.change_points import PowerThreshold
+from botorch_bandits.cli.main import main
+from botorch_bandits.journal import JournalError
+
+NUM_ARMS = 15
+ARMS = Arms(torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1))
+BOX = Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
+DOMAINS = pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+MODEL = BanditGP.with_kernel(RBFKernel(), noise=0.05, lengthscale=0.3)
+IGP_UCB = ImprovedUpperConfidenceBound.with_options(
+    rkhs_bound=1.0, noise_bound=0.1, any_lambda=True
+)
+DETECTOR = ChangePointDetector(
+    RBFKernel(), lengthscale=0.3, threshold=PowerThreshold(scale=1.0, exponent=-0.8)
+)
+WEIGHED = LagrangianUpperConfidenceBound.with_options(width=2.0)
+CASES = {
+    "nothing": {},
+    "contexts": {"context_dim": 1},
+    "censored": {"feedback": Censored(-3.0, 6.0, max_delay=3)},
+    "minimum lowered": {"feedback": Censored(0.5, 6.0, max_delay=4, on_lower="lower")},
+    "minimum unknown": {
+        "feedback": Censored(minimum_proxy=2.0, max_delay=3),
+        "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
+    },
+    "censored with a detector": {
+        "feedback": Censored(-3.0, 6.0, max_delay=3),
+        "restart": ChangePointRestart(detector=DETECTOR),
+    },
+    "relabelled": {"constraints": AdditiveEpochs(1, 4, step_size=1.0)},
+    "fresh": {"constraints": AdditiveEpochs(1, 5, surrogate="fresh")},
+    "multiplicative": {"constraints": MultiplicativeEpochs(1, 4, Polynomial(1.0, 2.0))},
+    "separate": {
+        "constraints": AdditiveEpochs(1, 4, surrogate="separate"),
+        "acquisition": WEIGHED,
+    },
+    "primal-dual": {
+        "constraints": PrimalDual(1, max_multiplier=5.0, divisor=2.0),
+        "acquisition": WEIGHED,
+    },
+    "detector": {"restart": ChangePointRestart(detector=DETECTOR)},
+    "detector and constraints": {
+        "restart": ChangePointRestart(detector=DETECTOR),
+        "constraints": AdditiveEpochs(1, 4),
+    },
+    "oracle": {"restart": OracleRestart((6,))},
+    "window": {"forgetting": SlidingWindow(6)},
+    "time": {"forgetting": TimeVaryingKernel(0.1)},
+    "refits": {"model": BanditGP.with_kernel(RBFKernel(), noise=0.05, refit_every=4)},
+    "two norms": {
+        "acquisition": DMMUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1)
+    },
+    "draws": {"acquisition": GPThompsonSampling.with_options(width=1.0)},
+    "random": {"model": None, "acquisition": RandomSearch()},
+}
+
+
+def build(domain, settings, **more) -> BanditLoop:
+    given = {"model": MODEL, "acquisition": IGP_UCB, "seed": 4, "clock": lambda: 0.0}
+    return BanditLoop(domain, **{**given, **settings, **more})
+
+
+def go_on(loop: BanditLoop, num_rounds: int, told: dict[int, float] | None = None) -> None:
+    """Ask, and tell one of three that are pending; ``told`` are wrong rewards by query."""
+    constrained = loop.settings.num_constraints > 0
+    for _ in range(num_rounds):
+        t = loop.history.num_queries + 1
+        loop.ask(**({"context": [math.sin(3.0 * t)]} if loop.context_dim else {}))
+        waiting = loop.history.pending()
+        if len(waiting) < 3:
+            continue
+        query = waiting[(5 * t) % 3]
+        x = float(query.x[0])
+        reward = (told or {}).get(query.id, math.sin(6.0 * x) + 0.05 * math.cos(40.0 * t))
+        loop.tell(query.id, reward, [x - 0.6] if constrained else None)
+
+
+def without(history: History) -> History:
+    """The same history, in which the queries whose outcome was retracted have failed."""
+    records = history.to_records()
+    for record in records:
+        if record["state"] == "retracted":
+            record["state"] = "failed"
+            for name in [name for name in record if name.startswith("retract")]:
+                del record[name]
+    return History.from_records(records, history.dim, history.context_dim, history.num_constraints)
+
+
+def state_of(loop: BanditLoop) -> tuple:
+    constrained = loop.settings.num_constraints > 0
+    view = loop.feedback_view() if isinstance(loop.feedback, Censored) else None
+    ledger = loop.ledger().to_records() if constrained else None
+    return loop.resets, loop.multipliers, loop.change_tests, view, ledger
+
+
+@pytest.mark.filterwarnings("ignore:the outcome of query_id")
+@pytest.mark.filterwarnings("ignore:the reward")
+@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+@DOMAINS
+@pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
+def test_a_loop_goes_on_as_if_the_query_had_failed(settings, domain, tmp_path):
+    """Live, from the journal, from records, and with a failure in its place: the same points."""
+    path = tmp_path / "run.journal"
+    live = build(domain, settings, journal=path)
+    go_on(live, 12)
+    wrong = live.history.outcomes[-2].query_id
+    right = live.history.outcomes[1].query_id
+    for query_id in (wrong, right):
+        live.retract(query_id, "the scale was not tared")
+    live.close()
+    opened = build(domain, settings, journal=path)
+    loops = [opened] + [
+        build(domain, settings, history=history)
+        for history in (
+            History.from_records(
+                json.loads(json.dumps(opened.history.to_records())),
+                1,
+                opened.context_dim,
+                opened.settings.num_constraints,
+            ),
+            without(opened.history),
+        )
+    ]
+    if isinstance(settings.get("constraints"), PrimalDual):
+        loops.pop()  # its multipliers follow bounds on record, some of which count no more
+    live = build(domain, settings)  # without a journal: it can go on after the other is opened
+    go_on(live, 12)
+    for query_id in (wrong, right):
+        live.retract(query_id, "the scale was not tared")
+    loops.append(live)
+    for _ in range(2):
+        for loop in loops:
+            go_on(loop, 3)
+        expected = [query.x.tolist() for query in live.history.queries]
+        for loop in loops:
+            assert [query.x.tolist() for query in loop.history.queries] == expected
+            assert state_of(loop) == state_of(live)
+            assert loop.best()[1] == live.best()[1]
+    opened.close()
+    assert opened.history.to_records() == live.history.to_records()
+
+
+def test_the_model_has_the_rows_that_are_kept():
+    loop = build(BOX, {})
+    rewards = [0.3, 5000.0, -0.2, 0.9, 0.1]
+    for reward in rewards:
+        loop.tell(loop.ask().id, reward)
+    loop.retract(1, "a typing error")
+    kept = [0, 2, 3, 4]
+    x = np.array([float(loop.history.query(i).x) for i in kept])
+    y = np.array([rewards[i] for i in kept])
+    grid = np.linspace(0.0, 1.0, 9)
+
+    def kernel(a, b):
+        return np.exp(-0.5 * ((a[:, None] - b[None, :]) / 0.3) ** 2)
+
+    cross = kernel(grid, x)
+    inverse = np.linalg.inv(kernel(x, x) + 0.05 * np.eye(4))
+    posterior = loop.current_model().posterior(torch.from_numpy(grid).unsqueeze(-1))
+    np.testing.assert_allclose(
+        posterior.mean.squeeze(-1).detach().numpy(), cross @ inverse @ y, atol=1e-8
+    )
+    np.testing.assert_allclose(
+        posterior.variance.squeeze(-1).detach().numpy(),
+        1.0 - np.einsum("ij,jk,ik->i", cross, inverse, cross),
+        atol=1e-8,
+    )
+    assert loop.best()[1].reward == 0.9
+
+
+def test_a_detection_that_the_outcome_made_is_undone():
+    loop = build(ARMS, {"restart": ChangePointRestart(detector=DETECTOR, split_delta=False)})
+    while not loop.resets:
+        query = loop.ask()
+        is_wrong = query.origin == "exploration" and query.round_number > 10
+        loop.tell(query.id, 100.0 if is_wrong else math.sin(6.0 * float(query.x)))
+    loop.retract(query.id, "the decimal point")
+    assert loop.resets == ()
+    assert not any(reading.detected for reading in loop.change_tests)
+    loop.ask()
+
+
+def test_ledger_multipliers_and_best_forget_the_outcome():
+    loop = build(ARMS, {"constraints": AdditiveEpochs(1, 2, step_size=1.0)})
+    for reward, value in ((0.1, -0.5), (9.0, -0.1), (0.5, 40.0), (0.2, 0.3)):
+        loop.tell(loop.ask().id, reward, [value])
+    loop.ask()
+    assert loop.multipliers[0] > 20.0
+    loop.retract(2, "the strain gauge had come off")
+    assert loop.multipliers == pytest.approx((0.15,))
+    loop.retract(1, "likewise")
+    assert [record["num_outcomes"] for record in loop.ledger().to_records()][:2] == [1, 1]
+    assert loop.best()[1].reward == 0.1
+    loop.ask()
+
+
+def test_bounds_that_were_computed_with_it_move_no_multiplier():
+    rule = PrimalDual(1, max_multiplier=500.0, divisor=2.0)
+    loop = build(ARMS, {"constraints": rule, "acquisition": WEIGHED})
+    for value in (-0.5, 1000.0, 0.2, 0.2):
+        loop.tell(loop.ask().id, 0.1, [value])
+    loop.ask()
+    assert loop.multipliers[0] > 100.0
+    loop.retract(1, "the strain gauge had come off")
+    bounds = [q.diagnostics["constraint_lower_bound_1"] for q in loop.history.queries]
+    expected = 0.0
+    for bound in bounds[:2]:  # rounds 3 to 5 were chosen with the outcome; the update comes later
+        expected = max(expected + bound / 2.0, 0.0)
+    loop.ask()
+    assert loop.multipliers == pytest.approx((expected,))
+
+
+def test_what_was_told_stays_on_record():
+    loop = build(ARMS, {"constraints": AdditiveEpochs(2, 5)}, clock=iter(range(100)).__next__)
+    for reward in (0.5, 70.0, 0.25):
+        loop.tell(loop.ask().id, reward, [-0.1, -reward])
+    retraction = loop.retract(1, "grams in place of kilograms")
+    history = loop.history
+    assert isinstance(retraction, Retraction)
+    assert history.retraction(1) is retraction
+    assert history.retractions == (retraction,)
+    assert (retraction.outcome.reward, retraction.outcome.constraints) == (70.0, (-0.1, -70.0))
+    assert (retraction.arrived_round, retraction.retracted_round) == (2, 3)
+    assert (retraction.arrived_at, retraction.retracted_at) == (retraction.outcome.arrived_at, 6)
+    assert [history.state(i) for i in range(3)] == ["told", "retracted", "told"]
+    assert history.outcome(1) is None
+    assert history.failure(1) is None
+    assert (history.num_arrived, history.num_failed, history.num_pending) == (2, 0, 0)
+    assert history.num_retracted == 1
+    assert history.events[1] is retraction
+    assert history.arrived()[1].squeeze(-1).tolist() == [0.5, 0.25]
+    assert history.constraints().tolist() == [[-0.1, -0.5], [-0.1, -0.25]]
+    assert "3 queries, 2 arrived, 1 retracted" in repr(loop)
+    record = history.to_records()[1]
+    assert (record["state"], record["reward"], record["constraints"]) == ("retracted", None, None)
+    assert record["retracted_reward"] == 70.0
+    assert record["retracted_constraints"] == [-0.1, -70.0]
+    assert record["reason"] == "grams in place of kilograms"
+    frame = history.to_dataframe()
+    assert frame["state"].tolist() == ["told", "retracted", "told"]
+    assert frame["retracted_reward"].dropna().tolist() == [70.0]
+    assert frame["retracted_constraint1"].dropna().tolist() == [-70.0]
+    assert frame["reward"].max() == 0.5
+    assert [len(history.pending_in(t)) for t in (1, 2, 3, 4)] == [0, 0, 0, 0]
+
+
+def test_the_order_of_retractions_survives_records():
+    history = History(1)
+    for i in range(4):
+        query = history.add_query(torch.tensor([0.1 * i], dtype=torch.float64), "random", 0.0)
+        history.add_outcome(query.id, float(i), 1.0)
+    for query_id in (3, 0):
+        history.add_retraction(query_id, f"reason {query_id}", 2.0)
+    again = History.from_records(json.loads(json.dumps(history.to_records())), 1)
+    assert again.retractions == history.retractions
+    assert again.best()[1].reward == history.best()[1].reward == 2.0
+    assert again.to_records() == history.to_records()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"retracted_round": 5}, {"retracted_round": 0}, {"reward": 1.0}, {"reason": ""}],
+)
+def test_records_of_retractions_that_cannot_be_are_refused(changes):
+    history = History(1)
+    history.add_query(torch.tensor([0.5], dtype=torch.float64), "random", 0.0)
+    history.add_outcome(0, 1.0, 1.0)
+    history.add_retraction(0, "the wrong sample", 2.0)
+    (record,) = history.to_records()
+    History.from_records([record], 1)
+    with pytest.raises(ValueError, match=r"records\[0\]|reason is empty"):
+        History.from_records([record | changes], 1)
+
+
+@DOMAINS
+def test_what_cannot_be_retracted(domain):
+    loop = build(domain, {})
+    told, failed, pending = (loop.ask() for _ in range(3))
+    loop.tell(told.id, 0.5)
+    loop.tell_failed(failed.id, "the oven broke")
+    with pytest.raises(KeyError, match="query_id 9 was never asked"):
+        loop.retract(9, "wrong")
+    with pytest.raises(ValueError, match=r"query_id 2 is pending.*tell_failed"):
+        loop.retract(pending.id, "wrong")
+    with pytest.raises(ValueError, match="query_id 1 is failed, and only an outcome"):
+        loop.retract(failed.id, "wrong")
+    for reason in ("", "  \n"):
+        with pytest.raises(ValueError, match=r"reason is .*; say why the outcome is withdrawn"):
+            loop.retract(told.id, reason)
+    with pytest.raises(TypeError, match="reason must be a text, got None"):
+        loop.retract(told.id, None)
+    with pytest.raises(TypeError, match=r"query\.id"):
+        loop.retract(told, "wrong")
+    assert loop.history.num_retracted == 0
+    loop.retract(told.id, "the wrong sample")
+    with pytest.raises(ValueError, match=r"query_id 0 is retracted.*was: the wrong sample"):
+        loop.retract(told.id, "the wrong sample")
+    for reward in (0.5, 0.7):
+        with pytest.raises(ValueError, match=r"a retraction is final. Attach the point"):
+            loop.tell(told.id, reward)
+    with pytest.raises(ValueError, match="query_id 0 is retracted already; only a query that is"):
+        loop.tell_failed(told.id)
+    assert loop.attach(told.x, 0.7).query_id == 3
+    assert loop.history.num_retracted == 1
+
+
+def test_attached_points_are_retracted_and_requests_know_their_query():
+    loop = build(BOX, {})
+    loop.attach([0.25], 1.0, request_id="batch 1")
+    loop.retract(0, "another recipe")
+    with pytest.raises(ValueError, match="a retraction is final"):
+        loop.attach([0.25], 1.0, request_id="batch 1")
+    query = loop.ask(request_id="batch 2")
+    loop.tell(query.id, 0.5)
+    loop.retract(query.id, "likewise")
+    assert loop.ask(request_id="batch 2").id == query.id
+    assert loop.history.num_arrived == 0
+    loop.ask()
+
+
+def test_the_guarantee_says_what_it_rests_on():
+    loop = build(ARMS, {})
+    for reward in (0.1, 0.2, 40.0):
+        loop.tell(loop.ask().id, reward)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            loop.tell(loop.ask().id, 0.1)
+    before = loop.guarantee()
+    loop.retract(2, "a typing error")
+    after = loop.guarantee()
+    assert after.holds
+    assert after.regret_bound is None
+    (line,) = set(after.assumptions) - set(before.assumptions)
+    assert line.startswith("1 outcome was retracted (query_id 2)")
+    assert "which outcomes are kept does not depend on their noise" in line
+    assert "2 rounds from 4 to 5 that were chosen with" in line
+    assert f"assumes: {line}" in str(after)
+    loop.tell(loop.ask().id, 0.1)
+    loop.retract(5, "likewise")
+    line = loop.guarantee().assumptions[-1]
+    assert line.startswith("2 outcomes were retracted (query_id 2, 5)")
+    loop.ask()
+    assert loop.guarantee().assumptions[-1] == line
+
+
+def test_a_refutation_by_what_was_retracted_is_none():
+    recipe = DMMUpperConfidenceBound.with_options(
+        rkhs_bound=1.0, noise_bound=0.1, on_refuted="warn"
+    )
+    loop = build(ARMS, {"acquisition": recipe})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for reward in (0.1, 1e6, 0.2):
+            loop.tell(loop.ask().id, reward)
+        assert any("refuted" in gap for gap in loop.guarantee().gaps)
+    loop.retract(1, "a typing error")
+    assert not any("refuted" in gap for gap in loop.guarantee().gaps)
+
+
+def test_one_record_in_the_journal(tmp_path):
+    path = tmp_path / "run.journal"
+    with build(BOX, {}, journal=path) as loop:
+        loop.tell(loop.ask().id, 0.5)
+        loop.retract(0, "the wrong sample")
+        num_records = loop._recorder.journal.num_records
+    assert num_records == 3
+    assert b'"kind":"retracted"' in path.read_bytes().replace(b" ", b"")
+    with build(BOX, {}, journal=path) as loop:
+        assert loop.history.retraction(0).outcome.reward == 0.5
+        assert loop.history.retraction(0).reason == "the wrong sample"
+
+
+def test_a_retraction_that_cannot_be_written_does_not_count(tmp_path, monkeypatch):
+    with build(BOX, {}, journal=tmp_path / "run.journal") as loop:
+        loop.tell(loop.ask().id, 0.5)
+
+        def fail(*entries, **others):
+            raise JournalError("no space left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop._recorder.journal, "append", fail)
+            with pytest.raises(JournalError, match="no space left"):
+                loop.retract(0, "the wrong sample")
+        assert loop.history.state(0) == "told"
+        loop.retract(0, "the wrong sample")
+        assert loop.history.state(0) == "retracted"
+
+
+def test_a_snapshot_has_retractions(tmp_path, monkeypatch):
+    monkeypatch.setattr("botorch_bandits.loop.journal.SNAPSHOT_EVERY", 6)
+    settings = {"constraints": AdditiveEpochs(1, 3)}
+    with build(ARMS, settings, journal=tmp_path / "run.journal") as loop:
+        for i in range(5):
+            loop.tell(loop.ask().id, 0.1 * i, [0.2])
+        loop.retract(2, "one")
+        loop.retract(0, "two")
+        loop.tell(loop.ask().id, 0.3, [0.1])
+        records, multipliers = loop.history.to_records(), loop.multipliers
+    assert any("snapshot" in known.name for known in tmp_path.iterdir())
+    with build(ARMS, settings, journal=tmp_path / "run.journal") as loop:
+        assert loop.history.to_records() == records
+        assert [r.query_id for r in loop.history.retractions] == [2, 0]
+        assert loop.multipliers == multipliers
+
+
+def test_a_fit_to_what_was_retracted_is_not_compared(tmp_path):
+    """After opening, a fit to as many rows, but others, is no sign of another machine."""
+    settings = {"model": BanditGP.with_kernel(RBFKernel(), noise=0.05, refit_every=3)}
+    path = tmp_path / "run.journal"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with build(BOX, settings, journal=path) as loop:
+            for i in range(3):
+                loop.tell(loop.ask().id, math.sin(5.0 * i))
+            loop.ask()
+            loop.retract(1, "the wrong sample")
+        with build(BOX, settings, journal=path) as loop:
+            loop.tell(3, 0.4)
+            loop.ask()
+
+
+def test_show_prints_what_was_retracted(tmp_path, capsys):
+    path = tmp_path / "run.journal"
+    settings = {"constraints": AdditiveEpochs(1, 2, step_size=1.0)}
+    with build(ARMS, settings, journal=path) as loop:
+        for reward in (0.5, 7000.0, 0.25, 0.125):
+            loop.tell(loop.ask().id, reward, [0.3])
+        loop.ask()
+        loop.retract(1, "grams in place\nof kilograms")
+        loop.ask()
+        multiplier = loop.multipliers[0]
+    assert main(["show", str(path), "--epochs"]) == 0
+    shown = capsys.readouterr().out
+    assert "3 told" in shown
+    assert "2 pending, 0 failed, 1 retracted" in shown
+    assert "grams in place of kilograms" in shown
+    (line,) = [line for line in shown.splitlines() if "7000" in line]
+    assert line.split()[:5] == ["1", "2", "7000", "0.3", "5"]
+    assert any(line.split()[2:3] == ["retracted"] for line in shown.splitlines())
+    assert "largest reward" in shown
+    assert "0.5 in round 1" in shown
+    assert "does not say enough" not in shown
+    assert f"{multiplier:.6g}" in shown
+
+
+def test_reports_of_workers_name_the_state():
+    tasks = tuple(TaskReport(i, s, 1, ()) for i, s in enumerate(("told", "retracted")))
+    result = AsyncResult(History(1), tasks, 0)
+    assert result.count("retracted") == 1
+    assert "1 retracted" in repr(result)
+    assert "retracted" not in repr(AsyncResult(History(1), tasks[:1], 0))
+
+
+def test_pictures_show_a_retraction():
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
+    from botorch_bandits.plotting import plot_pending, plot_run
+
+    loop = build(BOX, {})
+    for reward in (0.5, 7.0, 0.25):
+        loop.tell(loop.ask().id, reward)
+    loop.retract(1, "the wrong sample")
+    axes = plot_pending(loop.history)
+    labels = [text.get_text() for text in axes[1].get_legend().get_texts()]
+    assert labels == ["told", "retracted"]
+    plot_run(loop.history)
+    plt.close("all")
