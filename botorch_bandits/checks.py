@@ -7,8 +7,10 @@ before anything is recorded.
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -305,6 +307,20 @@ def store_checked(settings: Any, **values: Any) -> None:
     """
     for name, value in values.items():
         object.__setattr__(settings, name, value)
+
+
+def level_of_users_line() -> int:
+    """Return the ``stacklevel`` with which the caller's warning names the line of the user.
+
+    That is the nearest line outside of the package: how deep inside a warning is made may change.
+    """
+    package = f"{__name__.partition('.')[0]}."
+    level = 0
+    for frame, _ in traceback.walk_stack(inspect.currentframe()):
+        if not frame.f_globals.get("__name__", "").startswith(package):
+            break
+        level += 1
+    return level
 
 
 def _as_double(name: str, value: Any) -> Tensor:

@@ -243,8 +243,9 @@ def test_a_history_with_larger_outcomes_is_read_and_can_be_mended(recipe, domain
         x = domain.sample(1, torch.Generator().manual_seed(i))[0]
         history.add_outcome(history.add_query(x, "acquisition", 0.0).id, reward, 0.0)
     settings = {"domain": domain, "model": KERNEL, "acquisition": recipe}
-    with pytest.warns(RuntimeWarning, match=r"query_id 1 are larger .* loop.retract\(query_id"):
+    with pytest.warns(RuntimeWarning, match=r"query_id 1 are larger .* loop.retract") as caught:
         loop = BanditLoop(**settings, history=history, journal=tmp_path / "run.journal")
+    assert caught[0].filename == __file__
     with loop:
         loop.retract(1, "overflow of the sensor")
         x = loop.ask().x

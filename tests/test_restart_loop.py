@@ -382,8 +382,9 @@ class TestDetectorsThatCannotTest:
             raise ValueError("ridge is too small")
 
         monkeypatch.setattr(loop._chooser.segments._engines["reward"], "test", fails)
-        with pytest.warns(RuntimeWarning, match="no detection"):
+        with pytest.warns(RuntimeWarning, match="no detection") as caught:
             play(loop, 6)
+        assert caught[0].filename == play.__code__.co_filename  # the line that told
         assert loop.history.num_arrived == 9
 
 

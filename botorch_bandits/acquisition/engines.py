@@ -48,7 +48,8 @@ class ArmsEngine:
     """A rule, its posterior and its random numbers.
 
     Args:
-        rule: Scores the arms; None plays uniformly at random.
+        rule: Scores the arms, in every round that is not given another; None plays uniformly at
+            random.
         prior: The prior covariance of the arms.
         lam: The regularization of the posterior.
         prior_variance: What bounds on the norm are measured in; see
@@ -98,16 +99,18 @@ class ArmsEngine:
             prior_mean=self.prior_mean,
         )
 
-    def choose(self, seen: ArmsRound, check: bool = True) -> Tensor:
+    def choose(self, seen: ArmsRound, check: bool = True, rule: ArmsRule | None = None) -> Tensor:
         """Return the arm to play, ``batch_shape``.
 
         Args:
             seen: From :meth:`look`.
             check: Refuse scores that are not finite.
+            rule: Scores the arms in this round; the engine's own if omitted.
         """
-        if self.rule is None:
+        rule = self.rule if rule is None else rule
+        if rule is None:
             return self.choose_uniformly(seen.round_number)
-        scores = seen.known["scores"] = self.rule.scores(seen)
+        scores = seen.known["scores"] = rule.scores(seen)
         return first_of_the_largest(scores, check)
 
     def choose_uniformly(self, round_number: int) -> Tensor:
@@ -157,14 +160,18 @@ class ArmsEngine:
         self._largest = self._largest.masked_fill(mask, -torch.inf)
         self._smallest = self._smallest.masked_fill(mask, torch.inf)
 
-    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, float]:
+    def describe(
+        self, seen: ArmsRound, arm: Tensor, rule: ArmsRule | None = None
+    ) -> dict[str, float]:
         """Return what was known at the arm of a single stream, by name.
 
         Args:
             seen: What the rule saw when it chose.
             arm: The arm.
+            rule: What chose it; the engine's own rule if omitted.
         """
-        if self.rule is None:
+        rule = self.rule if rule is None else rule
+        if rule is None:
             return {}
         index = int(arm)
         known = {
@@ -172,7 +179,7 @@ class ArmsEngine:
             "standard_deviation": max(float(seen.variance[index]), 1e-18) ** 0.5,
             "acquisition_value": float(seen.known["scores"][index]),
         }
-        described = self.rule.describe(seen, arm)
+        described = rule.describe(seen, arm)
         return {**known, **{name: float(value) for name, value in described.items()}}
 
     def _draw(
@@ -197,6 +204,7 @@ def build_arms_engine(
     domain: Arms,
     seeds: int | Sequence[int],
     prior: ArmsPrior | None = None,
+    rule: ArmsRule | None = None,
 ) -> ArmsEngine | None:
     """Return what plays these settings on arms from sufficient statistics.
 
@@ -205,14 +213,16 @@ def build_arms_engine(
         acquisition: What is played.
         domain: The arms.
         seeds: See :class:`ArmsEngine`.
-        prior: That of an earlier player of the same model and domain, to save its computation.
+        prior: That of an earlier engine of the same model and domain, to save its computation.
+        rule: Scores the arms; what the acquisition has for the domain if omitted.
 
     Returns:
         None where the settings need the model itself: hyperparameters or an input scale that are
         learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
         transform that does not map each arm to one, an acquisition without a rule.
     """
-    rule = None if isinstance(acquisition, RandomSearch) else acquisition.arms_rule(domain)
+    if rule is None and not isinstance(acquisition, RandomSearch):
+        rule = acquisition.arms_rule(domain)
     is_plain = model.model_class is BanditGP and model.refit_every is None
     if (
         not is_plain

@@ -1,7 +1,7 @@
 """Chooses the points of a loop: everything that is derived from its history and settings.
 
-What the player sees is a function of the history alone, operation by operation, so a loop that is
-rebuilt from its history plays on to the last bit.
+What an engine observes is a function of the history alone, operation by operation, so a loop that
+is rebuilt from its history plays on to the last bit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition, RandomSearch
 from botorch_bandits.acquisition.censored import PendingWidth, censored_arms_rule, censored_rule
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
-from botorch_bandits.acquisition.scores import ArmsRound, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.domains import Arms, Domain
@@ -57,7 +57,7 @@ class ArmsStream:
         rounds_before: How many rounds were asked before this history.
 
     Raises:
-        ValueError: If feedback is censored and the player's rule has no width for that.
+        ValueError: If feedback is censored and the engine's rule has no width for that.
     """
 
     def __init__(
@@ -69,26 +69,34 @@ class ArmsStream:
         rounds_before: int = 0,
     ) -> None:
         """See the class."""
-        self.engine = engine
+        self.engine, self._rule = engine, engine.rule
         self._rounds_before = rounds_before
         self._domain, self._history, self._feedback = domain, history, feedback
-        self._num_outcomes = 0  # that the player has seen
+        self._num_outcomes = 0  # that the engine has seen
         self._version = history.first_version
         self._arms: list[int] = []  # of each query, as far as they were needed
         if isinstance(feedback, Censored):
-            rule = engine.rule
+            rule = self._rule
             assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
             self._censored_width = censored_rule(rule.rule, feedback.outcome_bound)
             self._queue = CensoredQueue(feedback, history)
-            self._num_seen = 0  # queries that the player has a row of
+            self._num_seen = 0  # queries that the engine has a row of
             self._num_censored: dict[int, int] = {}  # rows at the pseudo-value, by arm
             self._minimum = engine.prior_mean if feedback.minimum is None else feedback.minimum
             self._observed: ArmsPosterior | None = None
             if feedback.minimum is None:  # the proxy is of what arrived in time, alone
                 self._observed = ArmsPosterior(engine.posterior.prior, engine.posterior.lam)
 
+    def play(self, rule: ArmsRule | None) -> None:
+        """Choose by another rule from now on, as at the end of an epoch.
+
+        Args:
+            rule: Scores the arms, from the same posterior.
+        """
+        self._rule = rule
+
     def choose(self, round_number: int, now: float) -> tuple[Tensor, dict[str, float]]:
-        """Return the point to query, and what was known of it.
+        """Return the point to query, and its diagnostics.
 
         Args:
             round_number: From 1.
@@ -101,8 +109,8 @@ class ArmsStream:
                 ids = [query.id for query in self._history.pending()]
                 pending = torch.tensor([self._arms[i] for i in ids], device=self._device)
             seen = self._look(round_number, pending)
-            arm = self.engine.choose(seen)
-            described = self.engine.describe(seen, arm)
+            arm = self.engine.choose(seen, rule=self._rule)
+            described = self.engine.describe(seen, arm, self._rule)
         else:
             arm, described = self._choose_censored(self._feedback, round_number, now)
         return self._domain.choices[arm], described
@@ -112,7 +120,7 @@ class ArmsStream:
         return self.engine.look(round_number, pending, self._rounds_before + round_number)
 
     def catch_up(self) -> None:
-        """Let the player observe what happened since it last looked."""
+        """Let the engine observe what happened since it last looked."""
         new = [query.x for query in self._history.queries_since(len(self._arms))]
         if new:
             self._arms += self._domain.index_of(torch.stack(new)).tolist()
@@ -136,7 +144,7 @@ class ArmsStream:
             self._num_outcomes += len(outcomes)
 
     def _relabel_all(self) -> None:
-        """Give the outcomes that the player has seen the values with which they are read now."""
+        """Give the outcomes that the engine has seen the values with which they are read now."""
         seen = self._history.outcomes_since(0)[: self._num_outcomes]
         arms = [self._arms[outcome.query_id] for outcome in seen]
         self.engine.relabel(arms, [outcome.reward for outcome in seen])
@@ -151,7 +159,7 @@ class ArmsStream:
         outcomes = history.outcomes_since(self._num_outcomes)
         position = 0
         for query in history.queries_since(self._num_seen):
-            # outcomes told since the player looked, but before this query was asked
+            # outcomes told since the engine looked, but before this query was asked
             position = self._hear(feedback, outcomes, position, before=query.round_number)
             self._take_proxy(feedback)
             arm = self._arms[query.id]
@@ -206,7 +214,7 @@ class ArmsStream:
     def _choose_censored(
         self, feedback: Censored, round_number: int, now: float
     ) -> tuple[Tensor, dict[str, float]]:
-        engine, rule = self.engine, self.engine.rule
+        engine, rule = self.engine, self._rule
         assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
         self._take_proxy(feedback)
         self._queue.update(now)
@@ -216,13 +224,10 @@ class ArmsStream:
         noise = engine.posterior.regularization if feedback.predictive else 0.0
         deviation = (engine.posterior.variance + noise).sqrt_()
         width = PendingWidth(self._censored_width, deviation[arms].sum(), round_number)
-        engine.rule = censored_arms_rule(rule, width, engine.summary, feedback.predictive)
-        try:
-            seen = self._look(round_number)
-            arm = engine.choose(seen)
-            described = engine.describe(seen, arm)
-        finally:
-            engine.rule = rule
+        censored = censored_arms_rule(rule, width, engine.summary, feedback.predictive)
+        seen = self._look(round_number)
+        arm = engine.choose(seen, rule=censored)
+        described = engine.describe(seen, arm, censored)
         if feedback.predictive:
             described["standard_deviation"] = float(deviation[arm])
         counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}
@@ -431,7 +436,7 @@ class Chooser:
             self._source.play(played)
             if self._stream is not None:
                 assert isinstance(played, AcquisitionRecipe)
-                self._stream.engine.rule = played.arms_rule(self._settings.domain)
+                self._stream.play(played.arms_rule(self._settings.domain))
 
     def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
         """What is played in this segment and epoch: shares of delta, multipliers."""

@@ -5,7 +5,6 @@ Warnings change nothing: a loop suggests the same points with and without them.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.acquisition.lagrangian import output_rules, select_output
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import Restart
-from botorch_bandits.checks import DTYPE
+from botorch_bandits.checks import DTYPE, level_of_users_line
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.constraints import (
     InfeasibleConstraintsWarning,
@@ -406,7 +405,7 @@ class ConstraintWatch:
                 continue
             X = torch.tensor([key, key], dtype=DTYPE)
             values = torch.tensor([first, outcome.constraints], dtype=DTYPE)
-            if warn_if_noisy(self._rule, X, values, stacklevel=1 + _users_line()):
+            if warn_if_noisy(self._rule, X, values, stacklevel=1 + level_of_users_line()):
                 self._hears = False
                 return
 
@@ -449,14 +448,5 @@ class ConstraintWatch:
             "positive and its multiplier keeps growing. Relax the constraint, or widen the domain; "
             "loop.feasibility() says what is known.",
             InfeasibleConstraintsWarning,
-            stacklevel=_users_line(),
+            stacklevel=level_of_users_line(),
         )
-
-
-def _users_line() -> int:
-    """How far above its caller the code that uses the package is: a warning's ``stacklevel``."""
-    frame, level = sys._getframe(1), 1
-    package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith(f"{package}."):
-        frame, level = frame.f_back, level + 1
-    return level

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from botorch_bandits.checks import check_vector
+from botorch_bandits.checks import check_vector, level_of_users_line
 from botorch_bandits.fingerprints import (
     EnvironmentWarning,
     difference,
@@ -262,7 +262,7 @@ class LoopJournal:
             warnings.warn(
                 f"no snapshot was written: {error}. Opening takes longer.",
                 SnapshotWarning,
-                stacklevel=5,
+                stacklevel=level_of_users_line(),
             )
         self._covered = num_records
 
@@ -281,7 +281,7 @@ class LoopJournal:
             warnings.warn(
                 f"{path} is continued elsewhere: " + " ".join(lines),
                 EnvironmentWarning,
-                stacklevel=5,
+                stacklevel=level_of_users_line(),
             )
 
     def _check_fit(self, fit: Fit) -> None:
@@ -295,7 +295,7 @@ class LoopJournal:
                 f"{fit['noise']}, but the journal has {known['kernel']}, noise {known['noise']}: "
                 "suggestions differ from those of a run that was not interrupted.",
                 EnvironmentWarning,
-                stacklevel=6,
+                stacklevel=level_of_users_line(),
             )
 
 

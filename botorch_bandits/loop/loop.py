@@ -22,7 +22,13 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
-from botorch_bandits.checks import LARGEST_OUTCOME, check_carried, check_positive, check_vector
+from botorch_bandits.checks import (
+    LARGEST_OUTCOME,
+    check_carried,
+    check_positive,
+    check_vector,
+    level_of_users_line,
+)
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierRule
 from botorch_bandits.domains import Domain
@@ -700,7 +706,7 @@ class BanditLoop(LoopReadings):
             f"{LARGEST_OUTCOME:g}, so that models may overflow and ask() raise. Withdraw them with "
             "loop.retract(query_id, reason).",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=level_of_users_line(),
         )
 
     def _catch_up(self) -> None:

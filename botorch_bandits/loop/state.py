@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.change_points import ChangePointRestart, DetectorEngine, Reset, Restart
-from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME
+from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback
@@ -572,7 +572,7 @@ class Segments:
                     f"the {quantity} could not be tested for a change after round {after_round} "
                     f"({error}); that counts as no detection.",
                     ChangeNotTestedWarning,
-                    stacklevel=2,
+                    stacklevel=level_of_users_line(),
                 )
                 continue
             self.change_tests.append(

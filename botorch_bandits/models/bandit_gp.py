@@ -15,7 +15,6 @@ Source: Srinivas et al. 2010, section 2; Chowdhury and Gopalan 2017, section 3.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any, Self
 
 import torch
@@ -37,7 +36,11 @@ from botorch_bandits.confidence.prior import learns_input_scale
 from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
-from botorch_bandits.models.marginal_likelihood import fit_marginal_likelihood, has_closed_form
+from botorch_bandits.models.marginal_likelihood import (
+    fit_marginal_likelihood,
+    fit_ordinarily,
+    has_closed_form,
+)
 from botorch_bandits.models.means import prior_mean_module, read_prior_mean
 from botorch_bandits.models.recipe import BanditGPRecipe
 
@@ -297,21 +300,25 @@ class BanditGP(DataViews):
             scaled = root.unsqueeze(-1) * matrix * root.unsqueeze(-2)
             return realized_information_gain(scaled, self.likelihood.noise.squeeze(-1))
 
-    @property
-    def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
-        """BoTorch's ``fit_gpytorch_mll`` calls this in place of its own fit, if it is there.
+    def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+        """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
 
         It does nothing if nothing can be fitted (fixed hyperparameters, or no data). Otherwise it
-        fits with closed-form gradients: see ``fit_marginal_likelihood``.
+        fits with closed-form gradients (see ``fit_marginal_likelihood``), or as BoTorch fits any
+        other model where there is no closed form.
 
-        Raises:
-            AttributeError: If there is no closed form: BoTorch then fits in its ordinary way.
+        Args:
+            mll: What is maximized.
+            **kwargs: The other arguments of ``fit_gpytorch_mll``.
+
+        Returns:
+            ``mll`` in evaluation mode.
         """
         if not self.learn_hyperparameters or self.num_rows == 0:
-            return _nothing_to_fit
+            return mll.eval()
         if has_closed_form(self):
-            return fit_marginal_likelihood
-        raise AttributeError("BoTorch fits this model in its ordinary way")
+            return fit_marginal_likelihood(mll, **kwargs)
+        return fit_ordinarily(mll, **kwargs)
 
     @property
     def _raw_inputs(self) -> Tensor:
@@ -385,7 +392,3 @@ def _expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
                 shape = batch_shape + parameter.shape[num_batch_dims:]
                 parameter.data = parameter.data.expand(shape).contiguous()
             part.batch_shape = batch_shape
-
-
-def _nothing_to_fit(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
-    return mll.eval()

@@ -31,10 +31,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import botorch.fit
 import numpy as np
 import torch
 from botorch.exceptions.errors import ModelFittingError
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim.utils import get_parameters_and_bounds
 from botorch.optim.utils.numpy_utils import get_bounds_as_ndarray
@@ -297,10 +297,6 @@ def _check_repeats(repeats: Tensor, num_rows: int) -> Tensor:
     return repeats
 
 
-ORDINARY = "_fits_in_the_ordinary_way"
-"""Attribute of a model that leaves its fit to BoTorch; set only while that fit runs."""
-
-
 def has_closed_form(model: BanditGP) -> bool:
     """Whether the marginal likelihood of a model, and its gradient, have a closed form here.
 
@@ -308,7 +304,7 @@ def has_closed_form(model: BanditGP) -> bool:
         True for one output without a batch shape, a kernel that ``StationaryKernel`` knows, a
         fixed mean and one noise variance, if only their parameters can move, and at least one does.
     """
-    if vars(model).get(ORDINARY, False) or type(model).forward is not SingleTaskGP.forward:
+    if type(model).forward is not SingleTaskGP.forward:
         return False
     if model.train_targets.dim() != 1 or model.train_inputs[0].dim() != 2:
         return False
@@ -535,17 +531,29 @@ def fit_marginal_likelihood(
         raise ModelFittingError(
             "the closed-form fit failed, and BoTorch's own fit does not know of repeated rows."
         )
-    object.__setattr__(mll.model, ORDINARY, True)
-    try:
-        return fit_gpytorch_mll(
-            mll,
-            closure=closure,
-            closure_kwargs=closure_kwargs,
-            optimizer_kwargs=optimizer_kwargs,
-            **kwargs,
-        )
-    finally:
-        object.__delattr__(mll.model, ORDINARY)
+    return fit_ordinarily(
+        mll,
+        closure=closure,
+        closure_kwargs=closure_kwargs,
+        optimizer_kwargs=optimizer_kwargs,
+        **kwargs,
+    )
+
+
+def fit_ordinarily(mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+    """Fit a model as BoTorch fits one that has no ``custom_fit`` of its own.
+
+    Args:
+        mll: Of the model.
+        **kwargs: What ``fit_gpytorch_mll`` passes to a ``custom_fit``.
+
+    Returns:
+        ``mll`` in evaluation mode, the hyperparameters set.
+
+    Raises:
+        ModelFittingError: If all attempts failed.
+    """
+    return botorch.fit._fit_fallback(mll, **kwargs)
 
 
 def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:

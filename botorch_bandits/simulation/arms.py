@@ -28,7 +28,8 @@ def play_arms(
     """Let a player play reward functions, one a replicate.
 
     Args:
-        engine: With one seed a replicate.
+        engine: With one seed a replicate, and with the rule of the segments, if there are any; see
+            :meth:`ReplicateSegments.rule`.
         values: ``num_replicates x num_arms`` noiseless rewards, on the player's device; or rewards
             that depend on the round, such as :class:`~botorch_bandits.simulation.PeriodRewards`.
             The regret of a round is then against the largest reward of that round.
@@ -38,8 +39,7 @@ def play_arms(
         num_initial: Rounds at the start that choose uniformly at random; ``segments`` has its own.
         with_bounds: Compute ``covered`` and ``mean_width``.
         on_round: Called with the number of each finished round.
-        segments: When replicates explore uniformly and begin anew, if they do. The player's rule
-            is then that of the segments; see :meth:`ReplicateSegments.rule`.
+        segments: When replicates explore uniformly and begin anew, if they do.
     """
     arms: list[Tensor | int] = []
     outcomes: list[Tensor | float] = []

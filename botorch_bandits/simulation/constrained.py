@@ -94,7 +94,7 @@ def play_constrained_arms(
     """Let a player play problems with constraints, one a replicate.
 
     Args:
-        engine: With one seed a replicate; its rule is replaced in every epoch.
+        engine: With one seed a replicate; in every epoch it plays by another rule.
         policy: What is played, from :func:`check_constrained`.
         arms: The arms, on the player's device.
         problems: One a replicate, or one for all.
@@ -124,6 +124,7 @@ def play_constrained_arms(
     covered = torch.ones(count, dtype=torch.bool, device=device)
     widths: list[Tensor] = []
     truth = values
+    arms_rule: ArmsRule | None = None
     for t in range(num_rounds):
         if t > 0:
             state = rule.advance(state)
@@ -131,7 +132,7 @@ def play_constrained_arms(
             kappa = rule.multipliers(state)
             in_force.append(kappa)
             truth = rule.penalized(values, table, kappa)
-            engine.rule = rule_in_epoch(policy.acquisition, rule, arms, len(in_force), kappa)
+            arms_rule = rule_in_epoch(policy.acquisition, rule, arms, len(in_force), kappa)
             if t > 0 and rule.surrogate_in_use == "fresh":
                 engine.reset(torch.ones(count, dtype=torch.bool, device=device))
                 start = t
@@ -139,12 +140,12 @@ def play_constrained_arms(
                 targets = rule.penalized(rewards[:, :t], observed[:, :t], kappa)
                 engine.relabel(played[:, :t], targets)
         epochs.append(len(in_force))
-        if t - start < policy.num_initial or engine.rule is None:
+        if t - start < policy.num_initial or arms_rule is None:
             arm = engine.choose_uniformly(t + 1)
         else:
             seen = engine.look(t - start + 1, draw_round=t + 1)
-            arm = engine.choose(seen)
-            bounds = engine.rule.bounds(seen) if with_bounds else None
+            arm = engine.choose(seen, rule=arms_rule)
+            bounds = arms_rule.bounds(seen) if with_bounds else None
             if bounds is not None:
                 lower, upper = bounds
                 covered &= ((lower <= truth) & (truth <= upper)).all(-1)

@@ -207,7 +207,11 @@ def _simulate_arms(
     choices = on_arms[0].choices
     assert choices is not None
     arms = Arms(choices.to(device))
-    engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds)
+    rule, segments = None, None
+    if (restart := check_restart(policy.restart)) is not None:
+        segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
+        rule = segments.rule(policy.acquisition, arms)
+    engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         raise ValueError(
             f"policy ({policy.acquisition!r}) cannot be simulated in a batch: it needs a plain "
@@ -219,10 +223,6 @@ def _simulate_arms(
         return play_constrained_arms(
             engine, policy, arms, constrained, num_rounds, seeds, with_bounds, on_round
         )
-    segments = None
-    if (restart := check_restart(policy.restart)) is not None:
-        segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
-        engine.rule = segments.rule(policy.acquisition, arms)
     values = rewards_of(on_arms, len(seeds), device)
     noise_std = problems[0].noise_std or 0.0
     return play_arms(

@@ -10,10 +10,11 @@ import torch
 from botorch.fit import fit_gpytorch_mll
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, ScaleKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 
 from benchmarks.measure import Measurement, Scale, compare, smooth_data
 from botorch_bandits.models import BanditGP
+from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 
 NEW_ROWS = 5
 """A warm fit starts from the hyperparameters of a fit to this many rows fewer."""
@@ -22,9 +23,8 @@ NEW_ROWS = 5
 class _OrdinaryBanditGP(BanditGP):
     """The same model, fitted as BoTorch fits any other."""
 
-    @property
-    def custom_fit(self) -> Any:
-        raise AttributeError("BoTorch fits this model in its ordinary way")
+    def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+        return fit_ordinarily(mll, **kwargs)
 
 
 def refits(scale: Scale) -> list[Measurement]:

@@ -302,8 +302,9 @@ class TestJournalOfALoop:
         build("box, ucb", journal=path).close()
         here = loop_journal.environment
         monkeypatch.setattr(loop_journal, "environment", lambda d: here(d) | {"num_threads": 99})
-        with pytest.warns(EnvironmentWarning, match="number of threads was .* and is 99"):
+        with pytest.warns(EnvironmentWarning, match="number of threads was .* and is 99") as caught:
             build("box, ucb", journal=path).close()
+        assert caught[0].filename == build.__code__.co_filename  # the line that opened
 
     def test_another_refit_warns(self, tmp_path: Path) -> None:
         path, name = tmp_path / "run.journal", "box, ts, refits"
@@ -323,8 +324,11 @@ class TestJournalOfALoop:
         with Journal.create(other, header) as journal:
             for record in records:
                 journal.append(record)
-        with build(name, journal=other) as loop, pytest.warns(EnvironmentWarning, match="fit to"):
-            loop.ask()
+        with build(name, journal=other) as loop:
+            with pytest.warns(EnvironmentWarning, match="fit to") as caught:
+                loop.ask()
+            filenames = [w.filename for w in caught if w.category is EnvironmentWarning]
+            assert filenames == [__file__]  # the line that asked
 
     def test_a_journal_of_something_else_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "run.journal"
@@ -383,8 +387,9 @@ class TestJournalOfALoop:
                 raise loop_journal.JournalError("the disk is full")
 
             monkeypatch.setattr(Journal, "write_snapshot", fail)
-            with pytest.warns(SnapshotWarning, match="the disk is full"):
+            with pytest.warns(SnapshotWarning, match="the disk is full") as caught:
                 play(loop, 90)
+            assert caught[0].filename == play.__code__.co_filename  # the line that asked or told
         monkeypatch.setattr(Journal, "write_snapshot", watch)
         with build("arms, ucb", journal=path) as loop:
             assert written[-1] == 60

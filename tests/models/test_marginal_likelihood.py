@@ -29,11 +29,12 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from botorch_bandits import BanditGP
+from botorch_bandits.models import bandit_gp
 from botorch_bandits.models import marginal_likelihood as marginal_likelihood_fit
 from botorch_bandits.models.marginal_likelihood import (
-    ORDINARY,
     MarginalLikelihood,
     MarginalLikelihoodObjective,
+    fit_ordinarily,
     has_closed_form,
     log_marginal_likelihood,
     minimize_objective,
@@ -92,9 +93,14 @@ def assert_equal(
         np.testing.assert_allclose(gradient, expected_gradient, rtol=tolerance, atol=tolerance)
 
 
-def fit_ordinarily(mll: ExactMarginalLogLikelihood, **kwargs: Any) -> None:
-    object.__setattr__(mll.model, ORDINARY, True)
-    fit_gpytorch_mll(mll, **kwargs)
+def is_left_to_botorch(model: BanditGP) -> bool:
+    """Whether ``custom_fit`` calls what fits a model without one."""
+    mll, calls = ExactMarginalLogLikelihood(model.likelihood, model), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bandit_gp, "fit_ordinarily", lambda mll, **kwargs: calls.append(mll) or mll)
+        patch.setattr(bandit_gp, "fit_marginal_likelihood", lambda mll, **kwargs: mll)
+        assert fit_gpytorch_mll(mll) is mll
+    return calls == [mll]
 
 
 def state(model: BanditGP) -> dict[str, Tensor]:
@@ -432,7 +438,7 @@ def warped(dim: int) -> Warp:
 def test_other_models_are_fitted_by_botorch(kernel: Kernel, changes: dict[str, Any]) -> None:
     mll = build(kernel, num_rows=8, **changes)
     assert not has_closed_form(mll.model)
-    assert not hasattr(mll.model, "custom_fit")
+    assert is_left_to_botorch(mll.model)
     before = log_marginal_likelihood(mll)
     fit_gpytorch_mll(mll)
     assert log_marginal_likelihood(mll) > before
@@ -442,15 +448,15 @@ def test_batches_outputs_and_other_parts_have_no_closed_form() -> None:
     X, Y = uniform(2, 5, 2, seed=0), uniform(2, 5, 2, seed=1)
     for inputs, outcomes in ((X, Y[..., :1]), (X[0], Y[0])):
         model = BanditGP(inputs, outcomes, RBFKernel(), learn_hyperparameters=True)
-        assert not hasattr(model, "custom_fit")
+        assert is_left_to_botorch(model)
     for attribute, value in (("mean_module", ConstantMean().double()),):
         model = BanditGP(X[0], Y[0, :, :1], RBFKernel(), learn_hyperparameters=True)
         setattr(model, attribute, value)
-        assert not hasattr(model, "custom_fit")
+        assert is_left_to_botorch(model)
     model = BanditGP(X[0], Y[0, :, :1], RBFKernel(), learn_hyperparameters=True)
-    assert hasattr(model, "custom_fit")
+    assert not is_left_to_botorch(model)
     model.requires_grad_(False)
-    assert not hasattr(model, "custom_fit")
+    assert is_left_to_botorch(model)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +474,7 @@ def test_special_wishes_are_left_to_botorch(
     monkeypatch.setattr(marginal_likelihood_fit, "MarginalLikelihoodObjective", None)
     mll = build(ScaleKernel(RBFKernel()), num_rows=10)
     assert fit_gpytorch_mll(mll, **special) is mll
-    assert hasattr(mll.model, "custom_fit")
+    assert not is_left_to_botorch(mll.model)
 
 
 def test_another_objective_is_left_to_botorch() -> None:
@@ -503,7 +509,7 @@ def test_a_failed_attempt_is_left_to_botorch_from_the_same_start(
         torch.equal(parameter, state(mlls[1].model)[name])
         for name, parameter in mlls[0].model.named_parameters()
     )
-    assert not hasattr(mlls[0].model, ORDINARY)
+    assert not is_left_to_botorch(mlls[0].model)
 
 
 def test_a_failure_of_both_is_botorchs(monkeypatch: pytest.MonkeyPatch) -> None:
