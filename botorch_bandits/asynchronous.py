@@ -38,6 +38,7 @@ from botorch_bandits.checks import (
     check_positive,
     check_vector,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import Contexts, check_contexts, context_of
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query
@@ -480,3 +481,6 @@ def _evaluate(
         reward, constraints = result
         return check_number("reward", reward), check_vector("constraints", constraints).tolist()
     return check_number("reward", result), None
+
+
+fill_in_docstrings(__name__)

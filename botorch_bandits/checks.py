@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from botorch_bandits.docstrings import fill_in_docstrings
+
 DTYPE = torch.float64
 
 LARGEST_OUTCOME = 1e50
@@ -339,3 +341,6 @@ def _as_double(name: str, value: Any) -> Tensor:
         raise TypeError(
             f"{name} must be a float64 tensor or nested sequences of numbers, got {value!r}."
         ) from error
+
+
+fill_in_docstrings(__name__)

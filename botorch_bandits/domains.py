@@ -18,6 +18,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix, check_vector
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 __all__ = ["TIE_TOLERANCE", "Arms", "Box", "Domain", "Integral", "first_of_the_largest"]
@@ -489,3 +490,6 @@ class _BoxInContext(Box):
 
     def _fixed_features(self) -> dict[int, float]:
         return dict(enumerate(self._context.tolist()))
+
+
+fill_in_docstrings(__name__)

@@ -18,6 +18,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_matrix,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
@@ -505,3 +506,6 @@ def progress_of(loop: BanditLoop) -> dict[str, float | str]:
             f"{multiplier:.3g}"
         )
     return shown
+
+
+fill_in_docstrings(__name__)

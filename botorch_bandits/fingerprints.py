@@ -51,6 +51,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.version import __version__
 
@@ -292,7 +293,7 @@ def difference(old: Any, new: Any) -> list[str]:
 
     Args:
         old: What :func:`fingerprint` returned, or its copy from a file.
-        new: Likewise.
+        new: Another such fingerprint.
     """
     return _difference("", old, new)
 
@@ -304,7 +305,7 @@ def are_equal(one: Any, other: Any) -> bool:
 
     Args:
         one: A value of any kind.
-        other: Likewise.
+        other: The value to compare it with.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -465,7 +466,7 @@ def environment_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
 
     Args:
         old: What :func:`environment` returned, or its copy from a file.
-        new: Likewise.
+        new: Another such environment.
     """
     return [
         f"{_WORDS.get(name, name)} was {old.get(name, 'not known')} and is "
@@ -558,3 +559,6 @@ def _options_of(name: Any, options: Mapping[str, Mapping[str, str]]) -> Mapping[
 
 def _rename_keys(settings: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in settings.items()}
+
+
+fill_in_docstrings(__name__)

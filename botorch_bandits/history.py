@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vector
+from botorch_bandits.docstrings import fill_in_docstrings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -257,6 +258,9 @@ class HistoryViews:
     def query(self, query_id: int) -> Query:
         """Return the query with this id.
 
+        Args:
+            query_id: The query's id.
+
         Raises:
             KeyError: If no such query was asked.
         """
@@ -272,12 +276,19 @@ class HistoryViews:
         return self._queries[query_id]
 
     def query_of_request(self, request_id: str) -> Query | None:
-        """Return the query that a request was answered with, or None if it is new."""
+        """Return the query that a request was answered with, or None if it is new.
+
+        Args:
+            request_id: The caller's name for the request.
+        """
         query_id = self._requests.get(request_id)
         return None if query_id is None else self._queries[query_id]
 
     def outcome(self, query_id: int) -> Outcome | None:
         """Return the outcome of a query, or None if it has none, or has it no more.
+
+        Args:
+            query_id: The query's id.
 
         Raises:
             KeyError: If no such query was asked.
@@ -286,6 +297,9 @@ class HistoryViews:
 
     def failure(self, query_id: int) -> Failure | None:
         """Return the failure of a query, or None if it did not fail.
+
+        Args:
+            query_id: The query's id.
 
         Raises:
             KeyError: If no such query was asked.
@@ -305,6 +319,9 @@ class HistoryViews:
 
     def state(self, query_id: int) -> str:
         """Return ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``.
+
+        Args:
+            query_id: The query's id.
 
         Raises:
             KeyError: If no such query was asked.
@@ -545,7 +562,7 @@ class History(HistoryViews):
         diagnostics: Mapping[str, float] | None = None,
         request_id: str | None = None,
     ) -> Query:
-        """Return what :meth:`add_query` would record, checked; see there."""
+        """Return what :meth:`add_query` would record, checked; see :meth:`add_query`."""
         if origin not in ORIGINS:
             raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
         if (context is None) != (self.context_dim == 0):
@@ -568,7 +585,7 @@ class History(HistoryViews):
     def new_outcome(
         self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None
     ) -> Outcome:
-        """Return what :meth:`add_outcome` would record, checked; see there."""
+        """Return what :meth:`add_outcome` would record, checked; see :meth:`add_outcome`."""
         query = self.query(query_id)
         known = self._outcomes.get(query.id)
         if known is not None:
@@ -591,7 +608,7 @@ class History(HistoryViews):
         return self.outcome_of(query.id, reward, arrived_at, len(self._queries), constraints)
 
     def new_failure(self, query_id: int, arrived_at: float, reason: str | None = None) -> Failure:
-        """Return what :meth:`add_failure` would record, checked; see there."""
+        """Return what :meth:`add_failure` would record, checked; see :meth:`add_failure`."""
         query = self.query(query_id)
         if query.id not in self._pending:
             raise ValueError(
@@ -943,3 +960,6 @@ def _state(event: Event | None) -> str:
 def _value_name(name: str, record: Mapping[str, Any]) -> str:
     """Return under which name a record has a value that was told."""
     return f"retracted_{name}" if record.get("state") == "retracted" else name
+
+
+fill_in_docstrings(__name__)

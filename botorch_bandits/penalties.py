@@ -33,6 +33,7 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class PenaltyPropertyError(ValueError):
@@ -297,3 +298,6 @@ def _kind(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{value.dtype} of shape {tuple(value.shape)}"
     return type(value).__name__
+
+
+fill_in_docstrings(__name__)

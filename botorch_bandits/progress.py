@@ -6,6 +6,8 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from botorch_bandits.docstrings import fill_in_docstrings
+
 
 class ProgressBar:
     """Counts rounds on standard error; does nothing if disabled.
@@ -56,3 +58,6 @@ class ProgressBar:
         """Leave the bar as it stands."""
         if self._bar is not None:
             self._bar.close()
+
+
+fill_in_docstrings(__name__)

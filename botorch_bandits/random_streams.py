@@ -15,6 +15,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from botorch_bandits.docstrings import fill_in_docstrings
+
 
 def derive_seed(seed: int, round_number: int, purpose: str) -> int:
     """Return a 63-bit seed that depends on all three arguments and on nothing else.
@@ -130,3 +132,6 @@ DISTRIBUTIONS: dict[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] =
     "uniform": _uniform,
     "exponential": _exponential,
 }
+
+
+fill_in_docstrings(__name__)

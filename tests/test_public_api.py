@@ -9,16 +9,17 @@ import pytest
 
 import botorch_bandits
 
-MODULES = [
-    botorch_bandits,
-    *(
-        importlib.import_module(module.name)
-        for module in pkgutil.iter_modules(botorch_bandits.__path__, "botorch_bandits.")
-        if module.ispkg and not module.name.endswith(("experiments", "reproduction"))
-    ),
+ROOMS = [
+    importlib.import_module(module.name)
+    for module in pkgutil.iter_modules(botorch_bandits.__path__, "botorch_bandits.")
+    if not module.name.endswith("__main__")
 ]
-# such docstrings lead to the one that has the arguments
-REFERENCE = re.compile(r"[Ss]ee |[Aa]s for |[Aa]rguments are those of|likewise|Likewise|Refuse")
+MODULES = [botorch_bandits, *(room for room in ROOMS if hasattr(room, "__all__"))]
+# an explanation that only leads elsewhere explains nothing under `help()`
+MERE_REFERENCE = re.compile(
+    r"^(``[^`]+``[;,]? )?(see|as for|likewise)\b[^.]*(\.[^.\s][^.]*)*\.?$", re.IGNORECASE
+)
+ENTRY = re.compile(r"^ +\*{0,2}(\w+)(?: \([^)]*\))?: (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 
 def collect_public():
@@ -48,21 +49,27 @@ def functions_of(value):
     if inspect.isfunction(value):
         yield value.__name__, value, inspect.getdoc(value)
         return
-    for name, member in vars(value).items():
-        function = function_of(member)
-        if not inspect.isfunction(function) or function.__module__ != value.__module__:
+    for kin in value.__mro__:
+        if not kin.__module__.startswith("botorch_bandits"):
             continue
-        if name == "__init__" and not hasattr(value, "__dataclass_fields__"):
-            own = function.__doc__ or ""
-            is_short = own in ("", "See the class.")
-            yield name, function, inspect.getdoc(value) if is_short else f"{own} See the class."
-        elif not name.startswith("_"):
-            yield name, function, inspect.getdoc(getattr(value, name))
+        for name, member in vars(kin).items():
+            function = function_of(member)
+            if not inspect.isfunction(function) or function.__module__ != kin.__module__:
+                continue
+            if name == "__init__" and not hasattr(kin, "__dataclass_fields__"):
+                own = inspect.getdoc(function) or ""
+                yield name, function, f"{own}\n\n{inspect.getdoc(value)}" if own else own
+            elif not name.startswith("_"):
+                yield name, function, inspect.getdoc(getattr(kin, name))
+    if hasattr(value, "__dataclass_fields__"):
+        yield "its fields", value.__init__, inspect.getdoc(value)
 
 
 def parameters_of(function):
     return [
-        p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.name not in ("self", "cls") and not p.name.startswith("_")
     ]
 
 
@@ -75,14 +82,9 @@ def test_exports_are_listed_in_order_and_exist(module):
 
 def test_the_package_exports_what_its_rooms_export():
     """A name of the package is the same thing in a room."""
-    rooms = [
-        importlib.import_module(module.name)
-        for module in pkgutil.iter_modules(botorch_bandits.__path__, "botorch_bandits.")
-        if not module.name.endswith("__main__")
-    ]
     for name in botorch_bandits.__all__:
         value = getattr(botorch_bandits, name)
-        assert any(getattr(room, name, None) is value for room in rooms), name
+        assert any(getattr(room, name, None) is value for room in ROOMS), name
 
 
 @pytest.mark.parametrize("label", PUBLIC)
@@ -91,10 +93,29 @@ def test_is_documented(label):
     assert inspect.getdoc(value), label
     for name, function, text in functions_of(value):
         assert text, f"{label}.{name} has no docstring"
-        unnamed = [p.name for p in parameters_of(function) if not re.search(rf"\b{p.name}\b", text)]
-        assert not unnamed or REFERENCE.search(text), (
-            f"{label}.{name} does not say what {unnamed} is"
-        )
+        assert not MERE_REFERENCE.match(text), f"{label}.{name} only says: {text}"
+        said = {entry: " ".join(words.split()) for entry, words in ENTRY.findall(text)}
+        parameters = [p.name for p in parameters_of(function)]
+        unnamed = [p for p in parameters if not re.search(rf"\b{p}\b", text)]
+        assert not unnamed, f"{label}.{name} does not say what {unnamed} is"
+        mere = {p: said[p] for p in parameters if MERE_REFERENCE.match(said.get(p, ""))}
+        assert not mere, f"{label}.{name} only refers to other texts: {mere}"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_mere"),
+    [
+        ("See the class.", True),
+        ("See :class:`~botorch_bandits.Box`.", True),
+        ("``R``; likewise.", True),
+        ("As for :meth:`tell`.", True),
+        ("As in GP-TS, half is for the draws.", False),
+        ("``R`` of R-sub-Gaussian noise. See the paper.", False),
+        ("Seeds everything that is drawn.", False),
+    ],
+)
+def test_a_mere_reference_is_recognized(text, is_mere):
+    assert bool(MERE_REFERENCE.match(text)) == is_mere
 
 
 @pytest.mark.parametrize("label", PUBLIC)

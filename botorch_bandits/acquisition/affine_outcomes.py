@@ -13,6 +13,7 @@ from linear_operator import to_linear_operator
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_finite
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class AffineOutcomes(PosteriorTransform):
@@ -128,3 +129,6 @@ class AffineOutcomes(PosteriorTransform):
                 to_linear_operator(blocks.reshape(*batch, size, size)),
             )
         )
+
+
+fill_in_docstrings(__name__)

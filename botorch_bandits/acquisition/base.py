@@ -25,6 +25,7 @@ from torch import Tensor
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import DTYPE, check_double, check_finite, check_number, store_checked
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate
@@ -419,3 +420,6 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     if points is None:
         return None
     return points.detach().to(next(model.parameters(), points).device, copy=True)
+
+
+fill_in_docstrings(__name__)

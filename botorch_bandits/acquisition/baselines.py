@@ -30,6 +30,7 @@ from botorch_bandits.checks import (
     check_one_of,
 )
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 
 
@@ -371,3 +372,6 @@ def _extreme(values: Tensor, maximize: bool) -> Tensor:
     # ``members x 1``, one incumbent a member, for an ensemble or a batched model
     keepdim = values.dim() > 1
     return values.amax(-1, keepdim=keepdim) if maximize else values.amin(-1, keepdim=keepdim)
+
+
+fill_in_docstrings(__name__)

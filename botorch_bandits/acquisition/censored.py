@@ -50,6 +50,7 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.width_rules import check_scale
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, Censoring, output_signs
 from botorch_bandits.models.condition import observed_outcomes, prior_means
@@ -766,3 +767,6 @@ def _raised(noise_bound: Any, outcome_bound: float) -> Any:
     if isinstance(noise_bound, tuple):
         return tuple(bound + outcome_bound for bound in noise_bound)
     return noise_bound + outcome_bound
+
+
+fill_in_docstrings(__name__)

@@ -51,6 +51,7 @@ from botorch_bandits.confidence import (
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.confidence.prior import read_data
 from botorch_bandits.confidence.width_rules import check_bounds, fit_to_batch, prior_gaps
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 
 
@@ -60,7 +61,7 @@ class DMMArmsRule(ArmsRule):
 
     Attributes:
         rkhs_bound: ``B``, in outcome units; a number, or one a replicate.
-        noise_bound: ``R``, likewise.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in outcome units.
         delta: The bounds fail with at most this probability.
         num_ridges: Size of the grid of ridges.
         doubles: Whether a refuted ``B`` is doubled until it is not refuted.
@@ -411,7 +412,12 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self._read_again()
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Load hyperparameters into the model and read it again; see ``torch.nn.Module``."""
+        """Load hyperparameters into the model and read it again.
+
+        Args:
+            args: Passed on to ``torch.nn.Module.load_state_dict``: the state first.
+            kwargs: Passed on likewise: ``strict`` and ``assign``.
+        """
         keys = super().load_state_dict(*args, **kwargs)
         self._read_again()
         return keys
@@ -469,3 +475,6 @@ def _check_ingredients(
         check_positive("rkhs_bound", rkhs_bound)
     check_one_of("on_refuted", on_refuted, ("warn", "raise"))
     return check_probability("delta", delta), check_integer("num_ridges", num_ridges, minimum=1)
+
+
+fill_in_docstrings(__name__)

@@ -58,6 +58,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorSummary, WidthRule
 from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch, pick_bound
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.penalties import Linear, Penalty
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -390,17 +391,18 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         penalty: What is charged for a violation; see :mod:`botorch_bandits.penalties`.
         rkhs_bound: ``B``; one number, or one an output. See
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
-        noise_bound: ``R``; likewise.
+        noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output.
         delta: All bounds together fail with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
         information_gain: An explicit gain of each output in place of the realized one.
-        units: ``"outcome"`` or ``"prior"``; see there.
+        units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
+            prior standard deviation of the model.
         width: A constant width in place of all this; one number, or one an output.
         scale: A factor on every width.
         separate_bounds: Use the plug-in for the linear penalty too.
         reward_bound: Clip the upper bound of ``f`` to plus and minus this (per-round multipliers).
             Gradients vanish where it clips.
-        constraint_bound: Clip the lower bound of each ``g_j`` likewise.
+        constraint_bound: Clip the lower bound of each ``g_j`` to plus and minus this.
         posterior_transform: Applied to the posterior first; it must leave ``1 + num_constraints``
             outputs. :class:`~botorch_bandits.acquisition.AffineOutcomes` makes them of metrics in
             another order, sign or scale. The prior cannot be read through any other: give ``width``
@@ -703,7 +705,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         scale: A factor on every scale.
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then. In a
             loop on arms these are the arms. Without choices the draw is pathwise.
-        posterior_transform: See there; any but ``AffineOutcomes`` only with ``choices``.
+        posterior_transform: See :class:`LagrangianUpperConfidenceBound`; any but
+            ``AffineOutcomes`` only with ``choices``.
         X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model;
             each set of them has another draw.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
@@ -900,3 +903,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         )
         check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
         return mean + self.widths * deviation
+
+
+fill_in_docstrings(__name__)

@@ -20,6 +20,7 @@ from torch import Tensor
 from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.confidence.irgp import irgp_ucb_width
 from botorch_bandits.confidence.width_rules import WIDTH, fit_to_batch
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms import ArmsPosterior
 
 
@@ -284,3 +285,6 @@ class OneMomentArmsRule(ArmsRule):
         """See the base class."""
         value = seen.mean if self.uses_mean else seen.standard_deviation(1e-18)
         return value if self.maximize else -value
+
+
+fill_in_docstrings(__name__)

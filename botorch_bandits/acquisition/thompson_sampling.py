@@ -54,6 +54,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorSummary
 from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -288,8 +289,10 @@ class GPThompsonSampling(SeededDraw):
 
     Args:
         model: A fitted BoTorch model in float64.
-        rkhs_bound: ``B``; see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
-        noise_bound: ``R``; see there.
+        rkhs_bound: ``B``, a bound on the reward's norm in the unit-variance kernel, in raw outcome
+            units, unless ``units`` says otherwise.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, unless ``units`` says
+            otherwise.
         delta: The confidence bound fails with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
         information_gain: An explicit gain in place of the realized one, in nats.
@@ -595,3 +598,6 @@ class GPThompsonSampling(SeededDraw):
     def _width_of_member(self) -> Tensor:
         member = self._member
         return self.width if member is None or self.width.dim() == 0 else self.width[..., member]
+
+
+fill_in_docstrings(__name__)

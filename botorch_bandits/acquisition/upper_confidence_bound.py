@@ -65,6 +65,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
 from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.optim import gen_candidates_batched
 
@@ -832,3 +833,6 @@ def _ingredients(cls: type, options: dict[str, Any], needs_dim: bool = True) -> 
     return {
         name: options[name] for name in CHANGE_POINT_INGREDIENTS if options.get(name) is not None
     }
+
+
+fill_in_docstrings(__name__)

@@ -44,6 +44,7 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import generator
@@ -237,7 +238,7 @@ class FalseAlarms:
         num_simulations: Streams.
         rate: Their ratio.
         lower: Clopper-Pearson bound on the true rate, with the error ``(1 - 0.95) / 2``.
-        upper: Likewise.
+        upper: Clopper-Pearson bound from above, with the same error.
     """
 
     num_alarms: int
@@ -383,8 +384,18 @@ def estimate_false_alarm_rate(
 ) -> FalseAlarms:
     """Simulate streams without a change and count those with an alarm.
 
-    Take another seed than that of the calibration. Arguments are those of
-    :func:`calibrate_threshold`; the threshold is the detector's own.
+    The threshold is the detector's own.
+
+    Args:
+        detector: The detector, with its threshold.
+        domain: See :func:`calibrate_threshold`.
+        horizon: See :func:`calibrate_threshold`.
+        noise_std: See :func:`calibrate_threshold`.
+        functions: See :func:`calibrate_threshold`.
+        data: See :func:`calibrate_threshold`.
+        num_simulations: The number of streams.
+        seed: Of all that is drawn; take another one than that of the calibration.
+        progress: Show a progress bar, if ``tqdm`` is installed.
 
     Returns:
         The rate with its binomial interval of 95 %.
@@ -490,3 +501,6 @@ def _null_streams(
     streams = NullStreams(engine, horizon, noise_std, functions, seed=seed)
     given = "prior draws" if functions is None else f"{len(functions)} given functions"
     return streams, f"{given}, Gaussian noise with standard deviation {noise_std}"
+
+
+fill_in_docstrings(__name__)

@@ -36,6 +36,7 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.kernels import double_kernel, fingerprint_kernel
 
@@ -250,7 +251,16 @@ class DetectorEngine:
         decision: tuple[int, bool],
         error: float,
     ) -> ChangePointTest:
-        """Put a result together; see :func:`deciding_tail` for the decision."""
+        """Put a result together.
+
+        Args:
+            num_samples: The number of samples that were tested.
+            statistics: The statistic of each tail.
+            thresholds: The threshold of each tail.
+            decision: The tail that decides and whether it is above its threshold, as
+                :func:`deciding_tail` returns them.
+            error: A bound on the rounding error of the statistics.
+        """
         tail, detected = decision
         return ChangePointTest(
             num_samples=num_samples,
@@ -686,3 +696,6 @@ class ChangePointDetector:
     def __hash__(self) -> int:
         """Hash what cannot change: the numbers."""
         return hash((self.ridge, self.statistic, self.smoothness, self.prior_mean, self.seed))
+
+
+fill_in_docstrings(__name__)

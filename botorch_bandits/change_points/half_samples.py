@@ -47,6 +47,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.random_streams import derive_seed
@@ -515,3 +516,6 @@ def _blocks(matrix: Tensor, offset: int, n: int) -> Tensor:
 
 def _chunks(rows: Tensor, n: int) -> tuple[Tensor, ...]:
     return rows.split(max(1, CHUNK_ENTRIES // (n * n)))
+
+
+fill_in_docstrings(__name__)

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from botorch_bandits.change_points.detector import ChangePointDetector
 from botorch_bandits.checks import check_instance, check_integer, check_nonnegative, store_checked
+from botorch_bandits.docstrings import fill_in_docstrings
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
 """``xi`` of the paper's experiments."""
@@ -215,3 +216,6 @@ class Reset:
     half_size: int | None = None
     change_round: int | None = None
     quantity: str | None = None
+
+
+fill_in_docstrings(__name__)

@@ -25,6 +25,7 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def rate_exponent(smoothness: float, dim: int) -> float:
@@ -204,3 +205,6 @@ class CalibratedThreshold(Threshold):
         largest = float(len(levels))
         known = levels[half_sizes.clamp(max=largest).long() - 1]
         return known * (half_sizes.clamp(min=largest) / largest) ** self.exponent
+
+
+fill_in_docstrings(__name__)

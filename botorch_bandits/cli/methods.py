@@ -19,6 +19,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.change_points import Restart
 from botorch_bandits.constraints import MultiplierRule
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Feedback
 from botorch_bandits.history import History
@@ -127,3 +128,6 @@ class FittedOutputs:
             Y: ``n x m`` outcomes.
         """
         return ModelListGP(*(self._build(X, y) for y in Y.split(1, dim=-1)))
+
+
+fill_in_docstrings(__name__)

@@ -36,6 +36,7 @@ from botorch_bandits.constraints import (
     MultiplierRule,
     PrimalDual,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.history import Outcome, Query
@@ -642,3 +643,6 @@ def read_waiting(
         feedback = Censored(**given)
     check_feedback(feedback, acquisition, box)
     return Waiting(delays, feedback, workers, {**given, "feedback": name})
+
+
+fill_in_docstrings(__name__)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from botorch_bandits.asynchronous import one_thread_each
 from botorch_bandits.checks import DTYPE, check_integer, check_number
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import progress_of
 from botorch_bandits.history import Query
 from botorch_bandits.loop import BanditLoop
@@ -222,3 +223,6 @@ def _evaluate(point: list[float], round_number: int) -> Evaluation:
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split()).rstrip(".")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+fill_in_docstrings(__name__)

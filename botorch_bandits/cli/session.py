@@ -32,6 +32,7 @@ from botorch_bandits.cli.methods import METHODS, build_loop
 from botorch_bandits.cli.options import Budgets, Changes, Waiting
 from botorch_bandits.cli.parallel import EvaluationError, run_parallel
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import ByRound, progress_of, run
 from botorch_bandits.feedback import Censored, LateOutcomeWarning
 from botorch_bandits.history import History, flatten_record
@@ -592,3 +593,6 @@ def _one_line_each(show: Callable[..., None]) -> Callable[..., None]:
 
 def _raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+fill_in_docstrings(__name__)

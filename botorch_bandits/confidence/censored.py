@@ -43,6 +43,7 @@ from botorch_bandits.confidence.width_rules import (
     pick_bound,
     prior_gaps,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def censored_width(
@@ -347,3 +348,6 @@ class CensoredWidth(WidthRule):
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
+
+
+fill_in_docstrings(__name__)

@@ -47,7 +47,8 @@ class RidgeConfidenceSet:
         rkhs_bound: ``B``, scalar or ``batch_shape``.
         eigenvectors: ``batch_shape x n x n``; of the kernel matrix.
         mean_weights: ``batch_shape x n x num_ridges``; eigenfeatures times this are the means.
-        variance_weights: ``batch_shape x n x num_ridges``; likewise for explained variances.
+        variance_weights: ``batch_shape x n x num_ridges``; squared eigenfeatures times this are
+            the explained variances.
         smallest_rkhs_bound: ``batch_shape``; the data refute every smaller ``B``.
         information_gain: ``batch_shape``; ``1/2 ln det(I + K / a_0)``, in nats.
     """
@@ -79,7 +80,7 @@ class RidgeConfidenceSet:
             outcomes: ``batch_shape x n`` outcomes as observed (not censored, not relabelled), in
                 units of the prior standard deviation, less the prior mean.
             rkhs_bound: ``B``, in the same units; a number, or ``batch_shape``.
-            noise_bound: ``R``, likewise.
+            noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
             delta: The set fails to hold the reward with at most this probability.
             base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say); a
                 number, or ``batch_shape``.

@@ -27,6 +27,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule, prior_gaps
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tensor:
@@ -224,3 +225,6 @@ class CompactBoxWidth(WidthRule):
             self.smoothness_a,
             self.smoothness_b / unit,
         )
+
+
+fill_in_docstrings(__name__)

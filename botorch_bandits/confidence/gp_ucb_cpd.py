@@ -22,6 +22,7 @@ from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_c
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule
+from botorch_bandits.docstrings import fill_in_docstrings
 
 PUBLISHED_CONSTANT = 0.02
 """``D`` of the paper's experiments; its lemma wants ``D`` at least 1."""
@@ -113,3 +114,6 @@ class ChangePointWidth(WidthRule):
                 "experiments of the paper have 0.02",
             ),
         )
+
+
+fill_in_docstrings(__name__)

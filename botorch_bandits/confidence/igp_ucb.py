@@ -41,6 +41,7 @@ from botorch_bandits.confidence.width_rules import (
     pick_bound,
     prior_gaps,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def igp_ucb_width(
@@ -374,7 +375,7 @@ class AMMWidth(WidthRule):
 
     Attributes:
         rkhs_bound: ``B``; one number, or one an output. See ``KernelizedWidth``.
-        noise_bound: ``R``; likewise.
+        noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output.
         delta: The bound fails with at most this probability.
     """
 
@@ -429,3 +430,6 @@ class AMMWidth(WidthRule):
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
+
+
+fill_in_docstrings(__name__)

@@ -24,6 +24,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule, check_all_nonnegative, prior_gaps
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 
 
@@ -90,3 +91,6 @@ class RandomizedWidth(WidthRule):
             constants={"num_arms": float(self.num_arms)},
             gaps=tuple(gaps),
         )
+
+
+fill_in_docstrings(__name__)

@@ -30,6 +30,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits.confidence.information_gain import realized_information_gain
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class UnreadablePriorError(ValueError):
@@ -457,3 +458,6 @@ class RunningPriorSummary(PriorSummary, ABC):
     def active_outputs(self) -> tuple[int, ...]:
         """The one output."""
         return (0,)
+
+
+fill_in_docstrings(__name__)

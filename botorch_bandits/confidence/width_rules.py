@@ -39,6 +39,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 def constant_width(width: float) -> Tensor:
@@ -251,3 +252,6 @@ def bound_constants(delta: float, **bounds: Bound) -> dict[str, float]:
         names = [name] if len(values) == 1 else [f"{name}_{j}" for j in range(len(values))]
         constants.update(zip(names, map(float, values), strict=True))
     return constants
+
+
+fill_in_docstrings(__name__)

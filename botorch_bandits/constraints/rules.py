@@ -32,6 +32,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.penalties import (
     CustomPenalty,
     Exponential,
@@ -818,3 +819,6 @@ class PrimalDual(MultiplierRule):
             constants={"max_multiplier": self.max_multiplier, "divisor": self.divisor},
             gaps=("form and constants are from memory of Zhou and Ji 2022, not checked",),
         )
+
+
+fill_in_docstrings(__name__)

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.lines import (
     MAX_LINE_BYTES,
     DamagedLineError,
@@ -501,11 +502,13 @@ class Snapshot:
 
     Attributes:
         state: What was handed to :meth:`Journal.write_snapshot`.
+        before: Where the last line that the state covers begins.
+        after: Where it ends.
         num_records: How many records the state covers.
     """
 
     state: dict[str, Any]
-    before: Position  # of the last line that the state covers
+    before: Position
     after: Position
 
     @property
@@ -590,3 +593,6 @@ def load_snapshot(path: Path, journal: BinaryIO) -> Snapshot | None:
     if checksum != snapshot.after.checksum:
         raise UnusableSnapshotError("it belongs to another journal")
     return snapshot
+
+
+fill_in_docstrings(__name__)

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from botorch_bandits.checks import check_integer, check_one_of
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.files import (
     Snapshot,
     UnusableSnapshotError,
@@ -497,3 +498,6 @@ def _is_there_already(path: Path) -> FileExistsError:
         f"{path} is there already. Continue it with Journal.open, move it away, or choose another "
         "path."
     )
+
+
+fill_in_docstrings(__name__)

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from botorch_bandits.docstrings import fill_in_docstrings
+
 
 class JournalError(RuntimeError):
     """A journal cannot be read or written."""
@@ -39,7 +41,13 @@ class JournalCorruptionError(JournalError):
     """
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
-        """Name the line and what is wrong with it."""
+        """Name the line and what is wrong with it.
+
+        Args:
+            path: The file.
+            line: The number of the damaged line, from 1.
+            reason: What is wrong with it.
+        """
         self.path, self.line = path, line
         super().__init__(
             f"line {line} of {path} is damaged: {reason}. All records from there on are in doubt, "
@@ -55,7 +63,12 @@ class JournalLockedError(JournalError):
     """
 
     def __init__(self, message: str, holder: int | None) -> None:
-        """Keep the holder."""
+        """Keep the holder.
+
+        Args:
+            message: Which file is locked, and what to do.
+            holder: The process number of who holds the lock; None if it is not known.
+        """
         self.holder = holder
         super().__init__(message)
 
@@ -308,3 +321,6 @@ def _is_longer_than_announced(line: bytes) -> bool:
 
 def _checksum(payload: bytes, previous: str) -> str:
     return hashlib.sha256(previous.encode("ascii") + payload).hexdigest()[:NUM_DIGITS]
+
+
+fill_in_docstrings(__name__)

@@ -26,6 +26,7 @@ from botorch_bandits.change_points import ChangePointRestart
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints import MultiplicativeEpochs, MultiplierRule, PrimalDual
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback, Ignored
 from botorch_bandits.forgetting import Forgetting, SlidingWindow, TimeVaryingKernel
@@ -588,3 +589,6 @@ def _is_covered(rule: MultiplierRule, acquisition_class: type | None) -> bool:
     return acquisition_class is ImprovedUpperConfidenceBound or (
         allows_thompson and _is_thompson(acquisition_class)
     )
+
+
+fill_in_docstrings(__name__)

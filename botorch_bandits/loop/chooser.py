@@ -19,6 +19,7 @@ from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.feedback import Censored, Feedback, Ignored
 from botorch_bandits.history import Failure, History, Outcome, Query
@@ -506,3 +507,6 @@ class Chooser:
         if isinstance(self._source, ForgettingBuilder):
             return self._source.domain_in(domain, context, local_round)
         return domain if context is None else domain.in_context(context)
+
+
+fill_in_docstrings(__name__)

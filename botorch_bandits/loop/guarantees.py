@@ -32,6 +32,7 @@ from botorch_bandits.constraints import (
     recognize_infeasibility,
     warn_if_noisy,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.builders import LAGRANGIAN
@@ -450,3 +451,6 @@ class ConstraintWatch:
             InfeasibleConstraintsWarning,
             stacklevel=level_of_users_line(),
         )
+
+
+fill_in_docstrings(__name__)

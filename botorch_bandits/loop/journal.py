@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from botorch_bandits.checks import check_vector, level_of_users_line
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import (
     EnvironmentWarning,
     difference,
@@ -150,7 +151,12 @@ class DifferentSettingsError(ValueError):
     """
 
     def __init__(self, path: Path, differences: list[str]) -> None:
-        """Name them."""
+        """Name them.
+
+        Args:
+            path: The journal.
+            differences: One line for each.
+        """
         self.differences = differences
         super().__init__(
             f"{path} was begun with other settings:\n  " + "\n  ".join(differences) + "\nOpen it "
@@ -357,3 +363,6 @@ def _fill(history: History, records: list[dict[str, Any]]) -> None:
     for record in records:
         record["diagnostics"] = decode_floats(record["diagnostics"])
     fill(history, records)
+
+
+fill_in_docstrings(__name__)

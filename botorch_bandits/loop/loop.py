@@ -31,6 +31,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierRule
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback
 from botorch_bandits.forgetting import Forgetting
@@ -423,10 +424,11 @@ class BanditLoop(LoopReadings):
 
         Args:
             path: Of the journal.
-            domain: As for the class, like all that follows.
-            model: Likewise.
-            acquisition: Likewise.
-            **settings: Likewise; those of the journal.
+            domain: As for the class.
+            model: As for the class.
+            acquisition: As for the class.
+            **settings: The other arguments of the class, but for ``journal``. They must be those
+                with which the journal was begun.
 
         Example:
             >>> import tempfile
@@ -654,10 +656,10 @@ class BanditLoop(LoopReadings):
         Args:
             x: The point, in the domain.
             reward: As for :meth:`tell`.
-            constraints: Likewise.
+            constraints: As for :meth:`tell`.
             context: As for :meth:`ask`.
-            request_id: Likewise; a second call with the same name, point and reward does nothing
-                and returns the outcome that is known.
+            request_id: The caller's name for the request; a second call with the same name, point
+                and reward does nothing and returns the outcome that is known.
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
@@ -768,3 +770,6 @@ def _check_request(query: Query, context: Tensor | None, x: Tensor | None = None
             "context or point, or by another method. Use another name."
         )
     return query
+
+
+fill_in_docstrings(__name__)

@@ -28,6 +28,7 @@ from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import ChangePointDetector, Restart
 from botorch_bandits.checks import DTYPE, check_instance, check_integer
 from botorch_bandits.constraints import MultiplierRule
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.forgetting import ExponentialWeights, Forgetting
@@ -311,3 +312,6 @@ def _draws_on_paths(acquisition: Any, domain: Domain) -> bool:
         return False
     is_finite = {"choices", "discretization"} & acquisition.options.keys()
     return issubclass(acquisition.acquisition_class, GPThompsonSampling) and not is_finite
+
+
+fill_in_docstrings(__name__)

@@ -24,6 +24,7 @@ from torch import Tensor
 from botorch_bandits.change_points import ChangePointRestart, DetectorEngine, Reset, Restart
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
@@ -648,3 +649,6 @@ def _contexts(queries: list[Query]) -> Tensor | None:
     contexts = [query.context for query in queries]
     known = [context for context in contexts if context is not None]
     return torch.stack(known) if known else None
+
+
+fill_in_docstrings(__name__)

@@ -43,6 +43,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
 from botorch_bandits.confidence.prior import RunningPriorSummary
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
 
 LARGEST_MATRIX = 4096
@@ -782,3 +783,6 @@ class ArmsPriorSummary(RunningPriorSummary):
         total = self._posterior.counts.sum(-1)
         first = total.reshape(-1)[0]
         return int(first) if bool((total == first).all()) else total
+
+
+fill_in_docstrings(__name__)

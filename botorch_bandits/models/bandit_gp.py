@@ -33,6 +33,7 @@ from torch import Tensor
 from botorch_bandits.checks import check_double, check_finite, check_positive
 from botorch_bandits.confidence import realized_information_gain
 from botorch_bandits.confidence.prior import learns_input_scale
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.kernels import double_kernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
@@ -392,3 +393,6 @@ def _expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
                 shape = batch_shape + parameter.shape[num_batch_dims:]
                 parameter.data = parameter.data.expand(shape).contiguous()
             part.batch_shape = batch_shape
+
+
+fill_in_docstrings(__name__)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.confidence.prior import RunningPriorSummary
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.inverse_factor import SMALLEST_PIVOT
 from botorch_bandits.models.kernels import StationaryKernel
 
@@ -248,3 +249,6 @@ class ReplicatesPriorSummary(RunningPriorSummary):
     def num_rows(self) -> int:
         """How many rows each replicate has."""
         return self._posterior.num_rows
+
+
+fill_in_docstrings(__name__)

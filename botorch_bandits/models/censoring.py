@@ -35,6 +35,7 @@ from botorch_bandits.checks import (
     check_one_of,
     store_checked,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.condition import (
     check_transformable,
     condition,
@@ -417,3 +418,6 @@ def _columns(model: Model, Y_observed: Tensor | None) -> tuple[Tensor, ...] | No
             "A vector y becomes a column with y.unsqueeze(-1)."
         )
     return Y_observed.unbind(-1)
+
+
+fill_in_docstrings(__name__)

@@ -32,6 +32,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.inverse_factor import InverseFactor
 from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.means import read_prior_mean
@@ -539,3 +540,6 @@ class _OnlyOnce(torch.autograd.Function):
             "derivative. Inside botorch.settings.propagate_grads(True) the posterior comes from "
             "GPyTorch, which has it."
         )
+
+
+fill_in_docstrings(__name__)

@@ -233,7 +233,7 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     ``X`` were known: GP-BUCB's way with pending points (Desautels, Krause and Burdick 2014).
 
     Args:
-        model: See :func:`condition`.
+        model: An exact Gaussian-process model, or a ``ModelListGP`` of such.
         X: ``n x d`` pending points in raw inputs.
 
     Raises:

@@ -8,6 +8,7 @@ from botorch.models.transforms import Normalize, Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 
 
@@ -56,3 +57,6 @@ class FittedSingleTaskGP:
         )
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         return model.eval()
+
+
+fill_in_docstrings(__name__)

@@ -21,6 +21,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.confidence.prior import learns_input_scale
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -189,3 +190,6 @@ class ForgettingModels:
             repeats=weights,
             prior_mean=recipe.prior_mean,
         )
+
+
+fill_in_docstrings(__name__)

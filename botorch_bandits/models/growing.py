@@ -82,7 +82,13 @@ class IncrementalGP(SingleTaskGP):
         )
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
-        """Return a new model with the rows ``(X, Y)`` added; see ``BanditGP``."""
+        """Return a new model with the rows ``(X, Y)`` added.
+
+        Args:
+            X: ``batch_shape x n' x d`` inputs, raw.
+            Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
+            kwargs: Passed on to BoTorch; with any, nothing is reused.
+        """
         is_plain = not kwargs and X.dim() == Y.dim() == 2 and Y.shape[-1] == 1
         if is_plain and not (X.requires_grad or Y.requires_grad):
             cached = self._current()

@@ -32,6 +32,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from botorch_bandits.docstrings import fill_in_docstrings
+
 STEP_ROWS = 16
 """Rows computed together; of ``n`` rows, the last ``n % STEP_ROWS`` come one by one."""
 
@@ -208,3 +210,6 @@ class InverseFactor:
         if last is not None:
             buffer[:num_rows, : self.num_rows] = last.buffer[:num_rows, : self.num_rows]
         return _Slab(start, buffer, num_rows)
+
+
+fill_in_docstrings(__name__)

@@ -16,6 +16,8 @@ from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
 
+from botorch_bandits.docstrings import fill_in_docstrings
+
 
 class RepeatedNoise(HomoskedasticNoise):
     """The noise of :class:`RepeatedGaussianLikelihood`; BoTorch's pathwise draws ask it directly.
@@ -82,3 +84,6 @@ def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, floa
     means = torch.zeros_like(counts).index_add_(0, inverse, Y[:, 0]) / counts
     deviations = Y[:, 0] - means[inverse]
     return distinct, means.unsqueeze(-1), counts, float(deviations @ deviations)
+
+
+fill_in_docstrings(__name__)

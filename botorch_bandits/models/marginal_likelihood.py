@@ -52,6 +52,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from botorch_bandits.checks import check_nonnegative, check_vector
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import SMALLEST_DISTANCE, StationaryKernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.models.means import read_prior_mean
@@ -605,3 +606,6 @@ def minimize_objective(
         return False
     objective.write(result.x)
     return True
+
+
+fill_in_docstrings(__name__)

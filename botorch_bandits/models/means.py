@@ -7,6 +7,7 @@ from gpytorch.means import Mean, ZeroMean
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_number
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class FixedMean(Mean):
@@ -58,3 +59,6 @@ def read_prior_mean(mean: Mean) -> float | None:
     if type(mean) is ZeroMean:
         return 0.0
     return mean.constant.item() if type(mean) is FixedMean else None
+
+
+fill_in_docstrings(__name__)

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_number, check_positive, store_checked
 from botorch_bandits.confidence.prior import learns_input_scale
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import (
     StationaryKernel,
     describe_module,
@@ -366,3 +367,6 @@ class _Builder:
 
 def _own(rows: Tensor) -> Tensor:
     return rows.clone() if isinstance(rows, Tensor) else rows
+
+
+fill_in_docstrings(__name__)

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_bandits.checks import check_double, check_finite, check_nonnegative, check_vector
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
 
 # A Gram matrix of a valid kernel has eigenvalues >= 0 up to rounding. One this
@@ -376,7 +377,12 @@ class BoxProblem(RewardProblem):
     optimizers: Tensor
 
     def __init__(self, bounds: Tensor, noise_std: float | None) -> None:
-        """Check and store the box."""
+        """Check and store the box.
+
+        Args:
+            bounds: The box, ``2 x d``, float64.
+            noise_std: Standard deviation of the Gaussian observation noise; None for no noise.
+        """
         bounds = Box(bounds).bounds
         self.dim = bounds.shape[1]
         self.continuous_inds = list(range(self.dim))
@@ -482,3 +488,6 @@ def _separated_best(unit: Tensor, values: Tensor) -> list[int]:
         chosen.append(best)
         is_open &= (unit - unit[best]).norm(dim=-1) > radius
     return chosen
+
+
+fill_in_docstrings(__name__)

@@ -37,6 +37,7 @@ from botorch_bandits.checks import (
     check_positive,
     check_probability,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.problems.base import (
     ArmsProblem,
@@ -78,7 +79,12 @@ class ChangingProblem(ABC):
         like: BaseTestProblem,
         constraints: Sequence[BaseTestProblem | ChangingProblem] = (),
     ) -> None:
-        """Take domain and noise from a problem, and check that constraints share the domain."""
+        """Take domain and noise from a problem, and check that constraints share the domain.
+
+        Args:
+            like: A problem with the same domain and the same noise.
+            constraints: The functions ``g_j``, on the same domain.
+        """
         self.bounds = like.get_buffer("bounds")
         self.dim = int(self.bounds.shape[-1])
         self.choices = like.choices if isinstance(like, ArmsProblem) else None
@@ -300,7 +306,7 @@ class BoxSnapshot(BoxProblem):
     Args:
         function: Differentiable, from ``n x d`` points to ``(n,)`` rewards.
         bounds: The box, ``2 x d``.
-        noise_std: As for every problem.
+        noise_std: See :class:`GPDraw`.
         seed: Of the search for the optimum.
     """
 
@@ -343,6 +349,7 @@ class _Gradual(ChangingProblem):
         like: BaseTestProblem,
         constraints: Sequence[BaseTestProblem | ChangingProblem],
     ) -> None:
+        """See the base class."""
         super().__init__(like, constraints)
         self._last: tuple[int, BaseTestProblem] | None = None
 
@@ -440,7 +447,7 @@ class DriftingGP(_Gradual):
             :class:`GPDraw` with the same seed; on a box all rounds share their random features.
         rate: The ``epsilon`` above, in (0, 1).
         seed: Seed of everything that is drawn.
-        noise_std: As for every problem.
+        noise_std: See :class:`GPDraw`.
         num_features: On a box; see :class:`GPDraw`.
         constraints: See :class:`ChangingProblem`.
 
@@ -520,7 +527,7 @@ class TabulatedProblem(_Gradual):
         choices: The arms, ``num_arms x d``.
         table: ``num_times x num_arms`` rewards, float64.
         rounds_per_row: For how many rounds each row holds.
-        noise_std: As for every problem.
+        noise_std: See :class:`GPDraw`.
         constraints: See :class:`ChangingProblem`.
 
     Example:
@@ -672,11 +679,11 @@ def switching_gp_draws(
     :func:`gp_draws_of_periods`.
 
     Args:
-        kernel: As for these.
+        kernel: Any GPyTorch kernel on arms; on a box one that :class:`GPDraw` takes. Copied.
         domain: The arms or the box.
         change_points: See :class:`SwitchingProblem`.
         seed: Seed of the draws.
-        noise_std: As for every problem.
+        noise_std: See :class:`GPDraw`.
         num_features: On a box; see :class:`GPDraw`.
 
     Example:
@@ -756,13 +763,13 @@ def switching_rkhs(
     ``derive_seed(seed, k, "period")``.
 
     Args:
-        kernel: As for it.
+        kernel: See :class:`RKHSFunction`.
         domain: The arms or the box.
         change_points: See :class:`SwitchingProblem`.
-        num_centers: As for it.
+        num_centers: See :class:`RKHSFunction`.
         rkhs_norm: The norm of each function.
         seed: Seed of the draws.
-        noise_std: As for every problem.
+        noise_std: See :class:`GPDraw`.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -836,3 +843,6 @@ def _check_arms(domain: Arms | Box) -> Arms:
     if not isinstance(domain, Arms):
         raise TypeError(f"domain must be Arms or a Box, got {type(domain).__name__}.")
     return domain
+
+
+fill_in_docstrings(__name__)

@@ -21,6 +21,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_vector,
 )
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.problems.base import ArmsProblem, RewardProblem
 
 NOISE_DISTRIBUTIONS = ("normal", "uniform")
@@ -443,3 +444,6 @@ def _set_optimizer(problem: Any, point: list[float]) -> None:
     """Store the optimum's place."""
     problem._optimizers = [tuple(point)]
     problem.register_buffer("optimizers", check_vector("point", point).unsqueeze(0))
+
+
+fill_in_docstrings(__name__)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_nonnegative, check_positive, store_checked
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 
 NEVER = math.inf
@@ -182,3 +183,6 @@ def _whole(delay: float) -> int:
     if delay != int(delay):
         raise ValueError(f"{delay} is not a whole number of rounds")
     return int(delay)
+
+
+fill_in_docstrings(__name__)

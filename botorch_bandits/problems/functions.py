@@ -13,6 +13,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_one_of, check_positive
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.problems.base import (
     ArmsProblem,
@@ -487,3 +488,6 @@ def _draw_weights(gram: Tensor, rkhs_norm: float, generator: torch.Generator) ->
             "zero on the domain, or another seed."
         )
     return weights * (rkhs_norm / math.sqrt(squared_norm))
+
+
+fill_in_docstrings(__name__)

@@ -25,6 +25,7 @@ import numpy as np
 from torch import Tensor
 
 from botorch_bandits.checks import check_integer
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 
 if TYPE_CHECKING:
@@ -588,3 +589,6 @@ def shift_problem(
     """
     first, column = split_by_feature(problem.inputs, problem.labels, problem.num_folds, feature)
     return problem.on_rows(first), problem.on_rows(~first), column
+
+
+fill_in_docstrings(__name__)

@@ -23,6 +23,7 @@ from botorch_bandits.acquisition.scores import ArmsRule, ThompsonArmsRule, Width
 from botorch_bandits.checks import DTYPE, check_finite
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.constraints import MultiplierRule, NoisyConstraintsWarning
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Hallucinated
 from botorch_bandits.loop.builders import check_constraints, in_epoch
@@ -263,3 +264,6 @@ def _constraint_noise(
                 stream = generator(seed, t + 1, "constraint noise")
                 noise[b, t] = problem.constraint_noise(like, stream)[0]
     return noise
+
+
+fill_in_docstrings(__name__)

@@ -25,6 +25,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.constraints import Ledger, MultiplierRule
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.loop import BanditLoop
@@ -97,7 +98,7 @@ class SimulationResult:
         constraints: ``num_replicates x num_rounds x num_constraints`` noisy constraint values; None
             without constraints. Bounds are those of the penalized reward then, and regret is
             against the best arm that meets all constraints, so that it can be negative.
-        constraint_values: Likewise; noiseless.
+        constraint_values: The noiseless values of the constraints, of the same shape.
         multipliers: ``num_replicates x num_epochs x num_constraints``; those in force in each
             epoch.
         epochs: ``num_rounds``, int64; the epoch of each round, from 1.
@@ -394,3 +395,6 @@ def rewards_of(
         points = [p.change_points for p in switching]
         return PeriodRewards(values, points * (num_replicates // len(points)))
     return EnvironmentRewards(problems, num_replicates, device)
+
+
+fill_in_docstrings(__name__)

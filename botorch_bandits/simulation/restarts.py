@@ -23,6 +23,7 @@ from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArms
 from botorch_bandits.change_points import ChangePointRestart, Reset, Restart
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 
 
@@ -324,3 +325,6 @@ class ReplicateSegments:
         self.num_uniform[b] = 0.0
         self.numbers[b] += 1
         self._samples[b] = Samples()
+
+
+fill_in_docstrings(__name__)
