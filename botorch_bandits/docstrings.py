@@ -197,9 +197,12 @@ def _target(
     if match["kin"] == "base class":
         kin = owner.__mro__[1:] if owner is not None else ()
         return next((vars(one)[name] for one in kin if name in vars(one)), None)
-    path = match["name"].lstrip("~").split(".")
+    roles = re.findall(_ROLE, match["before"]) if match["there"] else [match["name"]]
+    if not roles:
+        return None
+    path = roles[-1].lstrip("~").split(".")
     known = {one.__name__: one for one in (owner.__mro__ if owner is not None else ())}
-    if len(path) == 1 and "meth" in match[0] and owner is not None:
+    if len(path) == 1 and ":meth:" in match[0] and owner is not None:
         return getattr(owner, path[0], None)
     for start in (-1, -2):
         if len(path) < -start:

@@ -562,7 +562,7 @@ class History(HistoryViews):
         diagnostics: Mapping[str, float] | None = None,
         request_id: str | None = None,
     ) -> Query:
-        """Return what :meth:`add_query` would record, checked; see :meth:`add_query`."""
+        """Return what :meth:`add_query` would record, checked; see there."""
         if origin not in ORIGINS:
             raise ValueError(f"origin is {origin!r}; it must be one of {', '.join(ORIGINS)}.")
         if (context is None) != (self.context_dim == 0):
@@ -585,7 +585,7 @@ class History(HistoryViews):
     def new_outcome(
         self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None
     ) -> Outcome:
-        """Return what :meth:`add_outcome` would record, checked; see :meth:`add_outcome`."""
+        """Return what :meth:`add_outcome` would record, checked; see there."""
         query = self.query(query_id)
         known = self._outcomes.get(query.id)
         if known is not None:
@@ -608,7 +608,7 @@ class History(HistoryViews):
         return self.outcome_of(query.id, reward, arrived_at, len(self._queries), constraints)
 
     def new_failure(self, query_id: int, arrived_at: float, reason: str | None = None) -> Failure:
-        """Return what :meth:`add_failure` would record, checked; see :meth:`add_failure`."""
+        """Return what :meth:`add_failure` would record, checked; see there."""
         query = self.query(query_id)
         if query.id not in self._pending:
             raise ValueError(

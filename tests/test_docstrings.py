@@ -128,6 +128,14 @@ def paint(base, where):
 
 def further(size):
     """Return ``size``; see :func:`paint`."""
+
+
+def there(where):
+    """Do what :meth:`Base.draw` does; see there."""
+
+
+def nowhere(size):
+    """Return ``size``; see there."""
 '''
 
 
@@ -187,6 +195,10 @@ def test_properties_take_the_text_of_the_attribute(shapes):
 
 def test_a_reference_for_further_reading_stays(shapes):
     assert shapes.further.__doc__ == "Return ``size``; see :func:`paint`."
+    assert shapes.there.__doc__ == (
+        "Do what :meth:`Base.draw` does; see there.\n\nArgs:\n    where: On which canvas."
+    )
+    assert shapes.nowhere.__doc__ == "Return ``size``; see there."
 
 
 def test_a_second_time_changes_nothing(shapes):
