@@ -45,7 +45,7 @@ from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.progress import ProgressBar
 
-__all__ = ["AsyncResult", "TaskReport", "run_async"]
+__all__ = ["AsyncResult", "TaskReport", "one_thread_each", "run_async"]
 
 
 class Workers:

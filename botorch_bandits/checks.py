@@ -19,6 +19,24 @@ from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
 
+__all__ = [
+    "DTYPE",
+    "LARGEST_OUTCOME",
+    "MinimumLoweredWarning",
+    "check_callable",
+    "check_double",
+    "check_finite",
+    "check_instance",
+    "check_integer",
+    "check_matrix",
+    "check_nonnegative",
+    "check_number",
+    "check_one_of",
+    "check_positive",
+    "check_probability",
+    "check_vector",
+]
+
 DTYPE = torch.float64
 
 LARGEST_OUTCOME = 1e50

@@ -25,7 +25,7 @@ __all__ = ["TIE_TOLERANCE", "Arms", "Box", "Domain", "Integral", "first_of_the_l
 
 
 TIE_TOLERANCE = 1e-9
-"""Acquisition values closer than this (relative to max(1, |largest|)) count as equal."""
+"""Acquisition values closer than this, relative to ``max(1, |largest|)``, count as equal."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,15 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.history import History, Outcome, Query
 
+__all__ = [
+    "Censored",
+    "CensoredView",
+    "Feedback",
+    "Hallucinated",
+    "Ignored",
+    "LateOutcomeWarning",
+]
+
 
 class LateOutcomeWarning(RuntimeWarning):
     """An outcome came after its query had been given up; it is recorded only."""

@@ -21,6 +21,8 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_integer, check_probability, store_checked
 
+__all__ = ["ExponentialWeights", "Forgetting", "SlidingWindow", "TimeVaryingKernel"]
+
 
 class Forgetting:
     """How a model fades old outcomes."""

@@ -35,6 +35,8 @@ from botorch.generation import gen_candidates_scipy
 from botorch.optim.utils import columnwise_clamp
 from torch import Tensor
 
+__all__ = ["gen_candidates_batched"]
+
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]

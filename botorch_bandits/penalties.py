@@ -35,6 +35,16 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 
+__all__ = [
+    "CustomPenalty",
+    "Exponential",
+    "Linear",
+    "Penalty",
+    "PenaltyPropertyError",
+    "Polynomial",
+    "check_penalty_properties",
+]
+
 
 class PenaltyPropertyError(ValueError):
     """A penalty function lacks a required property; the message names it."""

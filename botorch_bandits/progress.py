@@ -8,6 +8,8 @@ from typing import Self
 
 from botorch_bandits.docstrings import fill_in_docstrings
 
+__all__ = ["ProgressBar"]
+
 
 class ProgressBar:
     """Counts rounds on standard error; does nothing if disabled.

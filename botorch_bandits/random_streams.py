@@ -17,6 +17,8 @@ from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
 
+__all__ = ["RandomBlocks", "derive_seed", "generator", "seeded_globally"]
+
 
 def derive_seed(seed: int, round_number: int, purpose: str) -> int:
     """Return a 63-bit seed that depends on all three arguments and on nothing else.

@@ -1,6 +1,13 @@
 """Settings of Sphinx. Build with ``python -m sphinx docs docs/_build/html``."""
 
+import sys
+from pathlib import Path
+
 from botorch_bandits.version import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+# the experiments and the benchmarks, which are not installed
+sys.path += [str(ROOT / "tutorials"), str(ROOT / "tests")]
 
 project = "botorch_bandits"
 author = "the botorch_bandits developers"
@@ -16,19 +23,19 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
-# A reference that has the full name of something in this package must lead somewhere. Names of
+# A reference that has the full name of something in these packages must lead somewhere. Names of
 # other packages have no link, because nothing is downloaded while building; nor have bases in
 # inner modules.
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:.*", r"(?!botorch_bandits\.).*"),
-    ("py:class", r"botorch_bandits\.\w+\.\w+\.\w+"),
+    ("py:.*", r"(?!(botorch_bandits|papers|benchmarks)\.).*"),
+    ("py:class", r"(botorch_bandits\.\w+|papers(\.\w+)?|benchmarks)\.\w+\.\w+"),
 ]
 
 html_theme = "furo"
 html_title = f"botorch_bandits {version}"
 html_show_copyright = False
-html_extra_path = ["figure-by-figure.html"]  # `botorch-bandits reproduce --full` writes it
+html_extra_path = ["figure-by-figure.html"]  # `python tutorials/papers reproduce --full` writes it
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3

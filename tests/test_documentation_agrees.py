@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import commands as benchmarks_commands
 from botorch_bandits.cli import main as command_line
 from botorch_bandits.cli.main import _build_parser, _join_bounds
+from papers import commands as papers_commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -20,10 +22,14 @@ PAGES = [
 ]
 SHELL = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-INLINE = re.compile(r"`(botorch-bandits [^`]*)`")
+PROGRAMS = ("botorch-bandits", "python tutorials/papers", "python tests/benchmarks")
+INLINE = re.compile(rf"`((?:{'|'.join(PROGRAMS)}) [^`]*)`")
 ANCHOR = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
 PATTERN = re.compile(r"\[|\.\.\.|\b[A-Z]{4,}\b")
-BARE = {f"botorch-bandits {name}" for name in ("experiment", "optimize", "resume", "show")}
+BARE = {
+    "python tutorials/papers experiment",
+    *(f"botorch-bandits {name}" for name in ("optimize", "resume", "show")),
+}
 RESULTS = ROOT / "docs" / "results"
 
 
@@ -32,30 +38,50 @@ def name_of(path: Path) -> str:
 
 
 def commands_of(page: Path) -> list[str]:
-    """Return the commands of ``botorch-bandits`` in shell blocks and in running text.
+    """Return the commands of our programs in shell blocks and in running text.
 
-    Patterns such as ``bench [NAME ...]`` are none, nor is a subcommand's bare name in the text.
+    Patterns such as ``experiment NAME [--trials N]`` are none, nor is a subcommand's bare name in
+    the text.
     """
     text = page.read_text(encoding="utf-8")
     lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
     calls = [part for line in lines for part in line.split(" && ")]
     calls += [call for call in INLINE.findall(FENCE.sub("", text)) if call not in BARE]
     calls = [call.split("#")[0].strip().removeprefix(".venv/bin/") for call in calls]
-    return [c for c in calls if c.startswith("botorch-bandits ") and not PATTERN.search(c)]
+    ours = tuple(f"{program} " for program in PROGRAMS)
+    return [c for c in calls if f"{c} ".startswith(ours) and not PATTERN.search(c)]
 
 
 COMMANDS = sorted({(name_of(page), call) for page in PAGES for call in commands_of(page)})
 
 
 def test_there_are_commands():
-    assert len({call for _, call in COMMANDS}) > 20
+    calls = {call for _, call in COMMANDS}
+    assert len(calls) > 20
+    assert all(any(call.startswith(program) for call in calls) for program in PROGRAMS)
 
 
 @pytest.mark.parametrize(("page", "call"), COMMANDS, ids=[f"{p}: {c}" for p, c in COMMANDS])
 def test_commands_are_understood(page, call):
     """The parser of the program takes every command that a page shows."""
-    arguments = shlex.split(call)[1:]
-    _build_parser().parse_args(_join_bounds(arguments))
+    program = next(program for program in PROGRAMS if call.startswith(program))
+    arguments = shlex.split(call.removeprefix(program))
+    if program == "botorch-bandits":
+        _build_parser().parse_args(_join_bounds(arguments))
+    elif program == "python tutorials/papers":
+        papers_commands.build_parser().parse_args(arguments)
+    else:
+        parser, rest = benchmarks_commands.parser_for(arguments)
+        parser.parse_args(rest)
+
+
+def test_commands_that_moved_are_named_as_they_are_now():
+    texts = {
+        name_of(path): path.read_text(encoding="utf-8")
+        for path in [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "tutorials").glob("*.ipynb")]
+    }
+    old = re.compile(r"botorch-bandits (experiment|reproduce|bench|faults)")
+    assert [name for name, text in texts.items() if old.search(text)] == []
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,12 @@ from botorch_bandits.acquisition.censored import (
     CensoredUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
+from botorch_bandits.acquisition.engines import (
+    ArmsEngine,
+    BoxEngine,
+    build_arms_engine,
+    build_box_engine,
+)
 from botorch_bandits.acquisition.input_constructors import register_all, register_input_constructor
 from botorch_bandits.acquisition.lagrangian import (
     LagrangianThompsonSampling,
@@ -59,8 +65,10 @@ __all__ = [
     "AMMUpperConfidenceBound",
     "AcquisitionRecipe",
     "AffineOutcomes",
+    "ArmsEngine",
     "AssumptionRefutedWarning",
     "BanditAcquisition",
+    "BoxEngine",
     "CensoredThompsonSampling",
     "CensoredUpperConfidenceBound",
     "ChangePointUpperConfidenceBound",
@@ -80,6 +88,8 @@ __all__ = [
     "RingingWarning",
     "VarianceOnly",
     "WidthUpperConfidenceBound",
+    "build_arms_engine",
+    "build_box_engine",
     "gen_candidates_batched",
     "register_input_constructor",
 ]

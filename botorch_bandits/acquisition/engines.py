@@ -1,6 +1,6 @@
 """Play a rule round after round: on arms, and on a box for a batch of replicates in lockstep.
 
-One player serves one stream of rounds (a loop on arms) or a batch of replicates (the simulation).
+One engine serves one stream of rounds (a loop on arms) or a batch of replicates (the simulation).
 Replicate ``b`` draws what a single stream with its seed draws, so both choose the same arms, up to
 ties.
 
@@ -115,14 +115,24 @@ class ArmsEngine:
         return first_of_the_largest(scores, check)
 
     def choose_uniformly(self, round_number: int) -> Tensor:
-        """Return a uniformly random arm a replicate, ``batch_shape``."""
+        """Return a uniformly random arm a replicate, ``batch_shape``.
+
+        Args:
+            round_number: From 1; the draw is a function of it and of the replicate's seed.
+        """
         uniform = self._draw(round_number, "sample", (), "uniform")
         return (uniform * self.posterior.num_arms).long()
 
     def observe(
         self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
     ) -> None:
-        """Take in one outcome a replicate; see :meth:`ArmsPosterior.observe`."""
+        """Take in one outcome a replicate.
+
+        Args:
+            arm: ``batch_shape`` numbers of the arms that were played.
+            outcome: ``batch_shape`` outcomes, with the prior mean in them.
+            mask: ``batch_shape``; False where a replicate has no outcome. All have if omitted.
+        """
         self.posterior.observe(arm, outcome - self.prior_mean, mask)
         if self.rule is None or not self.rule.needs_extremes:
             return
@@ -324,7 +334,12 @@ class BoxEngine:
         return chosen.to(bounds), values.gather(1, best).squeeze(1).to(bounds)
 
     def observe(self, points: Tensor, outcomes: Tensor) -> None:
-        """Take in the outcome of one point a replicate, ``B x d`` and ``B``."""
+        """Take in the outcome of one point a replicate.
+
+        Args:
+            points: ``B x d`` points of the box.
+            outcomes: ``B`` outcomes there.
+        """
         center = self.posterior.center
         self.posterior.append(points.to(center), outcomes.to(center))
 

@@ -13,6 +13,7 @@ from botorch_bandits.change_points.detector import (
     DetectorStream,
 )
 from botorch_bandits.change_points.restart import (
+    PUBLISHED_EXPLORATION,
     ChangePointRestart,
     NeverRestart,
     OracleRestart,
@@ -27,6 +28,7 @@ from botorch_bandits.change_points.thresholds import (
 )
 
 __all__ = [
+    "PUBLISHED_EXPLORATION",
     "CalibratedThreshold",
     "ChangePointDetector",
     "ChangePointRestart",

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
-
-from benchmarks.commands import add_bench_parser, add_faults_parser
-from papers import EXPERIMENTS, TABLES
-from papers.commands import add_reproduce_parser, run_experiment
+from typing import Any
 
 from botorch_bandits.checks import check_integer
+from botorch_bandits.cli.command_line import CommandParser, run_command
 from botorch_bandits.cli.journals import add_journal_argument, add_resume_parser, resume
 from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.options import (
@@ -31,7 +28,6 @@ from botorch_bandits.cli.options import (
     read_waiting,
 )
 from botorch_bandits.cli.session import (
-    INTERRUPTED,
     OutputFolder,
     Session,
     compare,
@@ -39,7 +35,6 @@ from botorch_bandits.cli.session import (
     settings_to_continue,
 )
 from botorch_bandits.cli.show import add_show_parser
-from botorch_bandits.journal import JournalError
 from botorch_bandits.problems.tuning import (
     COSTS,
     DATASETS,
@@ -262,17 +257,6 @@ def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-BAD_ARGUMENTS = 2
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: error: {message} (see {self.prog} --help)", file=sys.stderr)
-        sys.exit(BAD_ARGUMENTS)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
@@ -284,18 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _build_parser()
     given = _join_bounds(sys.argv[1:] if arguments is None else arguments)
-    options = parser.parse_args(given)
-    options.arguments = given
-    try:
-        start: Callable[[argparse.Namespace], Session | int] = options.start
-        session = start(options)
-    except KeyboardInterrupt:
-        print("\ninterrupted; the same command continues", file=sys.stderr)
-        return INTERRUPTED
-    except (ValueError, TypeError, ImportError, OSError, JournalError) as error:
-        print(f"{parser.prog} {options.command}: error: {error}", file=sys.stderr)
-        return BAD_ARGUMENTS
-    return session if isinstance(session, int) else session.execute()
+    return run_command(parser, given)
 
 
 def _join_bounds(arguments: Sequence[str]) -> list[str]:
@@ -308,12 +281,12 @@ def _join_bounds(arguments: Sequence[str]) -> list[str]:
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = CommandParser(
         prog="botorch-bandits",
         description="Gaussian-process bandits: tune a classifier, or optimize any function.",
     )
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
 
     tune = commands.add_parser(
         "tune",
@@ -364,39 +337,6 @@ def _build_parser() -> argparse.ArgumentParser:
     add_run_arguments(against)
     against.set_defaults(start=_start_compare)
 
-    experiment = commands.add_parser(
-        "experiment",
-        help="run a published experiment",
-        description="Run a published experiment, or the study of what a guarantee costs. "
-        "Interrupted experiments continue where they stopped.",
-    )
-    experiment.add_argument(
-        "name",
-        choices=(*EXPERIMENTS, *TABLES),
-        metavar="NAME",
-        help=", ".join((*EXPERIMENTS, *TABLES)),
-    )
-    experiment.add_argument("--trials", type=int, help="default: the paper's number")
-    experiment.add_argument("--rounds", type=int, help="default: the paper's number")
-    experiment.add_argument("--data", metavar="FILE", nargs="+", help="data files, where needed")
-    experiment.add_argument(
-        "--ridge", type=float, help="added to an empirical covariance; avanesov-*: of the detector"
-    )
-    experiment.add_argument("--no-center", action="store_true", help="keep the sensors' means")
-    experiment.add_argument("--seed", type=int, default=0, help="default 0")
-    experiment.add_argument("--out", metavar="FOLDER", help="default runs/experiment-NAME")
-    experiment.add_argument(
-        "--workers",
-        type=int,
-        default=1,
-        metavar="N",
-        help="play trials in N processes (default 1); results do not depend on it",
-    )
-    experiment.add_argument("--quiet", action="store_true", help="no progress bar")
-    experiment.set_defaults(start=run_experiment)
-    add_reproduce_parser(commands)
-    add_bench_parser(commands)
-    add_faults_parser(commands)
     add_resume_parser(commands).set_defaults(start=lambda options: resume(options, main))
     add_show_parser(commands)
     return parser

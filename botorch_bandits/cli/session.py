@@ -22,6 +22,7 @@ from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
 from botorch_bandits.checks import check_number
+from botorch_bandits.cli.command_line import INTERRUPTED, write_atomically
 from botorch_bandits.cli.journals import (
     begin_journal,
     check_journal_options,
@@ -232,13 +233,6 @@ def known_settings(path: str | Path) -> dict[str, Any]:
         return {}  # whoever opens the folder says what is wrong
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old one or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def settings_to_continue(options: argparse.Namespace, folder: str) -> dict[str, Any]:
     """Return the settings of the run that is continued; empty if there is none.
 
@@ -353,9 +347,6 @@ def _load(path: Path) -> dict[str, Any] | None:
 
 BAD_REWARD = 1
 """Exit code of a run with an evaluation that gave no usable reward."""
-
-INTERRUPTED = 130
-"""Exit code of a run that the user stopped (128 + SIGINT)."""
 
 
 @dataclass

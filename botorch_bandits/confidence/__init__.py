@@ -13,6 +13,7 @@ from botorch_bandits.confidence.gp_ucb import (
     gp_ucb_compact_width,
     gp_ucb_finite_width,
 )
+from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT as PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth, gp_ucb_cpd_width
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.igp_ucb import (
@@ -38,6 +39,7 @@ from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, Unreadab
 from botorch_bandits.confidence.width_rules import ConstantWidth, WidthRule, constant_width
 
 __all__ = [
+    "PUBLISHED_WIDTH_CONSTANT",
     "AMMWidth",
     "CensoredWidth",
     "ChangePointWidth",

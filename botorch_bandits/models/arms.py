@@ -58,6 +58,12 @@ class ArmsPrior:
 
     Make it with :meth:`from_matrix` or :meth:`from_kernel`.
 
+    Args:
+        diagonal: ``num_arms`` prior variances.
+        matrix: The ``num_arms x num_arms`` covariance, or None where it is not kept.
+        evaluate: From ``k`` arm numbers to their ``k x num_arms`` covariances with all arms; needed
+            where the matrix is not kept.
+
     Attributes:
         diagonal: ``num_arms`` prior variances.
         matrix: The ``num_arms x num_arms`` covariance, or None where it is not kept.

@@ -310,7 +310,15 @@ class StationaryKernel:
         return cls(smoothness, lengthscale, outputscale)
 
     def matrix(self, X: Tensor, Z: Tensor) -> Tensor:
-        """Return the ``... x n x p`` kernel values of ``... x n x d`` and ``... x p x d``."""
+        """Return the kernel values between two sets of points.
+
+        Args:
+            X: ``... x n x d`` points.
+            Z: ``... x p x d`` points.
+
+        Returns:
+            A ``... x n x p`` tensor.
+        """
         if self.smoothness == 0.5:
             squared = self._distance(X, Z).square_()
         else:

@@ -82,7 +82,14 @@ class AccuracyProblem(ABC):
         return Box(bounds.tolist(), integer_dims=integer)
 
     def decode(self, x: Tensor | Sequence[float]) -> dict[str, float | int]:
-        """Turn a point of the box into the estimator's arguments."""
+        """Turn a point of the box into the estimator's arguments.
+
+        Args:
+            x: ``d`` coordinates, one a hyperparameter.
+
+        Returns:
+            The hyperparameters by name.
+        """
         coordinates = x.tolist() if isinstance(x, Tensor) else list(x)
         return {
             h.name: h.decode(value)
@@ -96,6 +103,10 @@ class AccuracyProblem(ABC):
 
 def check_labeled_data(inputs: Any, labels: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels as arrays, ``n x p`` and ``n``.
+
+    Args:
+        inputs: ``n x p`` features, finite numbers.
+        labels: ``n`` classes.
 
     Raises:
         ValueError: If they are not two-dimensional and finite with one label a row.
@@ -225,7 +236,11 @@ class TuningProblem(AccuracyProblem):
         return float(self.cross_validate(hyperparameters)["test_score"].mean())
 
     def cross_validate(self, hyperparameters: dict[str, float | int]) -> dict[str, Any]:
-        """Return what scikit-learn's ``cross_validate`` does, with the models of the folds."""
+        """Return what scikit-learn's ``cross_validate`` does, with the models of the folds.
+
+        Args:
+            hyperparameters: By name; the box's ranges do not bind.
+        """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import cross_validate
 

@@ -1,7 +1,13 @@
 """Replicates of a bandit as one tensor program: on arms, or on a box in lockstep."""
 
 from botorch_bandits.simulation.arms import play_arms
-from botorch_bandits.simulation.problems import ArmRewards, PeriodRewards, Policy, SimulationResult
+from botorch_bandits.simulation.problems import (
+    ArmRewards,
+    PeriodRewards,
+    Policy,
+    SimulationResult,
+    rewards_of,
+)
 from botorch_bandits.simulation.replicates import play_box, simulate
 from botorch_bandits.simulation.restarts import ReplicateSegments
 
@@ -13,5 +19,6 @@ __all__ = [
     "SimulationResult",
     "play_arms",
     "play_box",
+    "rewards_of",
     "simulate",
 ]

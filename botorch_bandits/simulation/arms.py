@@ -26,12 +26,12 @@ def play_arms(
     on_round: Callable[[int], None] | None = None,
     segments: ReplicateSegments | None = None,
 ) -> SimulationResult:
-    """Let a player play reward functions, one a replicate.
+    """Let an engine play reward functions, one a replicate.
 
     Args:
         engine: With one seed a replicate, and with the rule of the segments, if there are any; see
             :meth:`ReplicateSegments.rule`.
-        values: ``num_replicates x num_arms`` noiseless rewards, on the player's device; or rewards
+        values: ``num_replicates x num_arms`` noiseless rewards, on the engine's device; or rewards
             that depend on the round, such as :class:`~botorch_bandits.simulation.PeriodRewards`.
             The regret of a round is then against the largest reward of that round.
         noise_std: Standard deviation of the Gaussian noise, one number or one a replicate.

@@ -92,12 +92,12 @@ def play_constrained_arms(
     with_bounds: bool = True,
     on_round: Callable[[int], None] | None = None,
 ) -> SimulationResult:
-    """Let a player play problems with constraints, one a replicate.
+    """Let an engine play problems with constraints, one a replicate.
 
     Args:
         engine: With one seed a replicate; in every epoch it plays by another rule.
         policy: What is played, from :func:`check_constrained`.
-        arms: The arms, on the player's device.
+        arms: The arms, on the engine's device.
         problems: One a replicate, or one for all.
         num_rounds: How long.
         seeds: Seed the noise, one a replicate.

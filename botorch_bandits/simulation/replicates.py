@@ -51,7 +51,7 @@ def play_box(
     num_initial: int = 0,
     on_round: Callable[[int], None] | None = None,
 ) -> SimulationResult:
-    """Let a player play reward functions on a box, one a replicate.
+    """Let an engine play reward functions on a box, one a replicate.
 
     Args:
         engine: With one seed a replicate; None plays uniformly at random.

@@ -26,13 +26,14 @@ from benchmarks.measure import (
     ordinary_model,
     standard_kernel,
 )
-from botorch_bandits.acquisition import GPThompsonSampling, GPUpperConfidenceBound
-from botorch_bandits.acquisition.engines import build_arms_engine
+from botorch_bandits.acquisition import (
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    build_arms_engine,
+)
 from botorch_bandits.confidence import gp_ucb_finite_width
 from botorch_bandits.domains import Arms
-from botorch_bandits.models import BanditGP
-from botorch_bandits.models.arms import ArmsPosterior
-from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.models import ArmsPosterior, BanditGP, double_kernel
 from botorch_bandits.problems import ArmsProblem
 from botorch_bandits.random_streams import derive_seed
 from botorch_bandits.simulation import Policy, play_arms, simulate

@@ -1,4 +1,7 @@
-"""Benchmarks on boxes: growing models, predictions and the maximization of acquisitions."""
+"""Benchmarks on boxes: growing models, predictions and the maximization of acquisition functions.
+
+Each does the same work with this package's model and with BoTorch's, on the same rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Benchmark of the change test: all tails at once against two models for each tail."""
+"""Benchmark of the test for a change: all tails at once against two models for each tail.
+
+Both ways return the statistics of all tails, which must agree.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The command line of the benchmarks and of the campaign of faults."""
+"""The command line of the benchmarks and of the campaign of faults.
+
+``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way; ``python
+tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import argparse
 import csv
 import io
 import os
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,24 +22,53 @@ from benchmarks.devices import against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
 from benchmarks.faults import FaultCount, count_faults
 from botorch_bandits.checks import check_integer
-from botorch_bandits.cli.session import write_atomically
+from botorch_bandits.cli import CommandParser, run_command, write_atomically
 from botorch_bandits.progress import ProgressBar
 
 QUICK = 0.1
+"""``--quick`` multiplies the sizes of the benchmarks by this."""
+
+FAULTS = "faults"
+"""The first word of a command that starts the campaign."""
 
 
-def add_bench_parser(commands: Any) -> None:
-    """Add the command ``bench``.
+PROGRAM = "python tests/benchmarks"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks, or the campaign of faults if that is the first word.
 
     Args:
-        commands: What ``argparse`` returned for the commands.
+        arguments: Command-line arguments; those of the process if omitted.
+
+    Returns:
+        The exit code: 0, 1 if results differed or anything was lost, 2 for bad arguments, 130 if
+        the user interrupted.
     """
-    bench = commands.add_parser(
-        "bench",
-        help="measure speed as a ratio against the ordinary BoTorch way",
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser, given = parser_for(given)
+    return run_command(parser, given)
+
+
+def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[str]]:
+    """Return the parser of the command that is meant, and the arguments that are left for it.
+
+    Args:
+        arguments: Command-line arguments.
+    """
+    if arguments[:1] == [FAULTS]:
+        return build_faults_parser(), list(arguments[1:])
+    return build_bench_parser(), list(arguments)
+
+
+def build_bench_parser() -> argparse.ArgumentParser:
+    """Return the parser of the benchmarks."""
+    bench = CommandParser(
+        prog=PROGRAM,
         description="Do the same work both ways in one process on one thread, in turn, and print "
         "the ratio of processor times and the largest difference of the results. "
         f"Benchmarks: {', '.join(BENCHMARKS)}.",
+        epilog=f"'{PROGRAM} {FAULTS}' kills and cuts off loops instead; it has options of its own.",
     )
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks (default: all)")
     bench.add_argument("--repeats", type=int, default=7, help="interleaved repeats (default 7)")
@@ -45,6 +79,7 @@ def add_bench_parser(commands: Any) -> None:
     bench.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
     bench.add_argument("--quiet", action="store_true", help="no progress bar")
     bench.set_defaults(start=run_bench)
+    return bench
 
 
 def run_bench(options: argparse.Namespace) -> int:
@@ -124,15 +159,10 @@ QUICK_FAULTS = 10
 """``--quick`` divides the numbers by this."""
 
 
-def add_faults_parser(commands: Any) -> None:
-    """Add the command ``faults``.
-
-    Args:
-        commands: What ``argparse`` returned for the commands.
-    """
-    faults = commands.add_parser(
-        "faults",
-        help="kill and cut off journaled loops, and count what was lost or changed",
+def build_faults_parser() -> argparse.ArgumentParser:
+    """Return the parser of the campaign of faults."""
+    faults = CommandParser(
+        prog=f"{PROGRAM} {FAULTS}",
         description="Kill processes that play at random moments and cut journals off at random "
         "bytes; continue, and compare with uninterrupted runs. The exit code is 1 if an outcome "
         "was lost or a suggestion changed.",
@@ -144,6 +174,7 @@ def add_faults_parser(commands: Any) -> None:
     faults.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
     faults.add_argument("--quiet", action="store_true", help="no progress bar")
     faults.set_defaults(start=run_faults)
+    return faults
 
 
 def run_faults(options: argparse.Namespace) -> int:

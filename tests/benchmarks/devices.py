@@ -1,4 +1,7 @@
-"""Benchmarks of a GPU against the CPU: replicates on arms, and acquisitions on large models."""
+"""Benchmarks of a GPU against the CPU: replicates on arms, and acquisitions on large models.
+
+Both devices do the same work, and must choose the same arms and find the same optima.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that are killed, and a script that plays them; see :mod:`.faults`.
+"""Loops that are killed, and a script that plays them; see :mod:`benchmarks.faults`.
 
 What the script does next depends on the history alone, and so does its clock. A run that is
 interrupted and continued must therefore write the same journal, byte by byte, as one that is not.

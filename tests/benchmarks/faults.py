@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import random
 import tempfile
 import time
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -255,8 +257,20 @@ def _cut_off(
 
 
 def _fork_server() -> BaseContext:
+    """Return a server that has this module loaded, so that a process of it starts at once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.faults"])
+    context.set_forkserver_preload([__name__])
+    before = os.environ.get("PYTHONPATH")
+    # the server does not get this process's path, and would leave the module to each process
+    path = [str(Path(__file__).resolve().parents[1]), *([before] if before else [])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
     return context
 
 

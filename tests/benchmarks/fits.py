@@ -1,4 +1,7 @@
-"""Benchmarks of the marginal-likelihood fit, cold and warm, against BoTorch's ordinary one."""
+"""Benchmarks of the marginal-likelihood fit, cold and warm, against BoTorch's ordinary one.
+
+Both ways start from the same hyperparameters; the difference is that of the values they reach.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
-from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.models import double_kernel
 
 Result = TypeVar("Result")
 

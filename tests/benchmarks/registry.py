@@ -1,4 +1,7 @@
-"""Benchmarks by name."""
+"""The benchmarks by name, in the order in which they run.
+
+The command line and the tests take them from here.
+"""
 
 from __future__ import annotations
 

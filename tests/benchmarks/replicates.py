@@ -1,4 +1,8 @@
-"""Benchmark of replicates on a box in lockstep."""
+"""Benchmark of replicates on a box in lockstep.
+
+One more round of all replicates at once against one replicate after another, each with a model and
+a maximization of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,7 @@ from benchmarks.measure import (
     smooth_data,
     standard_kernel,
 )
-from botorch_bandits.acquisition import GPUpperConfidenceBound
-from botorch_bandits.acquisition.engines import BoxEngine, build_box_engine
+from botorch_bandits.acquisition import BoxEngine, GPUpperConfidenceBound, build_box_engine
 from botorch_bandits.domains import Box
 from botorch_bandits.models import BanditGP
 from botorch_bandits.random_streams import seeded_globally

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from botorch_bandits.cli import main
+from papers.commands import main as run_papers
 
 FUNCTION = """
 import math, os, time
@@ -153,7 +154,7 @@ def test_damaged_or_impossible_output_is_one_line(
     assert "history.json is damaged (it is no history of a run)" in capsys.readouterr().err
     (folder / "file").write_text("")
     study = ["experiment", "coverage", "--trials", "1", "--rounds", "1", "--quiet"]
-    assert main([*study, "--out", "file"]) == 2
+    assert run_papers([*study, "--out", "file"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+
 from benchmarks import faults
 from benchmarks.commands import format_counts
 from benchmarks.fault_cases import build, play
-from PIL import Image
-
 from botorch_bandits import AdditiveEpochs, BanditLoop, Box, RandomSearch
 from botorch_bandits.cli import main
 from botorch_bandits.cli.show import describe, read_history
@@ -210,12 +210,14 @@ def test_the_campaign_finds_nothing(
     monkeypatch.setattr(command, "SETTING_NAMES", ("arms, ts, initial rounds",))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     out = tmp_path / "faults.csv"
-    assert main(["faults", "--kills", "2", "--cuts", "3", "--quiet", "--out", str(out)]) == 0
+    assert (
+        command.main(["faults", "--kills", "2", "--cuts", "3", "--quiet", "--out", str(out)]) == 0
+    )
     (row,) = csv.DictReader(out.open())
     assert (row["kills"], row["cuts"], row["lost_outcomes"]) == ("2", "3", "0")
     changed = faults.FaultCount("arms", 1, 0, 9, 0, 0, 1, 0)
     monkeypatch.setattr(command, "count_faults", lambda *arguments: changed)
-    assert main(["faults", "--quiet"]) == 1
+    assert command.main(["faults", "--quiet"]) == 1
     assert "changed suggestions" in capsys.readouterr().out
 
 

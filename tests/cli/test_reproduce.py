@@ -1,4 +1,4 @@
-"""`botorch-bandits reproduce`: exit codes and words."""
+"""`python tutorials/papers reproduce`: exit codes and words."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from papers.commands import main
 from papers.registry import TABLES, TableEntry
 from papers.reproduction import run
-
-from botorch_bandits.cli import main
 
 
 @pytest.fixture

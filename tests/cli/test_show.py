@@ -10,9 +10,9 @@ from typing import Any
 import matplotlib
 import pytest
 import torch
-from benchmarks.fault_cases import SETTING_NAMES, build, play
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
+from benchmarks.fault_cases import SETTING_NAMES, build, play
 from botorch_bandits import (
     AdditiveEpochs,
     Arms,

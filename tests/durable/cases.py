@@ -1,4 +1,4 @@
-"""Loops and the script that plays them; ``botorch-bandits faults`` uses the same."""
+"""Loops and the script that plays them; ``python tests/benchmarks faults`` uses the same."""
 
 from benchmarks.fault_cases import build, cut, derived, num_steps, play, settings, step
 from benchmarks.faults import play_for_ever

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.faults import count_faults
 
+from benchmarks.faults import count_faults
 from botorch_bandits.history import History
 from botorch_bandits.journal import (
     Journal,

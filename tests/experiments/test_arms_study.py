@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from papers.registry import build_experiments
-from papers.trials import ArmsStudy, Method, play
 
 from botorch_bandits import (
     Arms,
@@ -23,6 +21,8 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.problems import ArmsProblem
+from papers.registry import build_experiments
+from papers.trials import ArmsStudy, Method, play
 
 NUM_ARMS, LENGTHSCALE, LAM = 12, 0.2, 0.01
 CHOICES = torch.linspace(0, 1, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)

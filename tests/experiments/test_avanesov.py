@@ -11,6 +11,10 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+
+from botorch_bandits import Arms, BanditGP, BanditLoop, run
+from botorch_bandits.change_points import ChangePointRestart, NeverRestart, OracleRestart
+from botorch_bandits.problems import ArmsProblem, SwitchingProblem
 from papers import EXPERIMENTS, build_experiments
 from papers.avanesov import (
     ChangingStudy,
@@ -21,12 +25,8 @@ from papers.avanesov import (
     model_noise,
     tabulate_detections,
 )
+from papers.commands import main
 from papers.trials import ArmsExperiment, run_arms_experiment
-
-from botorch_bandits import Arms, BanditGP, BanditLoop, run
-from botorch_bandits.change_points import ChangePointRestart, NeverRestart, OracleRestart
-from botorch_bandits.cli import main
-from botorch_bandits.problems import ArmsProblem, SwitchingProblem
 
 matplotlib.use("Agg")
 

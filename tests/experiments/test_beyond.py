@@ -12,6 +12,12 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+
+from botorch_bandits import Arms, BanditGP, run
+from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
+from botorch_bandits.forgetting import SlidingWindow
+from botorch_bandits.problems import GardnerProblem
+from botorch_bandits.simulation import Policy
 from papers import beyond_forgetting, beyond_multipliers, build_experiments
 from papers.avanesov import kernel as matern
 from papers.beyond_combined import (
@@ -31,12 +37,6 @@ from papers.beyond_multipliers import EPOCH_LENGTHS, MAX_MULTIPLIER, STEP_SIZES
 from papers.results import tabulate
 from papers.shi import averages
 from papers.trials import ArmsExperiment, run_arms_experiment, run_pieces
-
-from botorch_bandits import Arms, BanditGP, run
-from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.forgetting import SlidingWindow
-from botorch_bandits.problems import GardnerProblem
-from botorch_bandits.simulation import Policy
 
 matplotlib.use("Agg")
 

@@ -13,6 +13,12 @@ from botorch.acquisition.analytic import (
     LogProbabilityOfFeasibility,
 )
 from gpytorch.kernels import MaternKernel
+from scipy.stats import norm
+from torch import Tensor
+
+from botorch_bandits.domains import Arms, Box
+from botorch_bandits.models import BanditGP
+from botorch_bandits.problems import ConstrainedProblem, GardnerProblem, RatesProblem
 from papers.constrained_methods import (
     ADMMBO,
     BanditSaddlePoint,
@@ -24,12 +30,6 @@ from papers.constrained_methods import (
     orthonormal_directions,
 )
 from papers.constrained_study import ConstrainedRecord, Observations, play_constrained
-from scipy.stats import norm
-from torch import Tensor
-
-from botorch_bandits.domains import Arms, Box
-from botorch_bandits.models import BanditGP
-from botorch_bandits.problems import ConstrainedProblem, GardnerProblem, RatesProblem
 
 NOISE, LENGTHSCALE = 0.01, 1.3
 MODEL = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=NOISE, lengthscale=LENGTHSCALE)

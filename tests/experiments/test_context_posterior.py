@@ -5,6 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+
+from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound, run
+from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
+from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay
+from botorch_bandits.random_streams import generator
 from papers.contextual_studies import (
     SMALLEST_NOISE,
     ContextPosterior,
@@ -14,12 +20,6 @@ from papers.contextual_studies import (
     draw_deviation,
     play_task,
 )
-from torch import Tensor
-
-from botorch_bandits import Arms, BanditGP, BanditLoop, GPUpperConfidenceBound, run
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
-from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay
-from botorch_bandits.random_streams import generator
 
 GIVEN = Hyperparameters((0.3, 0.8, 0.4, 0.6), variance=0.4, noise=0.02)
 MAX_DELAY = 4

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from papers import EXPERIMENTS, build_experiments
-from papers.chowdhury import ConstantGain, estimate_norms
-from papers.results import tabulate
-from papers.trials import run_arms_experiment
 from torch import Tensor
 
-from botorch_bandits.cli import main
 from botorch_bandits.problems.changing import SensorData, load_readings
+from papers import EXPERIMENTS, build_experiments
+from papers.chowdhury import ConstantGain, estimate_norms
+from papers.commands import main
+from papers.results import tabulate
+from papers.trials import run_arms_experiment
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import csv
 from pathlib import Path
 
 import pytest
-from papers.ringing import CASES, TOP, ringing
 
-from botorch_bandits.cli import main
+from papers.commands import main
+from papers.ringing import CASES, TOP, ringing
 
 TABLE = Path(__file__).parents[2] / "docs" / "results" / "ringing.csv"
 

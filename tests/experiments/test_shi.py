@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from papers import EXPERIMENTS, build_experiments
-from papers.constrained_study import PlayedLoop, SeparateArms, play_constrained
-from papers.shi import Constants, Setting, averages, fit_growth, gardner, tabulate_growth
-from papers.trials import ArmsExperiment, Curves, run_arms_experiment
 from torch import Tensor
 
 from botorch_bandits import Arms, BanditLoop, LagrangianUpperConfidenceBound, Polynomial
-from botorch_bandits.cli import main
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.problems import GardnerProblem, RatesProblem
+from papers import EXPERIMENTS, build_experiments
+from papers.commands import main
+from papers.constrained_study import PlayedLoop, SeparateArms, play_constrained
+from papers.shi import Constants, Setting, averages, fit_growth, gardner, tabulate_growth
+from papers.trials import ArmsExperiment, Curves, run_arms_experiment
 
 NAMES = ("shi-gardner", "shi-rates")
 CONSTANTS = Constants(lengthscale=1.5)

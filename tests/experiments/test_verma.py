@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from botorch_bandits.evaluation import RunResult
+from botorch_bandits.history import History
 from papers import build_experiments
 from papers.delayed_studies import simple_regret_in_time
 from papers.results import tabulate
 from papers.trials import ArmsExperiment, run_arms_experiment
 from papers.verma import synthetic
-
-from botorch_bandits.evaluation import RunResult
-from botorch_bandits.history import History
 
 
 def panel(name: str, **options: int) -> ArmsExperiment:

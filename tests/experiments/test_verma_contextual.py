@@ -9,6 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.svm import SVC
+
+from botorch_bandits.feedback import Censored
+from botorch_bandits.problems import ConstantDelay, PoissonDelay
+from botorch_bandits.random_streams import derive_seed
 from papers import (
     build_experiments,
     verma_contextual,
@@ -27,11 +32,6 @@ from papers.contextual_studies import (
     load_tasks,
 )
 from papers.trials import ArmsExperiment, run_arms_experiment
-from sklearn.svm import SVC
-
-from botorch_bandits.feedback import Censored
-from botorch_bandits.problems import ConstantDelay, PoissonDelay
-from botorch_bandits.random_streams import derive_seed
 
 
 @pytest.fixture

@@ -8,6 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from botorch_bandits.domains import Arms
+from botorch_bandits.evaluation import run
+from botorch_bandits.feedback import Censored, Hallucinated
+from botorch_bandits.history import History
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.models import BanditGP
+from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
+from botorch_bandits.problems.tuning import load_dataset
+from botorch_bandits.random_streams import derive_seed, generator
 from papers import (
     build_experiments,
 )
@@ -30,18 +42,6 @@ from papers.results import tabulate
 from papers.trials import run_arms_experiment
 from papers.verma import FAMILIES
 from papers.verma_problems import LogisticRegressionTuning
-from scipy.optimize import minimize
-from torch import Tensor
-
-from botorch_bandits.domains import Arms
-from botorch_bandits.evaluation import run
-from botorch_bandits.feedback import Censored, Hallucinated
-from botorch_bandits.history import History
-from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models import BanditGP
-from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
-from botorch_bandits.problems.tuning import load_dataset
-from botorch_bandits.random_streams import derive_seed, generator
 
 UCB, TS = FAMILIES["UCB"][0][1], FAMILIES["TS"][0][1]
 WAITING = Censored(minimum=0.0, outcome_bound=1.0, max_delay=6, window="all")

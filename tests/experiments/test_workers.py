@@ -3,10 +3,10 @@
 from functools import partial
 
 import pytest
-from papers import build_experiments
-from papers.trials import run_pieces
 
-from botorch_bandits.cli.main import main
+from papers import build_experiments
+from papers.commands import main
+from papers.trials import run_pieces
 
 
 @pytest.mark.parametrize("num_trials", [4])

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from papers.verma_problems import SupportVectorTuning
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from botorch_bandits.random_streams import generator
+from papers.verma_problems import SupportVectorTuning
 
 INPUTS, LABELS = load_breast_cancer(return_X_y=True)
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from papers.verma_problems import ConvolutionalNetworkTuning, LogisticRegressionTuning, _network
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from torch import nn
 
 from botorch_bandits.random_streams import generator
+from papers.verma_problems import ConvolutionalNetworkTuning, LogisticRegressionTuning, _network
 
 CANCER, DIGITS = load_breast_cancer(return_X_y=True), load_digits(return_X_y=True)
 SETTINGS = {"batch_size": 50, "learning_rate": 0.3, "decay": 0.02}

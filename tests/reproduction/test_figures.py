@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from papers import EXPERIMENTS, TABLES
 from papers.reproduction import FIGURES
 from papers.reproduction.judging import Evidence, Figure, Verdict, decide

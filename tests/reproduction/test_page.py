@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from papers import running
 from papers.registry import TABLES, TableEntry
 from papers.reproduction import FIGURES, Reproduction, reproduce, run
@@ -140,7 +141,7 @@ def test_the_page_shows_numbers_and_how_they_came_about(whole: Path) -> None:
             for name in ("mean", "standard_error", "median"):
                 assert f"{float(row[name]):.4g}" in text
     assert "7 trials of 2 rounds, seed 0" in text
-    assert "botorch-bandits experiment srinivas-sensors --trials 7 --rounds 2" in text
+    assert "python tutorials/papers experiment srinivas-sensors --trials 7 --rounds 2" in text
     for name, version in running.versions().items():
         assert f"{name} {version}" in text
 

@@ -1,4 +1,9 @@
-"""Experiments of Avanesov 2020, section 4 (Figures 1 to 3): restarts where rewards change."""
+"""Experiments of Avanesov 2020, section 4 (Figures 1 to 3): restarts where rewards change.
+
+GP-UCB-CPD restarts when a detector sees a change, beside an oracle that is told the changes and
+policies that never restart. The file has the setting, the methods, the tables of detections and the
+fitted powers of regret.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,13 @@ import torch
 from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe, ChangePointUpperConfidenceBound
-from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition import (
+    AcquisitionRecipe,
+    ArmsEngine,
+    ChangePointUpperConfidenceBound,
+)
 from botorch_bandits.change_points import (
+    PUBLISHED_EXPLORATION,
     ChangePointDetector,
     ChangePointRestart,
     NeverRestart,
@@ -23,15 +32,12 @@ from botorch_bandits.change_points import (
     Restart,
     calibrate_threshold,
 )
-from botorch_bandits.change_points.restart import PUBLISHED_EXPLORATION
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
-from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT
+from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.models.arms import ArmsPrior
-from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.models import ArmsPrior, double_kernel
 from botorch_bandits.plotting import new_figure
-from botorch_bandits.problems import evenly_spaced_change_points
-from botorch_bandits.problems.changing import gp_draws_of_periods
+from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import PeriodRewards, ReplicateSegments, play_arms
 from papers.results import plot_curves, write_csv
@@ -661,7 +667,7 @@ def _panel(
             "num_periods": num_periods,
             "noise_std": NOISE_STD,
             "exploration": PUBLISHED_EXPLORATION,
-            "width_constant": PUBLISHED_CONSTANT,
+            "width_constant": PUBLISHED_WIDTH_CONSTANT,
             **settings,
         },
     )
@@ -679,7 +685,7 @@ def _cpd(
 
 
 def _method(name: str, num_rounds: int, restart: Any, noise_variance: float | str) -> RestartMethod:
-    recipe = acquisition(num_rounds, PUBLISHED_CONSTANT)
+    recipe = acquisition(num_rounds, PUBLISHED_WIDTH_CONSTANT)
     return RestartMethod(name, recipe, model_noise(noise_variance, num_rounds), restart=restart)
 
 

@@ -34,8 +34,7 @@ from botorch_bandits.feedback import Hallucinated, Ignored
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
 from botorch_bandits.plotting import LINE_STYLES, new_figure
-from botorch_bandits.problems import GeometricDelay
-from botorch_bandits.problems.base import clamped_eigh
+from botorch_bandits.problems import GeometricDelay, clamped_eigh
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 from papers.avanesov import calibrated_restart
 from papers.results import write_csv

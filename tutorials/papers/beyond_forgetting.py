@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe, GPUpperConfidenceBound
-from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition import AcquisitionRecipe, ArmsEngine, GPUpperConfidenceBound
 from botorch_bandits.change_points import ChangePointRestart, NeverRestart, OracleRestart, Restart
 from botorch_bandits.domains import first_of_the_largest
 from botorch_bandits.forgetting import (
@@ -35,8 +34,7 @@ from botorch_bandits.problems import (
     switching_gp_draws,
 )
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
-from botorch_bandits.simulation import ReplicateSegments, play_arms
-from botorch_bandits.simulation.problems import rewards_of
+from botorch_bandits.simulation import ReplicateSegments, play_arms, rewards_of
 from papers.avanesov import NOISE_STD, arms_of, calibrated_restart, detector, kernel, prior_of
 from papers.results import plot_curves
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method

@@ -1,4 +1,9 @@
-"""Experiments of Chowdhury and Gopalan 2017, section 6 (Figures 1 to 4)."""
+"""Experiments of Chowdhury and Gopalan 2017, section 6 (Figures 1 to 4).
+
+IGP-UCB and GP-TS against GP-UCB, expected improvement and the probability of improvement: on
+functions of known norm, draws of a Gaussian process, two standard functions and readings of
+sensors.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +24,9 @@ from botorch_bandits.acquisition import (
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
 )
-from botorch_bandits.confidence.information_gain import GainBound, RateGain
-from botorch_bandits.models.arms import ArmsPrior
-from botorch_bandits.models.kernels import double_kernel
-from botorch_bandits.problems.changing import SensorData, load_readings
-from botorch_bandits.problems.functions import Hartmann3Reward, RosenbrockReward
+from botorch_bandits.confidence import GainBound, RateGain
+from botorch_bandits.models import ArmsPrior, double_kernel
+from botorch_bandits.problems import Hartmann3Reward, RosenbrockReward, SensorData, load_readings
 from botorch_bandits.random_streams import generator
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 

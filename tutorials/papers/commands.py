@@ -1,18 +1,91 @@
-"""Run a published experiment by name, or all of them with one page at the end."""
+"""The command line of the experiments: ``experiment`` runs one, ``reproduce`` runs all of them.
+
+``python tutorials/papers experiment NAME`` writes a folder of tables and figures, ``python
+tutorials/papers reproduce`` one page with a verdict on each published figure.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from botorch_bandits.checks import check_integer
-from botorch_bandits.cli.session import INTERRUPTED
+from botorch_bandits.cli import INTERRUPTED, CommandParser, run_command
+from papers.registry import EXPERIMENTS, TABLES
 from papers.reproduction import Reproduction, reproduce
 from papers.reproduction.page import PAGE
 from papers.reproduction.state import DATA
 from papers.running import run_experiment as run
+
+FAILED = 1
+"""The exit code of ``reproduce`` if an experiment failed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: Command-line arguments; those of the process if omitted.
+
+    Returns:
+        The exit code: 0, 1 if an experiment of several failed, 2 for bad arguments, 130 if the
+        user interrupted.
+    """
+    return run_command(build_parser(), sys.argv[1:] if arguments is None else arguments)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of both commands."""
+    parser = CommandParser(
+        prog="python tutorials/papers",
+        description="The published experiments: run one of them, or all with one page at the end.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
+    add_experiment_parser(commands)
+    add_reproduce_parser(commands)
+    return parser
+
+
+def add_experiment_parser(commands: Any) -> None:
+    """Add the command ``experiment``.
+
+    Args:
+        commands: What ``argparse`` returned for the commands.
+    """
+    experiment = commands.add_parser(
+        "experiment",
+        help="run a published experiment",
+        description="Run a published experiment, or the study of what a guarantee costs. "
+        "Interrupted experiments continue where they stopped.",
+    )
+    experiment.add_argument(
+        "name",
+        choices=(*EXPERIMENTS, *TABLES),
+        metavar="NAME",
+        help=", ".join((*EXPERIMENTS, *TABLES)),
+    )
+    experiment.add_argument("--trials", type=int, help="default: the paper's number")
+    experiment.add_argument("--rounds", type=int, help="default: the paper's number")
+    experiment.add_argument("--data", metavar="FILE", nargs="+", help="data files, where needed")
+    experiment.add_argument(
+        "--ridge", type=float, help="added to an empirical covariance; avanesov-*: of the detector"
+    )
+    experiment.add_argument("--no-center", action="store_true", help="keep the sensors' means")
+    experiment.add_argument("--seed", type=int, default=0, help="default 0")
+    experiment.add_argument("--out", metavar="FOLDER", help="default runs/experiment-NAME")
+    experiment.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="play trials in N processes (default 1); results do not depend on it",
+    )
+    experiment.add_argument("--quiet", action="store_true", help="no progress bar")
+    experiment.set_defaults(start=run_experiment)
 
 
 def run_experiment(options: argparse.Namespace) -> int:
@@ -57,9 +130,6 @@ def draw_without_screen() -> None:
         import matplotlib
 
         matplotlib.use("Agg")
-
-
-FAILED = 1
 
 
 def add_reproduce_parser(commands: Any) -> None:

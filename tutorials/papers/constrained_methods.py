@@ -1,15 +1,19 @@
-r"""Other people's methods for long-term constraints.
+r"""Other people's methods for long-term constraints, which experiments compare ours with.
 
-Source: Gardner et al. 2014, in the logarithmic form of Ament et al. 2023 that BoTorch has. Expected
-improvement over the best feasible point is weighted by the probability that all constraints hold;
-reward and constraints have independent models. As long as no observed point is feasible, the
-probability alone is maximized.
+Three classes: :class:`ConstrainedImprovement` (constrained expected improvement),
+:class:`BanditSaddlePoint` (bandit online convex optimization, OCO) and :class:`ADMMBO`. They are
+played by :func:`papers.constrained_study.play_constrained`.
 
-After Cao and Liu, "Online convex optimization with time-varying constraints and bandit feedback"
-(published online in 2018). WRITTEN FROM MEMORY of the paper: what is certain is the scheme, a
-projected primal-dual method on a regularized Lagrangian with gradients estimated from several
-values a step; constants may differ. In our orientation, rewards to be maximized and
-``g_j <= 0``, the Lagrangian is
+**Constrained expected improvement.** Source: Gardner et al. 2014, in the logarithmic form of Ament
+et al. 2023 that BoTorch has. Expected improvement over the best feasible point is weighted by the
+probability that all constraints hold; reward and constraints have independent models. As long as no
+observed point is feasible, the probability alone is maximized.
+
+**Bandit saddle point.** After Cao and Liu, "Online convex optimization with time-varying
+constraints and bandit feedback" (published online in 2018). WRITTEN FROM MEMORY of the paper: what
+is certain is the scheme, a projected primal-dual method on a regularized Lagrangian with gradients
+estimated from several values a step; constants may differ. In our orientation, rewards to be
+maximized and ``g_j <= 0``, the Lagrangian is
 
 .. math:: L(x, \lambda) = f(x) - \lambda^\top g(x) + \tfrac{\rho \eta}{2} \|\lambda\|^2,
 
@@ -30,9 +34,9 @@ quotient in a random frame.
 Here each evaluation is a round: a step takes ``2 k`` of them, and :math:`\bar g` is the mean of the
 constraint values that they gave.
 
-Source: Ariafar, Coll-Font, Brooks and Dy 2019; constants as in the authors' released code. With
-``F = -f``, the problem is: minimize ``F(x) + M sum_j 1[g_j(z_j) > 0]`` subject to ``x = z_j``. One
-iteration of the alternating direction method of multipliers does in turn
+**ADMMBO.** Source: Ariafar, Coll-Font, Brooks and Dy 2019; constants as in the authors' released
+code. With ``F = -f``, the problem is: minimize ``F(x) + M sum_j 1[g_j(z_j) > 0]`` subject to
+``x = z_j``. One iteration of the alternating direction method of multipliers does in turn
 
 .. math::
    x &= \arg\min F(x) + \tfrac{m \rho}{2} \|x - \bar z + \bar y / \rho\|^2 \\

@@ -1,8 +1,8 @@
 """Methods for long-term constraints, ours and others', played in turns: what experiments share.
 
-The methods are in files of their own: :mod:`.constrained_saddle_point` (bandit online convex
-optimization), :mod:`.constrained_admm` (ADMMBO) and :mod:`.constrained_improvement` (constrained
-expected improvement).
+A method proposes a point and is told reward and constraint values. The loop of this package and
+models of reward and constraints on arms are played here; the methods of others are in
+:mod:`papers.constrained_methods`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from botorch_bandits.checks import (
     check_vector,
     store_checked,
 )
-from botorch_bandits.confidence.igp_ucb import igp_ucb_width
+from botorch_bandits.confidence import igp_ucb_width
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.domains import first_of_the_largest
 from botorch_bandits.history import Query
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
-from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.models import ArmsPosterior, ArmsPrior, double_kernel
 from botorch_bandits.problems import ConstrainedProblem
 from botorch_bandits.random_streams import RandomBlocks, generator
 from papers.trials import ArmsStudy

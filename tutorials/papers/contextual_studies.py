@@ -1,5 +1,11 @@
 r"""Bandits with contexts and delays on a finite set of actions: data, posterior and rounds.
 
+A task is a table of rewards, one row a context, and the order in which contexts come. The rules are
+those of the loop: mean plus width times standard deviation, or a draw with its deviation from the
+mean multiplied by the width, over the actions in the context of the round. The loop builds a model
+a round; :class:`ContextPosterior` makes the same choices much faster where a context stays for many
+rounds.
+
 With rows :math:`x_1, \dots, x_n` (context and action), labels :math:`y` and
 :math:`K + \lambda I = L L^\top`, this keeps :math:`M = L^{-1}`, :math:`w = M y` and
 :math:`V = M k(X, A)` for the arms ``A`` of the current context:
@@ -9,12 +15,6 @@ With rows :math:`x_1, \dots, x_n` (context and action), labels :math:`y` and
 A new row adds one row to each, at ``O(n^2)``; another label changes ``w`` alone. A change of the
 context costs ``O(n^2 |A|)``. The loop, which knows nothing of blocks of rounds in one context, pays
 the latter in every round.
-
-A task is a table of rewards, one row a context, and the order in which contexts come. The rules are
-those of the loop: mean plus width times standard deviation, or a draw with its deviation from the
-mean multiplied by the width, over the actions in the context of the round. The loop builds a model
-a round; :class:`~papers.contextual_studies.ContextPosterior` makes the same
-choices much faster where a context stays for many rounds.
 """
 
 from __future__ import annotations
@@ -41,10 +41,8 @@ from torch import Tensor
 from botorch_bandits.checks import check_matrix
 from botorch_bandits.domains import first_of_the_largest
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
-from botorch_bandits.models import BanditGP
-from botorch_bandits.models.kernels import StationaryKernel
-from botorch_bandits.problems import ConstantDelay, Delays
-from botorch_bandits.problems.tuning import load_csv
+from botorch_bandits.models import BanditGP, StationaryKernel
+from botorch_bandits.problems import ConstantDelay, Delays, load_csv
 from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
 from papers.trials import ArmsStudy, Method
 

@@ -26,8 +26,8 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
 )
-from botorch_bandits.confidence.information_gain import WaterFillingGain
-from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.confidence import WaterFillingGain
+from botorch_bandits.models import double_kernel
 from botorch_bandits.random_streams import generator
 from papers.results import plot_curves
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method

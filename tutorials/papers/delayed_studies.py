@@ -1,7 +1,7 @@
 """Functions on arms whose outcomes arrive late, with hyperparameters given or learned.
 
-Outcomes come out of order and at different rounds in different trials, so trials cannot share one
-tensor program as in :mod:`~papers.trials`.
+What the experiments of Verma, Dai and Low 2022 share: each trial is a loop of its own, since
+outcomes come out of order and at different rounds in different trials.
 
 Every ``REFIT_EVERY`` rounds the loop goes on with the hyperparameters of the largest marginal
 likelihood, as in the experiments of Verma, Dai and Low 2022 (appendix C).

@@ -1,4 +1,7 @@
-"""Experiments by name."""
+"""The experiments by name: how each is built, what data it reads and what it reports.
+
+The command line, the page of all experiments and the documentation take their names from here.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,6 @@ from papers import (
     srinivas,
     verma,
     verma_contextual,
-)
-from papers import (
-    avanesov as avanesov_report,
-)
-from papers import (
-    beyond_combined as beyond_combined_report,
-)
-from papers import (
-    shi as shi_report,
-)
-from papers import (
-    verma as verma_tuning,
 )
 from papers.trials import ArmsExperiment
 
@@ -87,7 +78,7 @@ EXPERIMENTS = {
     ),
     "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
     "verma-tuning": Entry(
-        verma_tuning.tuning,
+        verma.tuning,
         "Verma, Dai and Low 2022, Figures 2 and 3",
         ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
     ),
@@ -101,26 +92,24 @@ EXPERIMENTS = {
         1,
     ),
     "avanesov-horizon": Entry(
-        avanesov.horizon, "Avanesov 2020, Figure 1", report=avanesov_report.report_power
+        avanesov.horizon, "Avanesov 2020, Figure 1", report=avanesov.report_power
     ),
     "avanesov-periods": Entry(
-        avanesov.periods, "Avanesov 2020, Figure 2", report=avanesov_report.report_power
+        avanesov.periods, "Avanesov 2020, Figure 2", report=avanesov.report_power
     ),
     "avanesov-compare": Entry(
-        avanesov.compare, "Avanesov 2020, Figure 3", report=avanesov_report.report_comparison
+        avanesov.compare, "Avanesov 2020, Figure 3", report=avanesov.report_comparison
     ),
     "avanesov-constants": Entry(
         avanesov.constants,
         "what Avanesov 2020 leaves unsaid, in the setting of Figure 3",
-        report=avanesov_report.report_comparison,
+        report=avanesov.report_comparison,
     ),
-    "shi-gardner": Entry(
-        shi.gardner, "Shi and Eryilmaz 2022, Figures 1 to 5", report=shi_report.report
-    ),
+    "shi-gardner": Entry(shi.gardner, "Shi and Eryilmaz 2022, Figures 1 to 5", report=shi.report),
     "shi-rates": Entry(
         shi.rates,
         "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants",
-        report=shi_report.report,
+        report=shi.report,
     ),
     "beyond-multipliers": Entry(
         beyond_multipliers.multipliers,
@@ -135,7 +124,7 @@ EXPERIMENTS = {
     "beyond-combined": Entry(
         beyond_combined.combined,
         "delay, change, constraint and context at once, each switched off in turn",
-        report=beyond_combined_report.report,
+        report=beyond_combined.report,
     ),
 }
 

@@ -1,4 +1,8 @@
-"""Tables and figures of experiments on arms."""
+"""Tables and figures of experiments on arms, and the files they are written to.
+
+A table has means, standard errors and medians over trials, one row a method; a figure has the mean
+regret with a band of one standard error on either side. Files are replaced as a whole.
+"""
 
 from __future__ import annotations
 

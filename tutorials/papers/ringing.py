@@ -24,9 +24,14 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from botorch_bandits.models import BanditGP
-from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, posterior_rise, probe_points
-from botorch_bandits.models.condition import condition, hallucinate
+from botorch_bandits.models import (
+    RINGING_TOLERANCE,
+    BanditGP,
+    condition,
+    hallucinate,
+    posterior_rise,
+    probe_points,
+)
 from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
 
 TOP, LENGTHSCALE = 4.5, 0.25
@@ -200,8 +205,8 @@ def _top(model: Model, grid: Tensor) -> float:
 
 
 def _summarize(runs: list[dict[str, float]]) -> dict[str, float]:
-    rings = [r["top_after"] - r["top_before"] > DEFAULT_TOLERANCE * r["top_before"] for r in runs]
-    warns = [r["probed"] > DEFAULT_TOLERANCE for r in runs]
+    rings = [r["top_after"] - r["top_before"] > RINGING_TOLERANCE * r["top_before"] for r in runs]
+    warns = [r["probed"] > RINGING_TOLERANCE for r in runs]
     agree = sum(a == b for a, b in zip(rings, warns, strict=True))
     return {
         "top_before": median(r["top_before"] for r in runs),

@@ -1,4 +1,4 @@
-"""Run an experiment by name and write its folder.
+"""Run an experiment by name and write its folder: tables, differences, settings and a figure.
 
 Methods of a panel meet the same functions, noise and delays, so the differences vary less than the
 regrets do.
@@ -21,7 +21,7 @@ import gpytorch
 import torch
 from torch import Tensor
 
-from botorch_bandits.version import __version__
+from botorch_bandits import __version__
 from papers.registry import EXPERIMENTS, TABLES, build_experiments
 from papers.results import (
     REPORTED_ROUND,

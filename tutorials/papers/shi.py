@@ -36,9 +36,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models import BanditGP
-from botorch_bandits.models.arms import ArmsPrior
-from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
 from botorch_bandits.plotting import LINE_STYLES, new_figure
 from botorch_bandits.problems import GardnerProblem, RatesProblem
 from botorch_bandits.random_streams import generator

@@ -1,4 +1,9 @@
-"""The experiments of Srinivas et al. 2010, section 6 (Figure 5)."""
+"""The experiments of Srinivas et al. 2010, section 6 (Figure 5).
+
+GP-UCB with its width divided by the square root of 5 against expected improvement, the most
+probable improvement, the mean alone and the variance alone: on draws of a Gaussian process, and on
+readings of temperature and traffic sensors.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ from botorch_bandits.acquisition import (
     MeanOnly,
     VarianceOnly,
 )
-from botorch_bandits.models.kernels import double_kernel
-from botorch_bandits.problems.changing import SensorData, load_readings
+from botorch_bandits.models import double_kernel
+from botorch_bandits.problems import SensorData, load_readings
 from botorch_bandits.random_streams import generator
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 

@@ -1,9 +1,10 @@
 """Experiments on arms: run them by trial and continue what was interrupted.
 
+A study is what is played, an experiment is one panel of a figure: a study, methods, and numbers of
+trials and rounds.
+
 A study knows its arms by the covariance of their rewards alone, for some of the papers' kernels are
 the empirical covariance of sensors. The rules that are played are those of the loop.
-
-Each experiment states its setting once (:class:`ArmsExperiment`); this module does the rest.
 
 A piece is some trials of one panel with all its methods, and a file. Random numbers belong to the
 trial, so it does not matter which process plays it, nor how many there are.
@@ -29,12 +30,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
-from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition import AcquisitionRecipe, ArmsEngine, RandomSearch
 from botorch_bandits.asynchronous import one_thread_each
 from botorch_bandits.checks import check_integer
 from botorch_bandits.domains import Arms
-from botorch_bandits.models.arms import ArmsPrior
+from botorch_bandits.models import ArmsPrior
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import derive_seed
 from botorch_bandits.simulation import SimulationResult, play_arms

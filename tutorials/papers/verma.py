@@ -38,10 +38,15 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
-from botorch_bandits.models.kernels import double_kernel
-from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay
-from botorch_bandits.problems.base import clamped_eigh
-from botorch_bandits.problems.tuning import load_csv, load_dataset
+from botorch_bandits.models import double_kernel
+from botorch_bandits.problems import (
+    ConstantDelay,
+    Delays,
+    PoissonDelay,
+    clamped_eigh,
+    load_csv,
+    load_dataset,
+)
 from botorch_bandits.random_streams import derive_seed, generator
 from papers.delayed_studies import (
     NUM_INITIAL,

@@ -1,13 +1,13 @@
 """Tuning problems of Verma, Dai and Low 2022: accuracy on a held-out part of the data.
 
-As in the experiments of Verma, Dai and Low 2022 (appendix C.2), 70 % of the rows are trained on and
-the other 30 % give the accuracy. An evaluation is a pure function of the hyperparameters and the
-seed; no global random state is used. :mod:`~papers.verma_problems` has models that
-are trained by stochastic gradients.
+As in the experiments of the paper (appendix C.2), 70 % of the rows are trained on and the other
+30 % give the accuracy. An evaluation is a pure function of the hyperparameters and the seed; no
+global random state is used.
 
-The logistic regression and the convolutional network of Verma, Dai and Low 2022 (appendix C.2),
-with batch size, learning rate and its decay to tune. The paper does not say how the learning rate
-decays; here step ``k`` (from 0) has ``learning_rate / (1 + decay k)``.
+A support vector machine has ``C`` and ``gamma`` to tune, logistic regression and a convolutional
+network have batch size, learning rate and its decay: these two are trained by stochastic gradients.
+The paper does not say how the learning rate decays; here step ``k`` (from 0) has
+``learning_rate / (1 + decay k)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from botorch_bandits.checks import check_integer, check_nonnegative, check_positive
-from botorch_bandits.problems.tuning import (
+from botorch_bandits.problems import (
     AccuracyProblem,
     Hyperparameter,
     check_labeled_data,

@@ -1,4 +1,8 @@
-"""All experiments on one page: each published figure beside ours, with a verdict."""
+"""All experiments on one page: each published figure beside ours, with a verdict.
+
+``python tutorials/papers reproduce`` writes it. Each paper has a file with the claims made of its
+figures; a claim is checked by a rule against the tables of the run.
+"""
 
 from papers.reproduction.figures import FIGURES
 from papers.reproduction.run import reproduce

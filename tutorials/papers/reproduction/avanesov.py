@@ -1,4 +1,7 @@
-"""Figures of Avanesov 2020, section 4."""
+"""What Avanesov 2020, section 4, claims of its figures, and how the claims are checked.
+
+Figures 1 and 2 are powers fitted to regret, Figure 3 a comparison of policies that restart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Experiments beyond the papers, on the same page: what is asked, and what was found."""
+"""Experiments beyond the papers, on the same page: what is asked, and what was found.
+
+No paper has these figures, so there is nothing to judge: the answers are read from the tables.
+"""
 
 from __future__ import annotations
 

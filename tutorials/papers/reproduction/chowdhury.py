@@ -1,4 +1,7 @@
-"""Figures of Chowdhury and Gopalan 2017, section 6."""
+"""What Chowdhury and Gopalan 2017, section 6, claim of their figures, and how it is checked.
+
+Each claim is about the cumulative regret of two methods on the same functions.
+"""
 
 from __future__ import annotations
 

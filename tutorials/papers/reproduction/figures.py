@@ -1,4 +1,7 @@
-"""All figures, in the order of the page."""
+"""All figures, in the order of the page: paper by paper, then what is beyond the papers.
+
+Experiments in the registry that no figure shows are added at the end, so that none is left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""One HTML page of all figures, and ``verdicts.csv`` beside it."""
+"""The HTML page of all figures, and ``verdicts.csv`` beside it.
+
+The page stands alone: pictures are inside, and nothing is loaded from elsewhere. The first part of
+the file makes HTML, the second puts contents, verdicts and sections together.
+"""
 
 from __future__ import annotations
 

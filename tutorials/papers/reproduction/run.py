@@ -1,4 +1,7 @@
-"""Run all experiments, one after another, and write the page after each."""
+"""Run all experiments, one after another, and write the page after each.
+
+What is done is not played again, and an experiment that fails does not stop the others.
+"""
 
 from __future__ import annotations
 

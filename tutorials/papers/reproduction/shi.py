@@ -1,4 +1,8 @@
-"""Figures of Shi and Eryilmaz 2022, appendix E."""
+"""What Shi and Eryilmaz 2022, appendix E, claim of their figures, and how it is checked.
+
+Most claims say that time-averaged regret or violation tends to 0: it must have fallen between half
+way and the end.
+"""
 
 from __future__ import annotations
 

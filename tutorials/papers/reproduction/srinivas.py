@@ -1,4 +1,7 @@
-"""Figures of Srinivas et al. 2010, section 6."""
+"""What Srinivas et al. 2010, section 6, claim of their figure, and how the claims are checked.
+
+Each claim is about the mean regret of two methods on the same functions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What is run, and where a reproduction stands."""
+"""What a reproduction runs, with which files and sizes, and how far it is.
+
+Settings are fixed when it starts; the state is read from the folders of the experiments, so that an
+interrupted run continues.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +179,7 @@ class Reproduction:
     @property
     def command(self) -> str:
         """The command that runs this, without the folders of files."""
-        words = ["botorch-bandits", "reproduce", "--quick" if self.quick else "--full"]
+        words = ["python", "tutorials/papers", "reproduce", "--quick" if self.quick else "--full"]
         words += ["--seed", str(self.seed)] if self.seed else []
         words += ["--workers", str(self.num_workers)] if self.num_workers > 1 else []
         words += ["--only", *self.only] if self.only else []
@@ -185,7 +189,7 @@ class Reproduction:
 
     def command_of(self, experiment: str) -> str:
         """Return the command that runs one experiment by itself."""
-        words = ["botorch-bandits", "experiment", experiment]
+        words = ["python", "tutorials/papers", "experiment", experiment]
         for option, size in zip(("trials", "rounds"), sizes(experiment, self.quick), strict=True):
             words += [f"--{option}", str(size)] if size is not None else []
         files = files_of(experiment, self.files) or ()

@@ -1,4 +1,7 @@
-"""Figures of Verma, Dai and Low 2022."""
+"""What Verma, Dai and Low 2022 claim of their figures, and how the claims are checked.
+
+Most claims say that a method with censored feedback has smaller regret than its counterparts.
+"""
 
 from __future__ import annotations
 

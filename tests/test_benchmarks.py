@@ -1,6 +1,6 @@
 """Both ways of every benchmark give the same results; how fast they are is measured on request.
 
-    python -m pytest tests/benchmarks -m slow -s -p no:xdist
+    python -m pytest tests/test_benchmarks.py -m slow -s -p no:xdist
 
 runs them at full size. No test looks at a time.
 """
@@ -15,10 +15,9 @@ import pytest
 import torch
 
 from benchmarks import BENCHMARKS, Measurement, Scale
-from benchmarks.commands import format_measurements
+from benchmarks.commands import format_measurements, main
 from benchmarks.devices import against_cpu
 from benchmarks.measure import compare, growth_exponent
-from botorch_bandits.cli import main
 
 
 def check(lines: list[Measurement]) -> None:
@@ -78,7 +77,7 @@ def test_command_prints_and_writes_the_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "table.csv"
-    arguments = ["bench", "chain-500", "--quick", "--repeats", "1", "--quiet"]
+    arguments = ["chain-500", "--quick", "--repeats", "1", "--quiet"]
     assert main([*arguments, "--out", str(table)]) == 0
     output = capsys.readouterr().out
     assert "chain-500" in output
@@ -100,7 +99,7 @@ def test_command_prints_and_writes_the_table(
 def test_bad_arguments_are_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", *arguments]) == 2
+    assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

@@ -1,0 +1,83 @@
+"""What command lines have in common: errors of one line, exit codes, and files replaced as a whole.
+
+A parser leaves in ``start`` the function that its command runs; :func:`run_command` calls it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from botorch_bandits.journal import JournalError
+
+BAD_ARGUMENTS = 2
+"""The exit code for arguments that cannot be used."""
+
+INTERRUPTED = 130
+"""The exit code of a command that the user interrupted, as shells have it for SIGINT."""
+
+
+class Executable(Protocol):
+    """Work that was checked and prepared, and is still to be done."""
+
+    def execute(self) -> int:
+        """Do it; returns the exit code."""
+        ...
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message in one line and leave with :data:`BAD_ARGUMENTS`.
+
+        Args:
+            message: What is wrong with the arguments.
+        """
+        print(f"{self.prog}: error: {message} (see {self.prog} --help)", file=sys.stderr)
+        sys.exit(BAD_ARGUMENTS)
+
+
+def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
+    """Parse the arguments and run the command that they name.
+
+    Errors that say what to change about the arguments are printed in one line.
+
+    Args:
+        parser: Leaves in ``start`` what takes the parsed options and returns the exit code, or
+            prepared work that is then executed; and the command's name in ``command``, if the
+            parser has several commands.
+        arguments: Those of the command line; the options have them in ``arguments``.
+
+    Returns:
+        The exit code: that of the command, :data:`BAD_ARGUMENTS` or :data:`INTERRUPTED`.
+    """
+    options = parser.parse_args(arguments)
+    options.arguments = list(arguments)
+    name = " ".join(filter(None, (parser.prog, getattr(options, "command", None))))
+    try:
+        start: Callable[[argparse.Namespace], Executable | int] = options.start
+        started = start(options)
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command continues", file=sys.stderr)
+        return INTERRUPTED
+    except (ValueError, TypeError, ImportError, OSError, JournalError) as error:
+        print(f"{name}: error: {error}", file=sys.stderr)
+        return BAD_ARGUMENTS
+    return started if isinstance(started, int) else started.execute()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old one or the new one, never a part.
+
+    Args:
+        path: The file; its folder exists.
+        text: What it holds afterwards, in UTF-8.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

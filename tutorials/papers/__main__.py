@@ -1,0 +1,22 @@
+"""Run the command line of the experiments with ``python tutorials/papers``.
+
+Started as a folder, it puts the folder above on the path, so that ``papers`` is found from
+anywhere; processes that it starts inherit the path.
+"""
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+
+if not __package__:
+    # Python put the folder itself on the path: its modules are those of a package, not of their own
+    sys.path[:] = [
+        str(FOLDER.parent),
+        *(entry for entry in sys.path if not entry or Path(entry).resolve() != FOLDER),
+    ]
+
+if __name__ == "__main__":
+    from papers.commands import main
+
+    sys.exit(main())
