@@ -10,6 +10,8 @@ for the query of round ``s`` when that of round ``t`` is chosen. An outcome that
 round ``t`` was asked, and after round ``A`` was, has the delay ``d_s = A + 1 - s``. A query without
 an outcome after ``m`` rounds is lost: it keeps the minimum for good, and a later arrival is
 recorded and reported but kept out of the model. A query that failed is lost at once.
+:meth:`Censored.status` says which of these a query is; :class:`CensoredView` has all queries of a
+round, and :class:`CensoredQueue` follows a history that grows.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
 section 3.1, and appendix A.4 for delays in seconds.
@@ -17,22 +19,21 @@ section 3.1, and appendix A.4 for delays in seconds.
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from botorch_bandits.checks import (
     MinimumLoweredWarning,
-    check_integer,
-    check_nonnegative,
     check_number,
-    check_one_of,
     check_positive,
     store_checked,
 )
-from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.confidence.censored import Censoring
+from botorch_bandits.history import Event, Failure, History, Outcome, Query
 
 __all__ = [
     "Censored",
@@ -70,7 +71,7 @@ class Ignored(Feedback):
 
 
 @dataclass(frozen=True)
-class Censored(Feedback):
+class Censored(Censoring, Feedback):
     r"""Pending queries enter at the known minimum; see the module.
 
     With :math:`d_s` the delay of query ``s``, the model of round ``t`` has the outcome
@@ -96,15 +97,6 @@ class Censored(Feedback):
             authors' code does for upper confidence bounds. No theorem covers it.
     """
 
-    minimum: float | None = None
-    outcome_bound: float | None = None
-    max_delay: float | None = None
-    unit: str = "rounds"
-    window: str = "pending"
-    on_lower: str = "error"
-    minimum_proxy: float | None = None
-    predictive: bool = False
-
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
     """Options as printed in Theorems 1 and 3; pass ``max_delay=m``, and bounds to the width."""
 
@@ -116,43 +108,12 @@ class Censored(Feedback):
     ``outcome_bound``, and none of these."""
 
     def __post_init__(self) -> None:
-        """Check the settings."""
-        if (self.minimum is None) == (self.minimum_proxy is None):
-            raise ValueError(
-                "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
-                "of the standard deviation in a lower confidence bound; got "
-                f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
-            )
+        """Check the settings; a loop has one reward, so bounds are one number each."""
         if self.minimum is not None:
             store_checked(self, minimum=check_number("minimum", self.minimum))
-        if self.minimum_proxy is not None:
-            if isinstance(self.minimum_proxy, bool):
-                raise TypeError(
-                    f"minimum_proxy is {self.minimum_proxy}; pass the factor of the standard "
-                    "deviation in the lower confidence bound, such as minimum_proxy=2.0."
-                )
-            proxy = check_nonnegative("minimum_proxy", self.minimum_proxy)
-            store_checked(self, minimum_proxy=proxy)
         if self.outcome_bound is not None:
             store_checked(self, outcome_bound=check_positive("outcome_bound", self.outcome_bound))
-        check_one_of("unit", self.unit, ("rounds", "seconds"))
-        check_one_of("window", self.window, ("pending", "all"))
-        check_one_of("on_lower", self.on_lower, ("error", "lower"))
-        check_one_of("predictive", self.predictive, (True, False))
-        if self.max_delay is not None:
-            if self.unit == "rounds":
-                store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
-            else:
-                store_checked(self, max_delay=check_positive("max_delay", self.max_delay))
-        if self.window == "all" and (self.max_delay is None or self.unit != "rounds"):
-            raise ValueError(
-                "window='all' sums over the last max_delay queries; give max_delay= in rounds."
-            )
-        if self.minimum is None and self.on_lower != "error":
-            raise ValueError(
-                "on_lower='lower' lowers a known minimum=, but the minimum is unknown: the proxy "
-                "moves with the outcomes. Leave on_lower= out."
-            )
+        super().__post_init__()
 
     def check_outcome(self, query: Query, reward: float, num_queries: int, now: float) -> None:
         """Look at an outcome before it is recorded.
@@ -222,19 +183,26 @@ class Censored(Feedback):
             return now - query.asked_at > self.max_delay
         return round_number - query.round_number >= self.max_delay
 
-    def summed(self, pending: Sequence[int], round_number: int) -> list[int]:
-        """Return the ids of the queries whose deviations the width's sum has.
+    def status(
+        self, query: Query, event: Event | None, round_number: int, now: float
+    ) -> Literal["observed", "pending", "lost", "late"]:
+        """Return what a query is when a round is chosen.
+
+        ``"observed"`` queries have their outcome in the model, all others the minimum.
+        ``"pending"`` ones are waited for, ``"lost"`` ones were given up or failed, and ``"late"``
+        ones are lost ones whose outcome has arrived all the same.
 
         Args:
-            pending: Ids of the queries that are waited for.
+            query: The query.
+            event: Its outcome or failure, if that was told before the round was asked.
             round_number: The round that is chosen.
+            now: Clock time in seconds.
         """
-        if self.outcome_bound is None:
-            return []
-        if self.window == "pending":
-            return list(pending)
-        assert self.max_delay is not None
-        return list(range(max(0, round_number - 1 - int(self.max_delay)), round_number - 1))
+        if isinstance(event, Failure):
+            return "lost"
+        if event is not None:
+            return "late" if self.is_late(query, event) else "observed"
+        return "lost" if self.is_lost(query, round_number, now) else "pending"
 
     def view(self, history: History, round_number: int, now: float) -> CensoredView:
         """Return what the model sees when the query of a round is chosen.
@@ -244,25 +212,26 @@ class Censored(Feedback):
             round_number: The round that is chosen.
             now: Clock time in seconds.
         """
-        rewards: list[float | None] = []
-        pending, lost, late = [], [], []
-        for query in history.queries[: round_number - 1]:
-            outcome = history.outcome(query.id)
-            if outcome is not None and outcome.arrived_round >= round_number:
-                outcome = None  # it was told later
-            failure = history.failure(query.id) or history.retraction(query.id)
-            has_failed = failure is not None and failure.arrived_round < round_number
-            if outcome is not None and not self.is_late(query, outcome):
-                rewards.append(outcome.reward)
+        queries = history.queries[: round_number - 1]
+        rewards: list[float | None] = [None] * len(queries)
+        ids: dict[str, list[int]] = {"pending": [], "lost": [], "late": []}
+        for i, query in enumerate(queries):
+            event: Event | None = (
+                history.outcome(query.id)
+                or history.failure(query.id)
+                or history.retraction(query.id)
+            )
+            if event is not None and event.arrived_round >= round_number:
+                event = None  # it was told later
+            status = self.status(query, event, round_number, now)
+            if status == "observed":
+                assert isinstance(event, Outcome)
+                rewards[i] = event.reward
                 continue
-            rewards.append(None)
-            if outcome is not None:
-                late.append(query.id)
-            if outcome is not None or has_failed or self.is_lost(query, round_number, now):
-                lost.append(query.id)
-            else:
-                pending.append(query.id)
-        return CensoredView(tuple(rewards), tuple(pending), tuple(lost), tuple(late))
+            ids[status].append(query.id)
+            if status == "late":
+                ids["lost"].append(query.id)
+        return CensoredView(tuple(rewards), *(tuple(ids[name]) for name in ids))
 
 
 @dataclass(frozen=True)
@@ -287,3 +256,83 @@ class CensoredView:
             tuple(first_id + i for i in ids) for ids in (self.pending, self.lost, self.late)
         )
         return CensoredView(self.rewards, pending, lost, late)
+
+
+class CensoredQueue:
+    """The censored queries of a growing history, as :meth:`Censored.view` has them for now.
+
+    Each update costs what has changed since the last one, however long the history is: the oldest
+    pending query is looked at first, and none behind one that is still waited for.
+
+    Args:
+        feedback: Which queries are given up.
+        history: What happened; it grows.
+    """
+
+    def __init__(self, feedback: Censored, history: History) -> None:
+        """See the class."""
+        self._feedback, self._history = feedback, history
+        self._start()
+
+    def _start(self) -> None:
+        self._num_queries = self._num_events = 0
+        self._waiting: dict[int, Query] = {}  # by id, in asking order
+        self._lost: set[int] = set()
+        self._late: set[int] = set()
+        self._now = self._last_asked_at = -math.inf
+        self._is_ordered = True  # in seconds a clock may have been set back
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Ids of censored queries that are waited for, in asking order."""
+        return tuple(self._waiting)
+
+    @property
+    def num_lost(self) -> int:
+        """How many censored queries were given up, or failed."""
+        return len(self._lost)
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Their ids, in asking order."""
+        return tuple(sorted(self._lost))
+
+    @property
+    def late(self) -> tuple[int, ...]:
+        """Ids of lost queries whose outcome arrived too late."""
+        return tuple(sorted(self._late))
+
+    def update(self, now: float) -> None:
+        """Take in what happened since the last update; the next query is to be chosen.
+
+        Args:
+            now: Clock time in seconds.
+        """
+        if now < self._now:
+            self._start()  # the clock was set back: who is lost is open again
+        self._now = now
+        for query in self._history.queries_since(self._num_queries):
+            self._waiting[query.id] = query
+            self._is_ordered = self._is_ordered and query.asked_at >= self._last_asked_at
+            self._last_asked_at = max(self._last_asked_at, query.asked_at)
+        self._num_queries = self._history.num_queries
+        events = self._history.events_since(self._num_events)
+        self._num_events += len(events)
+        for event in events:
+            query = self._history.query(event.query_id)
+            self._waiting.pop(query.id, None)
+            self._lost.discard(query.id)
+            status = self._feedback.status(query, event, self._num_queries + 1, now)
+            if status == "late":
+                self._late.add(query.id)
+            if status != "observed":
+                self._lost.add(query.id)
+        given_up = []
+        for query in self._waiting.values():
+            if self._feedback.status(query, None, self._num_queries + 1, now) == "lost":
+                given_up.append(query.id)
+            elif self._is_ordered:
+                break
+        for query_id in given_up:
+            del self._waiting[query_id]
+        self._lost.update(given_up)

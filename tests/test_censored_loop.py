@@ -36,7 +36,7 @@ from botorch_bandits.confidence import (
     gp_ucb_finite_width,
     igp_ucb_width,
 )
-from botorch_bandits.loop.state import CensoredQueue
+from botorch_bandits.feedback import CensoredQueue
 from botorch_bandits.problems import PoissonDelay
 
 CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)

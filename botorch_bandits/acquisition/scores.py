@@ -18,6 +18,7 @@ from botorch.acquisition.analytic import _log_ei_helper, log_Phi
 from torch import Tensor
 
 from botorch_bandits.confidence import PriorSummary, WidthRule
+from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.irgp import irgp_ucb_width
 from botorch_bandits.confidence.width_rules import WIDTH, fit_to_batch
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -111,11 +112,13 @@ class WidthArmsRule(ArmsRule):
         rule: Computes the width.
         scale: A factor on the width.
         maximize: If False, ``-mean + width * standard deviation``.
+        predictive: Whether standard deviations include the noise.
     """
 
     rule: WidthRule
     scale: float = 1.0
     maximize: bool = True
+    predictive: bool = False
 
     smallest_variance = 1e-18
 
@@ -152,7 +155,11 @@ class WidthArmsRule(ArmsRule):
 
     def _half_width(self, seen: ArmsRound) -> Tensor:
         if "half width" not in seen.known:
-            deviation = seen.standard_deviation(self.smallest_variance)
+            if self.predictive:
+                variance = seen.variance + seen.posterior.lam
+                deviation = variance.clamp_min(self.smallest_variance).sqrt_()
+            else:
+                deviation = seen.standard_deviation(self.smallest_variance)
             width = self.width(seen)
             seen.known["half width"] = deviation.mul_(width.unsqueeze(-1) if width.dim() else width)
         return seen.known["half width"]
@@ -169,16 +176,15 @@ def width_arms_rule(rule: WidthRule, options: dict[str, Any]) -> WidthArmsRule |
 class RandomizedArmsRule(WidthArmsRule):
     """IRGP-UCB: each round and replicate has a width of its own draw.
 
-    Attributes:
-        added: What is added to that width.
+    Of its rule only what censored feedback adds is computed.
     """
-
-    added: Tensor | None = None
 
     def _compute_width(self, seen: ArmsRound) -> Tensor:
         draw = seen.draw("IRGP-UCB", (), "exponential")
         width = irgp_ucb_width(seen.posterior.num_arms, draw)
-        return width if self.added is None else width + self.added
+        if isinstance(self.rule, PendingWidth):
+            width = width + self.rule.added(seen.summary)
+        return width
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,7 +52,13 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorSummary
+from botorch_bandits.confidence import (
+    ConstantWidth,
+    GainBound,
+    Guarantee,
+    PriorSummary,
+    WidthRule,
+)
 from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
@@ -438,6 +444,15 @@ class GPThompsonSampling(SeededDraw):
             self.model = base if points is None else hallucinate(base, points)
         AcquisitionFunction.set_X_pending(self, points)
         self._begin_draw()
+
+    def set_rule(self, rule: WidthRule) -> None:
+        """Take another rule for the scale of the draw.
+
+        Args:
+            rule: Computes the scale from now on.
+        """
+        self.rule = rule
+        self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
 
     @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:

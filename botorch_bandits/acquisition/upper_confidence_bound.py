@@ -198,6 +198,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             pending points plus 1 if omitted.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized: the value is ``-mean + width * sigma``.
+        predictive: Use the predictive standard deviation, noise included. No theorem covers that.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
     Raises:
@@ -218,6 +219,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        predictive: bool = False,
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -230,6 +232,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         self.base_model = model
         self.rule = rule
         self.scale = check_scale(scale)
+        self.predictive = check_one_of("predictive", predictive, (True, False))
         self._summary = PriorSummary(model, posterior_transform)
         pending = check_pending(X_pending)
         self._first_round = (
@@ -262,6 +265,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         evaluated = (type(self).forward, type(self)._mean_and_sigma)
         if (
             posterior is None
+            or self.predictive
             or self.posterior_transform is not None
             or self.beta.numel() != 1
             or evaluated
@@ -310,6 +314,16 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
         beta = (width**2).unsqueeze(-1) if width.dim() else width**2
         self.beta = beta.to(self.beta.device)
+
+    def set_rule(self, rule: WidthRule, predictive: bool = False) -> None:
+        """Take another width rule; pending points are forgotten.
+
+        Args:
+            rule: Computes the width from now on.
+            predictive: See the class.
+        """
+        self.rule, self.predictive = rule, predictive
+        self.set_X_pending(None)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
@@ -376,7 +390,15 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
     def _mean_and_sigma(
         self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
     ) -> tuple[Tensor, Tensor | None]:
-        return super()._mean_and_sigma(X, compute_sigma, min_var)
+        if not self.predictive:
+            return super()._mean_and_sigma(X, compute_sigma, min_var)
+        posterior = self.model.posterior(
+            X, observation_noise=True, posterior_transform=self.posterior_transform
+        )
+        mean: Tensor = posterior.mean.squeeze(-2)
+        if not compute_sigma:
+            return mean, None
+        return mean, posterior.variance.clamp_min(min_var).sqrt().view(mean.shape)
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):

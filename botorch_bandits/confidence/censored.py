@@ -1,4 +1,8 @@
-r"""Censored feedback (Verma, Dai and Low 2022): widths where pending queries enter at the minimum.
+r"""Censored feedback (Verma, Dai and Low 2022): its options, its widths and what they promise.
+
+A query whose outcome has not arrived enters the model at the known minimum. This file has what
+drop-ins, the loop and the rules on arms share: :class:`Censoring` (the options, and why the theorem
+does not cover a use), the theorem's width, and the terms that censoring adds to other widths.
 
 With outcomes less the minimum, :math:`\tilde y_{s,t} = y_s` if the outcome of query ``s`` has
 arrived within ``m`` rounds, else 0. The posterior mean of these values estimates
@@ -18,23 +22,29 @@ Theorem 1 (there the width is ``nu_t``) and its proof, appendix A.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
+    check_integer,
     check_nonnegative,
+    check_number,
     check_one_of,
+    check_positive,
     check_probability,
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.igp_ucb import AMMWidth, KernelizedWidth
 from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     Bound,
+    ConstantWidth,
     WidthRule,
     bound_constants,
     check_all_nonnegative,
@@ -44,6 +54,154 @@ from botorch_bandits.confidence.width_rules import (
     prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+
+
+@dataclass(frozen=True)
+class Censoring:
+    """The options of censored feedback; those of a drop-in, of a loop and on arms are the same.
+
+    Attributes:
+        minimum: No outcome is smaller. One number, or one an output. None: it is unknown, and
+            ``minimum_proxy`` stands in.
+        outcome_bound: ``B_y``: no outcome is farther from the minimum. One number, or one an
+            output. None, with a constant width only: the width has no sum.
+        max_delay: ``m``: for how long a query is waited for; None waits for ever.
+        unit: What ``max_delay`` counts: ``"rounds"`` or ``"seconds"``.
+        window: Which queries the width's sum is over: ``"pending"``, or ``"all"`` of the last
+            ``m``, as the paper has it.
+        on_lower: What to do with an outcome below ``minimum``: ``"error"``, or ``"lower"`` the
+            minimum to it with a warning.
+        minimum_proxy: The factor ``w`` of the proxy ``min(mean - w * sd)`` for an unknown minimum.
+        predictive: Whether standard deviations include the noise, in bound and sum.
+
+    Raises:
+        TypeError: If an option is of the wrong kind.
+        ValueError: If an option is infeasible, or two of them contradict each other.
+    """
+
+    minimum: float | tuple[float, ...] | None = None
+    outcome_bound: float | tuple[float, ...] | None = None
+    max_delay: float | None = None
+    unit: str = "rounds"
+    window: str = "pending"
+    on_lower: str = "error"
+    minimum_proxy: float | None = None
+    predictive: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if (self.minimum is None) == (self.minimum_proxy is None):
+            raise ValueError(
+                "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
+                "of the standard deviation in a lower confidence bound; got "
+                f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
+            )
+        if isinstance(self.minimum, tuple):
+            minima = tuple(check_number("minimum", value) for value in self.minimum)
+            store_checked(self, minimum=minima)
+        elif self.minimum is not None:
+            store_checked(self, minimum=check_number("minimum", self.minimum))
+        if self.minimum_proxy is not None:
+            if isinstance(self.minimum_proxy, bool):
+                raise TypeError(
+                    f"minimum_proxy is {self.minimum_proxy}; pass the factor of the standard "
+                    "deviation in the lower confidence bound, such as minimum_proxy=2.0."
+                )
+            proxy = check_nonnegative("minimum_proxy", self.minimum_proxy)
+            store_checked(self, minimum_proxy=proxy)
+        if self.outcome_bound is not None:
+            store_checked(self, **check_bounds(outcome_bound=self.outcome_bound))
+        check_one_of("unit", self.unit, ("rounds", "seconds"))
+        check_one_of("window", self.window, ("pending", "all"))
+        check_one_of("on_lower", self.on_lower, ("error", "lower"))
+        check_one_of("predictive", self.predictive, (True, False))
+        if self.max_delay is not None:
+            if self.unit == "rounds":
+                store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
+            else:
+                store_checked(self, max_delay=check_positive("max_delay", self.max_delay))
+        if self.window == "all" and (self.max_delay is None or self.unit != "rounds"):
+            raise ValueError(
+                "window='all' sums over the last max_delay queries; give max_delay= in rounds."
+            )
+        if self.minimum is None and self.on_lower != "error":
+            raise ValueError(
+                "on_lower='lower' lowers a known minimum=, but the minimum is unknown: the proxy "
+                "moves with the outcomes. Leave on_lower= out."
+            )
+
+    def summed(self, pending: Sequence[int], num_queries: int) -> list[int]:
+        """Return the numbers of the queries whose deviations the width's sum has.
+
+        Queries are numbered from 0 in the order in which they were asked. In the theorem's proof
+        those that are ``m`` rounds old contribute nothing, so the window ``"pending"`` has at most
+        ``m - 1`` of them.
+
+        Args:
+            pending: Numbers of the queries that are waited for, in order.
+            num_queries: How many queries were asked so far.
+        """
+        if self.outcome_bound is None:
+            return []
+        if self.window == "all":
+            assert self.max_delay is not None
+            return list(range(max(0, num_queries - int(self.max_delay)), num_queries))
+        if self.max_delay is None or self.unit == "seconds":
+            return list(pending)
+        oldest = num_queries - int(self.max_delay) + 1
+        return [number for number in pending if number >= oldest]
+
+    def gaps(
+        self,
+        values: Sequence[float],
+        prior_means: Sequence[Tensor] | None,
+        outcomes: Sequence[Tensor] | None,
+        units: str = "outcome",
+        signs: Sequence[float] | None = None,
+    ) -> Iterator[str]:
+        """Say why the theorem does not cover a use, beside what the width rule knows.
+
+        Args:
+            values: The minimum in use, one an output; empty if there is none to judge.
+            prior_means: The model's prior means, one tensor an output; None if they cannot be
+                read.
+            outcomes: The observed outcomes, one tensor an output; None if they are not known.
+            units: Of ``outcome_bound``; one in prior standard deviations is not compared with
+                outcomes.
+            signs: One an output, 0 where it has no weight; None if all have one.
+        """
+        if self.predictive:
+            yield "standard deviations include the noise"
+        if self.minimum is None:
+            yield "the minimum is unknown; a lower confidence bound is in its place"
+        elif any(
+            value != pick_bound("minimum", self.minimum, j, len(values))
+            for j, value in enumerate(values)
+        ):
+            yield "the minimum was lowered to an observed outcome"
+        if values and prior_means is None:
+            yield "the prior mean cannot be read; it must equal the minimum"
+        for j, value in enumerate(values):
+            if signs is not None and signs[j] == 0.0:
+                continue
+            if prior_means is not None:
+                difference = float((prior_means[j] - value).abs().max())
+                if difference > 1e-6 * (1.0 + abs(value)):
+                    yield (
+                        f"the prior mean differs from the minimum by {difference:.4g}; give the "
+                        f"model a fixed prior mean of {value:g} (BanditGP: prior_mean=)"
+                    )
+            if self.outcome_bound is None or units != "outcome" or outcomes is None:
+                continue
+            bound = pick_bound("outcome_bound", self.outcome_bound, j, len(values))
+            if isinstance(bound, Tensor):
+                continue
+            farthest = float((outcomes[j] - value).abs().max()) if len(outcomes[j]) else 0.0
+            if farthest > bound * (1.0 + 1e-9):
+                yield (
+                    f"an observed outcome is {farthest:.4g} from the minimum, more than "
+                    f"outcome_bound = {bound:.4g}"
+                )
 
 
 def censored_width(
@@ -192,7 +350,7 @@ ASSUMPTIONS = (
 class CensoredWidth(WidthRule):
     """Censored feedback: Verma, Dai and Low 2022, Theorem 1.
 
-    Its readings are those of the CENSORED model: its gain counts pending and lost rows.
+    It looks at the prior of the CENSORED model: its gain counts pending and lost rows.
 
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output less its minimum in its unit-variance
@@ -348,6 +506,123 @@ class CensoredWidth(WidthRule):
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
+
+
+@dataclass(frozen=True, eq=False)
+class PendingWidth(WidthRule):
+    """The width of one round of a loop with censored feedback; see :func:`censored_rule`.
+
+    Attributes:
+        censored: The theorem's width, or only the sum over pending queries beside ``uncovered``.
+        uncovered: A rule to which the sum is added, without any theorem; its ``noise_bound`` (if it
+            has one) is raised by ``outcome_bound``.
+        deviation_sum: The sum of current posterior standard deviations over pending queries, in
+            outcome units; a scalar or ``batch_shape``.
+        round_number: The round that is chosen.
+        gaps: Why the theorem does not cover this use, beside what the rule knows.
+    """
+
+    censored: CensoredWidth
+    uncovered: WidthRule | None = None
+    deviation_sum: Tensor | None = None
+    round_number: int = 1
+    gaps: tuple[str, ...] = ()
+    is_uniform: ClassVar[bool] = False
+
+    def in_round(
+        self, deviation_sum: Tensor, round_number: int, gaps: tuple[str, ...] = ()
+    ) -> PendingWidth:
+        """Return the width of one round.
+
+        Args:
+            deviation_sum: See the class.
+            round_number: See the class.
+            gaps: See the class.
+        """
+        return PendingWidth(self.censored, self.uncovered, deviation_sum, round_number, gaps)
+
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`; the round is the rule's own."""
+        if self.uncovered is None:
+            return self.added(summary)
+        return self.uncovered.width(summary, self.round_number) + self.added(summary)
+
+    def added(self, summary: PriorSummary) -> Tensor:
+        """Return what censoring adds to the width of ``uncovered``, or the whole width without.
+
+        Args:
+            summary: The prior of the censored model.
+        """
+        if self.deviation_sum is None:
+            return self.censored.width(summary, self.round_number)
+        return self.censored.censored_width(summary, (self.deviation_sum,))
+
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        if self.uncovered is None:
+            return self.censored.guarantee(summary, self.round_number).with_gaps(*self.gaps)
+        guarantee = self.uncovered.guarantee(summary, self.round_number)
+        return Guarantee(
+            method=f"censored feedback, {guarantee.method}",
+            constants=guarantee.constants,
+            gaps=(
+                *guarantee.gaps,
+                "no theorem covers this width with censored feedback; outcome_bound was added as "
+                "Verma, Dai and Low 2022 add it to IGP-UCB's",
+                *self.gaps,
+            ),
+        )
+
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
+        """See :meth:`WidthRule.information_gain`."""
+        rule = self.censored if self.uncovered is None else self.uncovered
+        return rule.information_gain(summary)
+
+
+def censored_rule(rule: WidthRule, outcome_bound: float | None) -> PendingWidth:
+    """Return a width rule with the terms that censoring adds, for a round without pending queries.
+
+    Args:
+        rule: Of IGP-UCB or GP-TS, or a constant width (the sum over pending queries is added), as
+            in the paper. Of any other upper confidence bound: outside any theorem.
+        outcome_bound: ``B_y``; None, for a constant width only, adds nothing.
+
+    Raises:
+        ValueError: If ``outcome_bound`` is needed.
+    """
+    if isinstance(rule, ConstantWidth):
+        return PendingWidth(CensoredWidth(outcome_bound=outcome_bound, constant=rule.value))
+    if outcome_bound is None:
+        raise ValueError(
+            "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
+            f"minimum, for {type(rule).__name__}. Only a constant width= goes without."
+        )
+    if isinstance(rule, KernelizedWidth) and rule.explicit_gain is None:
+        return PendingWidth(
+            CensoredWidth(
+                rkhs_bound=rule.rkhs_bound,
+                noise_bound=rule.noise_bound,
+                outcome_bound=outcome_bound,
+                delta=rule.delta,
+                any_lambda=rule.any_lambda,
+                units=rule.units,
+            )
+        )
+    terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0)
+    if isinstance(rule, KernelizedWidth):  # half of delta for each of the two noises
+        terms = replace(terms, any_lambda=rule.any_lambda, units=rule.units)
+        noise_bound = _raised(rule.noise_bound, outcome_bound)
+        rule = replace(rule, noise_bound=noise_bound, delta=rule.delta / 2.0)
+    elif isinstance(rule, AMMWidth):  # it holds for every lam, so the sum takes that form
+        terms = replace(terms, any_lambda=True)
+        rule = replace(rule, noise_bound=_raised(rule.noise_bound, outcome_bound))
+    return PendingWidth(terms, rule)
+
+
+def _raised(noise_bound: Any, outcome_bound: float) -> Any:
+    if isinstance(noise_bound, tuple):
+        return tuple(bound + outcome_bound for bound in noise_bound)
+    return noise_bound + outcome_bound
 
 
 fill_in_docstrings(__name__)

@@ -14,17 +14,17 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
-    BanditAcquisition,
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.acquisition.censored import PendingWidth, censor_acquisition, censored_rule
+from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.change_points import ChangePointRestart
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.constraints import MultiplicativeEpochs, MultiplierRule, PrimalDual
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -33,7 +33,7 @@ from botorch_bandits.forgetting import Forgetting, SlidingWindow, TimeVaryingKer
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.state import Multipliers
 from botorch_bandits.models import BanditGPRecipe, condition
-from botorch_bandits.models.censoring import Censoring
+from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.condition import prior_means
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -174,8 +174,9 @@ class AcquisitionBuilder:
                 told = [i for i in order if rewards[i] is not None]
             model = self._build_model(X[told], _column([rewards[i] for i in told], X))
             if censored and minimum is None:
-                proxy = Censoring(minimum_proxy=feedback.minimum_proxy)
-                (minimum,) = proxy.proxy(model, (1.0,), X[told or censored])
+                assert feedback.minimum_proxy is not None
+                known = X[told or censored]
+                (minimum,) = least_lower_bounds(model, feedback.minimum_proxy, (1.0,), known)
             if censored:
                 model = condition(model, X[censored], _column([minimum] * len(censored), X))
         self._known_model = (key, model)
@@ -194,9 +195,9 @@ class AcquisitionBuilder:
             round_number=round_number,
             seed=self._seed_of(round_number),
         )
-        assert isinstance(acquisition, BanditAcquisition)
+        assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
         deviation_sum = torch.zeros((), dtype=DTYPE)
-        ids = feedback.summed(view.pending, round_number)
+        ids = feedback.summed(view.pending, round_number - 1)
         if ids:
             with torch.no_grad():
                 variance = model.posterior(
@@ -205,37 +206,20 @@ class AcquisitionBuilder:
                 ).variance
             deviation_sum = variance.clamp_min(0.0).sqrt().sum()
         rule = censored_rule(acquisition.rule, feedback.outcome_bound)
-        gaps = self._censoring_gaps(feedback, view, model, getattr(rule, "units", "outcome"))
-        width = PendingWidth(rule, deviation_sum, round_number, gaps)
-        return censor_acquisition(acquisition, width, feedback.predictive)
-
-    def _censoring_gaps(
-        self, feedback: Censored, view: CensoredView, model: Model, units: str
-    ) -> tuple[str, ...]:
-        """Why the theorem does not cover this feedback, beside what the width rule knows."""
-        gaps = []
-        if feedback.predictive:
-            gaps.append("standard deviations include the noise")
         minimum = feedback.current_minimum(self._history)
-        if minimum is None:
-            return (*gaps, "the minimum is unknown; a lower confidence bound is in its place")
-        if minimum != feedback.minimum:
-            gaps.append("the minimum was lowered to an observed outcome")
-        means = prior_means(model)
-        if means is None:
-            gaps.append("the prior mean cannot be read; it must equal the minimum")
-        elif any(
-            float((mean - minimum).abs().max()) > 1e-6 * (1.0 + abs(minimum)) for mean in means
-        ):
-            gaps.append(f"the prior mean differs from the minimum, {minimum:g}")
-        bound = feedback.outcome_bound
-        farthest = max((r - minimum for r in view.rewards if r is not None), default=0.0)
-        if units == "outcome" and bound is not None and farthest > bound * (1.0 + 1e-9):
-            gaps.append(
-                f"an observed outcome is {farthest:.4g} from the minimum, more than "
-                f"outcome_bound = {bound:.4g}"
-            )
-        return tuple(gaps)
+        observed = [reward for reward in view.rewards if reward is not None]
+        gaps = feedback.gaps(
+            () if minimum is None else (minimum,),
+            prior_means(model),
+            (torch.tensor(observed, dtype=DTYPE),),
+            rule.censored.units,
+        )
+        width = rule.in_round(deviation_sum, round_number, tuple(gaps))
+        if isinstance(acquisition, GPThompsonSampling):
+            acquisition.set_rule(width)
+        else:
+            acquisition.set_rule(width, feedback.predictive)
+        return acquisition
 
     def _seed_of(self, round_number: int) -> int:
         return derive_seed(self._seed, self._rounds_before + round_number, "acquisition")

@@ -6,6 +6,7 @@ is rebuilt from its history plays on to the last bit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,14 +15,14 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition, RandomSearch
-from botorch_bandits.acquisition.censored import PendingWidth, censored_arms_rule, censored_rule
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.feedback import Censored, Feedback, Ignored
+from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.builders import (
     AcquisitionBuilder,
@@ -41,7 +42,7 @@ from botorch_bandits.loop.guarantees import (
     with_retractions,
 )
 from botorch_bandits.loop.settings import LoopSettings, with_feedback
-from botorch_bandits.loop.state import UNIFORM_ORIGINS, CensoredQueue, Segments
+from botorch_bandits.loop.state import UNIFORM_ORIGINS, Segments
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
@@ -220,12 +221,15 @@ class ArmsStream:
         self._take_proxy(feedback)
         self._queue.update(now)
         pending = self._queue.pending
-        ids = feedback.summed(pending, round_number)
+        ids = feedback.summed(pending, round_number - 1)
         arms = torch.tensor([self._arms[i] for i in ids], dtype=torch.long, device=self._device)
         noise = engine.posterior.regularization if feedback.predictive else 0.0
         deviation = (engine.posterior.variance + noise).sqrt_()
-        width = PendingWidth(self._censored_width, deviation[arms].sum(), round_number)
-        censored = censored_arms_rule(rule, width, engine.summary, feedback.predictive)
+        width = self._censored_width.in_round(deviation[arms].sum(), round_number)
+        censored = replace(rule, rule=width)
+        if feedback.predictive:
+            assert isinstance(censored, WidthArmsRule)
+            censored = replace(censored, predictive=True)
         seen = self._look(round_number)
         arm = engine.choose(seen, rule=censored)
         described = engine.describe(seen, arm, censored)

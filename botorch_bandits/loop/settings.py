@@ -23,10 +23,10 @@ from botorch_bandits.acquisition import (
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.acquisition.censored import censored_rule
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import ChangePointDetector, Restart
 from botorch_bandits.checks import DTYPE, check_instance, check_integer
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain

@@ -1,17 +1,19 @@
-"""Censored feedback as a view of a model: pending queries at the known minimum.
+"""How a model takes censored feedback: pending queries become rows at the known minimum.
+
+What :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
+:class:`~botorch_bandits.CensoredThompsonSampling` make of a user's model: the pseudo-values, the
+rows, the sum of deviations that enters the width, and a warning where the posterior rings. The
+options that they share with the loop are in :mod:`botorch_bandits.confidence.censored`.
 
 A model with little noise must pass through every pseudo-value. Where neighboring outcomes are
 high, it dives to the minimum and overshoots on the other side: its maximum rises because of values
-that nobody observed, and the next query is drawn there. :mod:`papers.ringing`
-measures it.
+that nobody observed, and the next query is drawn there. :mod:`papers.ringing` measures it.
 
-What :class:`~botorch_bandits.CensoredUpperConfidenceBound` and
-:class:`~botorch_bandits.CensoredThompsonSampling` share. Source: Verma, Dai and Low 2022.
+Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,12 +31,11 @@ from botorch_bandits.checks import (
     MinimumLoweredWarning,
     check_double,
     check_finite,
-    check_integer,
     check_nonnegative,
-    check_number,
     check_one_of,
     store_checked,
 )
+from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.condition import (
     check_transformable,
@@ -153,54 +154,27 @@ RELATIVE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Censoring:
-    """How pending queries are censored; see :class:`CensoredUpperConfidenceBound`.
+class DropInCensoring(Censoring):
+    """How a drop-in fills pending queries in; see :class:`CensoredUpperConfidenceBound`.
 
     Attributes:
-        minimum: The known minimum: one number, or one an output. None for the proxy.
-        minimum_proxy: The factor of the standard deviation in the proxy for an unknown minimum.
-        window: ``"pending"`` or ``"all"``.
-        max_delay: ``m``; None if no query is ever given up.
         pseudo_noise: Added to the noise variance of pseudo-rows.
-        on_lower: ``"error"`` or ``"lower"``.
         units: Of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior variances).
         ringing_tolerance: The relative rise of the maximum from which on to warn; None: never.
     """
 
-    minimum: float | tuple[float, ...] | None = None
-    minimum_proxy: float | None = None
-    window: str = "pending"
-    max_delay: int | None = None
     pseudo_noise: float = 0.0
-    on_lower: str = "error"
     units: str = "outcome"
     ringing_tolerance: float | None = DEFAULT_TOLERANCE
 
     def __post_init__(self) -> None:
-        """Check the settings."""
-        if (self.minimum is None) == (self.minimum_proxy is None):
-            raise ValueError(
-                "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
-                "of the standard deviation in a lower confidence bound; got "
-                f"minimum={self.minimum} and minimum_proxy={self.minimum_proxy}."
-            )
-        minimum, proxy, tolerance = self.minimum, self.minimum_proxy, self.ringing_tolerance
-        if isinstance(minimum, tuple):
-            store_checked(self, minimum=tuple(check_number("minimum", value) for value in minimum))
-        elif minimum is not None:
-            store_checked(self, minimum=check_number("minimum", minimum))
-        if proxy is not None:
-            store_checked(self, minimum_proxy=check_nonnegative("minimum_proxy", proxy))
-        check_one_of("window", self.window, ("pending", "all"))
-        if self.max_delay is not None:
-            store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
-        elif self.window == "all":
-            raise ValueError('window="all" sums over the last m queries: pass max_delay=m.')
+        """Check the options."""
+        super().__post_init__()
         store_checked(self, pseudo_noise=check_nonnegative("pseudo_noise", self.pseudo_noise))
-        check_one_of("on_lower", self.on_lower, ("error", "lower"))
         check_one_of("units", self.units, ("outcome", "prior"))
-        if tolerance is not None:
-            store_checked(self, ringing_tolerance=check_nonnegative("ringing_tolerance", tolerance))
+        if self.ringing_tolerance is not None:
+            tolerance = check_nonnegative("ringing_tolerance", self.ringing_tolerance)
+            store_checked(self, ringing_tolerance=tolerance)
 
     def pseudo_values(
         self,
@@ -231,8 +205,7 @@ class Censoring:
                     "minimum_proxy= needs the observed inputs, which the model does not show: pass "
                     "X_observed=."
                 )
-            here = next(model.parameters(), X).device
-            return None if len(X) == 0 else self.proxy(model, signs, X.to(here))
+            return self.proxy(model, signs, X) if len(X) else None
         stated = self.minimum if isinstance(self.minimum, tuple) else (self.minimum,) * len(signs)
         if len(stated) != len(signs):
             raise ValueError(
@@ -249,23 +222,16 @@ class Censoring:
         )
 
     def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
-        """Return the least lower confidence bound of each output at ``n x d`` points.
+        """Return what stands in for an unknown minimum; see :func:`least_lower_bounds`.
 
-        Raises:
-            ValueError: If the model's outcome transform maps it to no finite number.
+        Args:
+            model: The user's.
+            signs: See :meth:`pseudo_values`.
+            X: ``n x d`` points.
         """
         assert self.minimum_proxy is not None
-        with torch.no_grad():
-            posterior = model.posterior(X)
-            spread = self.minimum_proxy * posterior.variance.clamp_min(0.0).sqrt()
-            lower, upper = posterior.mean - spread, posterior.mean + spread
-        values = tuple(
-            float(upper[..., j].max() if sign < 0.0 else lower[..., j].min())
-            for j, sign in enumerate(signs)
-        )
-        origin = f"the pseudo-value of minimum_proxy={self.minimum_proxy:g}"
-        check_transformable(origin, model, values)
-        return values
+        here = next(model.parameters(), X).device
+        return least_lower_bounds(model, self.minimum_proxy, signs, X.to(here))
 
     def censor(
         self, model: Model, X_pending: Tensor, values: Sequence[float], with_noise: bool = True
@@ -287,45 +253,40 @@ class Censoring:
         return condition(model, X_pending, Y, extra_noise=extra, noise_unit=self.units)
 
     def deviation_sums(
-        self, base_model: Model, model: Model, X_pending: Tensor | None, predictive: bool = False
+        self, base_model: Model, model: Model, X_pending: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Return the sums of current posterior standard deviations that enter the width.
 
-        ``X_pending`` is taken to be in the order of issue. Its k-th point from the end is at least
-        k rounds old; in the proof those of age ``m`` and older contribute nothing, so the default
-        window has at most ``m - 1`` points. The window ``"all"`` has the last ``m`` queries: all
-        pending ones, then the last rows of the user's model.
+        ``X_pending`` is taken to be in the order of issue, behind the rows of the user's model.
 
         Args:
             base_model: The user's.
             model: The censored model.
             X_pending: ``p x d``, or None.
-            predictive: Whether deviations include the noise, as in the published code.
 
         Returns:
             One tensor an output, of the model's batch shape, in raw outcome units.
         """
         if isinstance(base_model, ModelListGP):
             parts = [
-                self.deviation_sums(sub, censored, X_pending, predictive)
+                self.deviation_sums(sub, censored, X_pending)
                 for sub, censored in zip(base_model.models, model.models, strict=True)
             ]
             return tuple(total for part in parts for total in part)
-        limit = math.inf if self.max_delay is None else self.max_delay
-        pending = X_pending
-        if self.window == "pending":
-            if pending is not None and limit < math.inf:
-                pending = pending[max(0, len(pending) - (int(limit) - 1)) :]
-            return _sums(model, pending, predictive)
-        pending = None if pending is None else pending[-int(limit) :]
-        num_rows = int(limit) - (0 if pending is None else len(pending))
-        X = observed_inputs(base_model)
-        if X is None or len(X) != base_model.train_targets.shape[-1]:
-            raise ValueError(
-                'window="all" needs one set of inputs, which the model does not show: leave it out.'
-            )
-        rows = X[max(0, len(X) - num_rows) :]
-        return _sums(model, rows if pending is None else torch.cat([rows, pending]), predictive)
+        X, num_pending = X_pending, 0 if X_pending is None else len(X_pending)
+        num_rows = 0
+        if self.window == "all" and self.outcome_bound is not None:
+            rows = observed_inputs(base_model)
+            if rows is None or len(rows) != base_model.train_targets.shape[-1]:
+                raise ValueError(
+                    'window="all" needs one set of inputs, which the model does not show: leave it '
+                    "out."
+                )
+            num_rows = len(rows)
+            X = rows if X_pending is None else torch.cat([rows, X_pending])
+        num_queries = num_rows + num_pending
+        which = self.summed(range(num_rows, num_queries), num_queries)
+        return _sums(model, None if X is None else X[which], self.predictive)
 
     def warn_of_ringing(
         self,
@@ -385,6 +346,32 @@ class Censoring:
             stacklevel=6,
         )
         return worst
+
+
+def least_lower_bounds(
+    model: Model, factor: float, signs: Sequence[float], X: Tensor
+) -> tuple[float, ...]:
+    """Return the least ``mean - factor * standard_deviation`` of each output over some points.
+
+    Args:
+        model: Without pseudo-rows.
+        factor: ``minimum_proxy``.
+        signs: For each output 1, or -1 where less is better: the largest upper bound then.
+        X: ``n x d`` points.
+
+    Raises:
+        ValueError: If the model's outcome transform maps it to no finite number.
+    """
+    with torch.no_grad():
+        posterior = model.posterior(X)
+        spread = factor * posterior.variance.clamp_min(0.0).sqrt()
+        lower, upper = posterior.mean - spread, posterior.mean + spread
+    values = tuple(
+        float(upper[..., j].max() if sign < 0.0 else lower[..., j].min())
+        for j, sign in enumerate(signs)
+    )
+    check_transformable(f"the pseudo-value of minimum_proxy={factor:g}", model, values)
+    return values
 
 
 def output_signs(

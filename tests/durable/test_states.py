@@ -30,10 +30,10 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     RandomSearch,
 )
+from botorch_bandits.feedback import CensoredQueue
 from botorch_bandits.fingerprints import EnvironmentWarning, UnnamedSettingError
 from botorch_bandits.journal import Journal, JournalFormatError, SnapshotWarning
 from botorch_bandits.loop import journal as loop_journal
-from botorch_bandits.loop.state import CensoredQueue
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB, build, derived, play
 
