@@ -97,6 +97,9 @@ class Censored(Censoring, Feedback):
             authors' code does for upper confidence bounds. No theorem covers it.
     """
 
+    minimum: float | None = None  # a loop has one reward
+    outcome_bound: float | None = None
+
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
     """Options as printed in Theorems 1 and 3; pass ``max_delay=m``, and bounds to the width."""
 
@@ -108,7 +111,7 @@ class Censored(Censoring, Feedback):
     ``outcome_bound``, and none of these."""
 
     def __post_init__(self) -> None:
-        """Check the settings; a loop has one reward, so bounds are one number each."""
+        """Check the settings."""
         if self.minimum is not None:
             store_checked(self, minimum=check_number("minimum", self.minimum))
         if self.outcome_bound is not None:

@@ -122,7 +122,7 @@ class Censoring:
                 store_checked(self, max_delay=check_positive("max_delay", self.max_delay))
         if self.window == "all" and (self.max_delay is None or self.unit != "rounds"):
             raise ValueError(
-                "window='all' sums over the last max_delay queries; give max_delay= in rounds."
+                "window='all' sums over the last m queries: pass max_delay=m, in rounds."
             )
         if self.minimum is None and self.on_lower != "error":
             raise ValueError(

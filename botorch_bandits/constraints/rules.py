@@ -1,19 +1,25 @@
-r"""Multiplier rules as folds over tensors: once an epoch, or every round.
+r"""Multiplier rules: how the price of each constraint follows from its observed values.
 
-A rule turns observed constraint values into multipliers ``kappa``, and multipliers into the
-penalized outcomes that a surrogate is fitted to,
+:class:`MultiplicativeEpochs` and :class:`AdditiveEpochs` (Shi and Eryilmaz 2022) change multipliers
+once an epoch, :class:`PrimalDual` (after Zhou and Ji 2022) in every round. A rule turns constraint
+values into multipliers ``kappa``, and multipliers into the penalized outcomes that a surrogate is
+fitted to,
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1).
 
-``init(batch_shape) -> state`` and ``step(state, values, mask) -> state`` serve a single live
-stream (``batch_shape`` is ``()``) and a batch of replicates alike.
+Rules are folds over tensors: ``init(batch_shape) -> state`` and ``step(state, values, mask) ->
+state`` serve a single live stream (``batch_shape`` is ``()``) and a batch of replicates alike. They
+know no loop, no model and no acquisition function.
+
+Sources: Shi and Eryilmaz, *A Bayesian approach for stochastic continuum-armed bandit with long-term
+constraints*, AISTATS 2022; Zhou and Ji, *On kernelized multi-armed bandits with constraints*,
+NeurIPS 2022.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -24,7 +30,6 @@ from botorch_bandits.checks import (
     DTYPE,
     check_double,
     check_integer,
-    check_nonnegative,
     check_number,
     check_one_of,
     check_positive,
@@ -374,41 +379,6 @@ class MultiplierRule(ABC):
         """
         return penalize(self.penalty_in_use, rewards, constraints, multipliers)
 
-    def penalized_minimum(
-        self, minimum: float, largest_constraints: Sequence[float] | None, multipliers: Tensor
-    ) -> Tensor:
-        """Return the smallest penalized outcome that can occur, for censored feedback.
-
-        It is the pseudo-outcome and the prior mean of a censored penalized outcome.
-
-        Args:
-            minimum: The known minimum of the reward.
-            largest_constraints: An upper bound on each constraint function.
-            multipliers: ``batch_shape x num_constraints``.
-
-        Returns:
-            ``batch_shape``.
-
-        Raises:
-            ValueError: If there are no upper bounds on the constraints, or too few.
-        """
-        if largest_constraints is None:
-            raise ValueError(
-                "a censored penalized outcome needs an upper bound on each constraint: pass "
-                "largest_constraints=, or use feedback=Hallucinated()."
-            )
-        if len(largest_constraints) != self.num_constraints:
-            raise ValueError(
-                f"largest_constraints has {len(largest_constraints)} entries, but there are "
-                f"{self.num_constraints} constraints."
-            )
-        shape = multipliers.shape[:-1]
-        worst = torch.tensor([list(largest_constraints)], dtype=DTYPE, device=multipliers.device)
-        rewards = torch.full((*shape, 1), float(minimum), dtype=DTYPE, device=multipliers.device)
-        return self.penalized(
-            rewards, worst.expand(*shape, 1, self.num_constraints), multipliers
-        ).squeeze(-1)
-
     # --- constants of the inner algorithm ---------------------------------------------------
 
     def noise_factor(self, multipliers: Tensor) -> Tensor:
@@ -444,29 +414,6 @@ class MultiplierRule(ABC):
         if epoch > check_integer("num_epochs", num_epochs, minimum=1):
             raise ValueError(f"epoch is {epoch}, but num_epochs is {num_epochs}.")
         return delta / num_epochs
-
-    def norm_bound(
-        self, reward_bound: float, penalty_bounds: Sequence[float], multipliers: Tensor
-    ) -> Tensor:
-        """Return ``B_f + sum_j kappa_j B_j``, a bound on the norm of the penalized function.
-
-        Args:
-            reward_bound: ``B_f``, of the reward function.
-            penalty_bounds: ``B_j``, of ``psi(g_j) - 1``. For the linear penalty that is ``g_j``
-                itself. For others no bound on the norm of ``g_j`` gives one: it is yours to know.
-            multipliers: ``batch_shape x num_constraints``.
-
-        Returns:
-            ``batch_shape``.
-        """
-        reward_bound = check_nonnegative("reward_bound", reward_bound)
-        if len(penalty_bounds) != self.num_constraints:
-            raise ValueError(
-                f"penalty_bounds has {len(penalty_bounds)} entries, but there are "
-                f"{self.num_constraints} constraints."
-            )
-        bounds = [check_nonnegative("penalty_bounds", bound) for bound in penalty_bounds]
-        return reward_bound + (multipliers * multipliers.new_tensor(bounds)).sum(dim=-1)
 
 
 def _check_mask(name: str, mask: Tensor, shape: torch.Size) -> Tensor:

@@ -5,11 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from botorch_bandits import (
     AdditiveEpochs,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
     CustomPenalty,
     Exponential,
+    ImprovedUpperConfidenceBound,
     Linear,
     MultiplicativeEpochs,
     MultiplierOverflowError,
@@ -171,12 +177,45 @@ def test_penalized_targets(name):
 
 def test_smallest_penalized_outcome():
     multipliers = torch.tensor([[1.0, 2.0], [0.5, 0.0]], dtype=torch.float64)
-    smallest = RULES["additive"].penalized_minimum(-1.0, (3.0, 4.0), multipliers)
-    assert smallest.tolist() == [-12.0, -2.5]
-    with pytest.raises(ValueError, match=r"largest_constraints=.*Hallucinated\(\)"):
-        RULES["additive"].penalized_minimum(0.0, None, multipliers)
-    with pytest.raises(ValueError, match=r"1 entries, but there are 2 constraints"):
-        RULES["additive"].penalized_minimum(0.0, (3.0,), multipliers)
+    rewards = torch.tensor([[-1.0], [-1.0]], dtype=torch.float64)
+    constraints = torch.tensor([[[3.0, 4.0]]] * 2, dtype=torch.float64)
+    smallest = RULES["additive"].penalized(rewards, constraints, multipliers)
+    assert smallest.squeeze(-1).tolist() == [-12.0, -2.5]  # what censored feedback would need
+    with pytest.raises(ValueError, match=r"Censored.*changes.*Hallucinated\(\)"):
+        censored_loop(RULES["additive"])
+    with pytest.raises(ValueError, match=r"batch x n x 2 and batch x 2"):
+        RULES["additive"].penalized(rewards, constraints[..., :1], multipliers)
+
+
+def censored_loop(rule):
+    return BanditLoop(
+        Box([[0.0], [1.0]]),
+        BanditGP.with_kernel(RBFKernel(), noise=0.1),
+        ImprovedUpperConfidenceBound.with_options(width=1.0),
+        feedback=Censored(minimum=-1.0, outcome_bound=1.0),
+        constraints=rule,
+    )
+
+
+def test_norm_of_the_penalized_function():
+    """The norm that the loop's rkhs_bound must bound is at most ``B_f + sum_j kappa_j B_j``."""
+    rng = np.random.default_rng(3)
+    points = torch.from_numpy(rng.random((6, 1)))
+    gram = RBFKernel()(points).to_dense().detach()
+    weights = torch.from_numpy(rng.normal(size=(3, 6)))  # of f, g_1 and g_2
+    values, bounds = weights @ gram, (weights @ gram * weights).sum(-1).sqrt()
+    kappa = torch.tensor([2.0, 0.5], dtype=torch.float64)
+    penalized = RULES["additive"].penalized(values[0], values[1:].T, kappa)
+    norm = (penalized @ torch.linalg.solve(gram, penalized)).sqrt()
+    assert 0.0 < float(norm) <= float(bounds[0] + (kappa * bounds[1:]).sum()) + 1e-6
+    loop = BanditLoop(
+        Box([[0.0], [1.0]]),
+        BanditGP.with_kernel(RBFKernel(), noise=0.1),
+        ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1),
+        constraints=RULES["additive"],
+    )
+    (assumed,) = [line for line in loop.guarantee().assumptions if "rkhs_bound" in line]
+    assert "the penalized function of each epoch" in assumed
 
 
 def test_noise_delta_and_norm():
@@ -185,8 +224,6 @@ def test_noise_delta_and_norm():
     # R outside the root: 0.1 * sqrt(5) = 0.2236 at kappa = 2, not sqrt(5 * 0.1)
     factor = RULES["additive"].noise_factor(multipliers)
     np.testing.assert_allclose(factor, np.sqrt([5.0, 11.0]), rtol=1e-14)
-    norm = RULES["additive"].norm_bound(1.5, (0.5, 2.0), multipliers)
-    assert norm.tolist() == [2.5, 8.0]
     multiplicative, additive = RULES["exponential"], RULES["additive"]
     assert multiplicative.delta(0.1, num_epochs=20) == 0.1 / 20
     assert additive.delta(0.1, num_epochs=20) == 0.1 / 40
