@@ -33,6 +33,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
+from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
 
 __all__ = [
@@ -339,3 +340,6 @@ class CensoredQueue:
         for query_id in given_up:
             del self._waiting[query_id]
         self._lost.update(given_up)
+
+
+fill_in_docstrings(__name__)
