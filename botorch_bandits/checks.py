@@ -35,6 +35,7 @@ __all__ = [
     "check_positive",
     "check_probability",
     "check_vector",
+    "store_checked",
 ]
 
 DTYPE = torch.float64

@@ -7,6 +7,7 @@ from botorch_bandits.models.censoring import posterior_rise, probe_points
 from botorch_bandits.models.condition import condition, hallucinate
 from botorch_bandits.models.fitted import FittedSingleTaskGP
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
+from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.recipe import BanditGPRecipe, RefitWarning
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "condition",
     "double_kernel",
     "fingerprint_kernel",
+    "fit_ordinarily",
     "hallucinate",
     "posterior_rise",
     "probe_points",

@@ -16,8 +16,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 
 from benchmarks.measure import Measurement, Scale, compare, smooth_data
-from botorch_bandits.models import BanditGP
-from botorch_bandits.models.marginal_likelihood import fit_ordinarily
+from botorch_bandits.models import BanditGP, fit_ordinarily
 
 NEW_ROWS = 5
 """A warm fit starts from the hyperparameters of a fit to this many rows fewer."""
