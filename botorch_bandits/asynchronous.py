@@ -272,10 +272,11 @@ def run_async(
     if on_round is not None:
         check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
     known = loop.history.num_queries
-    contexts = check_contexts(contexts, loop.context_dim, known, num_rounds)
-    if loop.horizon is not None and known + num_rounds > loop.horizon:
+    contexts = check_contexts(contexts, loop.settings.context_dim, known, num_rounds)
+    horizon = loop.settings.horizon
+    if horizon is not None and known + num_rounds > horizon:
         raise ValueError(
-            f"num_rounds is {num_rounds}, but of horizon={loop.horizon} rounds {known} were asked "
+            f"num_rounds is {num_rounds}, but of horizon={horizon} rounds {known} were asked "
             "already. Ask for fewer, or build a loop with a larger horizon."
         )
     left = loop.history.pending()
@@ -365,7 +366,7 @@ class _Run:
         if self.suspects or any(task.is_alone for task in self.running.values()):
             return False
         occupied = {task.query.id for task in self.running.values()}
-        if isinstance(self.loop.feedback, Censored):
+        if isinstance(self.loop.settings.feedback, Censored):
             occupied &= set(self.loop.feedback_view().pending)
         return len(occupied) < self.max_pending
 

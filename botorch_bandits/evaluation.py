@@ -144,7 +144,10 @@ def evaluate_query(loop: BanditLoop, problem: Problem, query: Query) -> Told:
     asked: Any = problem.at(query.round_number) if isinstance(problem, ChangingProblem) else problem
     if not isinstance(asked, BaseTestProblem):
         return read_told(loop, asked(point))
-    with torch.no_grad(), seeded_globally(derive_seed(loop.seed, query.round_number, "noise")):
+    with (
+        torch.no_grad(),
+        seeded_globally(derive_seed(loop.settings.seed, query.round_number, "noise")),
+    ):
         reward = asked(point.unsqueeze(0)).squeeze(0)
     return reward, observe_constraints(loop, problem, query)
 
@@ -167,7 +170,7 @@ def observe_constraints(loop: BanditLoop, problem: Problem, query: Query) -> Ten
     if loop.history.num_constraints == 0:
         return None
     point = input_of(query).unsqueeze(0)
-    seed = derive_seed(loop.seed, query.round_number, "constraint noise")
+    seed = derive_seed(loop.settings.seed, query.round_number, "constraint noise")
     with torch.no_grad(), seeded_globally(seed):
         if isinstance(problem, ConstrainedBaseTestProblem):
             return -problem.evaluate_slack(point).squeeze(0)
@@ -195,7 +198,7 @@ def arms_evaluator(
 ) -> Callable[[BanditLoop, Problem, Query], Told]:
     """Return what evaluates queries with the noise that a simulated replicate has."""
     noise_std = problem.noise_std or 0.0
-    noise = RandomBlocks([loop.seed], "noise")
+    noise = RandomBlocks([loop.settings.seed], "noise")
 
     def evaluate(loop: BanditLoop, _: Problem, query: Query) -> Told:
         point = input_of(query).unsqueeze(0)
@@ -387,7 +390,9 @@ def run(
         check_callable(
             "problem", problem, "Pass a test problem or a function from a point to a number."
         )
-    contexts = check_contexts(contexts, loop.context_dim, loop.history.num_queries, num_rounds)
+    contexts = check_contexts(
+        contexts, loop.settings.context_dim, loop.history.num_queries, num_rounds
+    )
     check_constraints(loop, problem)
     evaluate: Callable[[BanditLoop, Problem, Query], Told] = evaluate_query
     if isinstance(problem, ArmsProblem) or (
@@ -437,7 +442,7 @@ class _Run:
         told = self.evaluate(self.loop, self.problem, query)
         delay = 1.0
         if self.delays is not None:
-            delay = self.delays.of_query(query.x, self.loop.seed, query.round_number)
+            delay = self.delays.of_query(query.x, self.loop.settings.seed, query.round_number)
         heapq.heappush(self.on_their_way, (query.round_number + max(delay, 1.0), query.id, told))
         if delay <= 1.0:
             self._deliver(query.round_number + 1)
@@ -464,7 +469,7 @@ class _Run:
         first = self.queries[0].round_number - 1 if self.queries else 0
         rounds = [query.round_number for query in self.queries]
         values = optimal_values = None
-        dim = loop.context_dim + loop.domain.dim
+        dim = loop.settings.context_dim + loop.settings.domain.dim
         points = [input_of(query) for query in self.queries]
         X = torch.stack(points) if points else torch.empty(0, dim, dtype=DTYPE)
         observed = constraint_values = None
@@ -479,13 +484,13 @@ class _Run:
         elif isinstance(problem, ChangingProblem):
             values, optimal_values = replay(problem, X, rounds)
             # in a context the best reward is another one
-            optimal_values = None if loop.context_dim else optimal_values
+            optimal_values = None if loop.settings.context_dim else optimal_values
         return RunResult(
             history,
             torch.tensor([o.reward if o else torch.nan for o in outcomes], dtype=DTYPE),
             values,
             # in a context the best reward is another one
-            None if loop.context_dim else known_optimum(problem),
+            None if loop.settings.context_dim else known_optimum(problem),
             torch.tensor(
                 [o.arrived_round - first if o else torch.inf for o in outcomes], dtype=DTYPE
             ),

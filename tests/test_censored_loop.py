@@ -95,7 +95,7 @@ def play(loop: BanditLoop, rounds: int, seen: Any = None) -> None:
         for when, query_id in sorted(due):
             if when <= t and loop.history.outcome(query_id) is None:
                 loop.tell(query_id, reward(loop.history.query(query_id).x))
-        view = loop.feedback_view() if isinstance(loop.feedback, Censored) else None
+        view = loop.feedback_view() if isinstance(loop.settings.feedback, Censored) else None
         query = loop.ask()
         if seen is not None:
             seen(query, view)
@@ -407,8 +407,8 @@ def test_batches_are_the_loop_with_fixed_delays(domain: str) -> None:
         loop.tell(query.id, reward(query.x))
     X, Y = loop.history.arrived()
     for _ in range(3):
-        model = loop.model.model_class(
-            X, Y, kernel=loop.model.kernel, noise=NOISE, prior_mean=MINIMUM
+        model = loop.settings.model.model_class(
+            X, Y, kernel=loop.settings.model.kernel, noise=NOISE, prior_mean=MINIMUM
         )
         acqf = CensoredUpperConfidenceBound(
             model, minimum=MINIMUM, outcome_bound=OUTCOME_BOUND, max_delay=size, **BOUNDS

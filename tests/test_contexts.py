@@ -73,7 +73,7 @@ def test_choice_is_the_best_for_the_context(domain: str, name: str) -> None:
         query = loop.ask(context=contexts[t])
         assert torch.equal(query.context, contexts[t])
         assert query.x.shape == (1,)
-        loop.domain.check_point("x", query.x)
+        loop.settings.domain.check_point("x", query.x)
         loop.tell(query.id, reward(float(query.context), float(query.x)))
     X = loop.history.arrived()[0]
     assert X.shape == (6, 2)
@@ -81,7 +81,9 @@ def test_choice_is_the_best_for_the_context(domain: str, name: str) -> None:
     if name in ("random", "GP-TS"):
         return
     round_number, context = 7, contexts[6]
-    acquisition = loop._chooser._source.build(round_number, loop.domain.in_context(context), 0.0)
+    acquisition = loop._chooser._source.build(
+        round_number, loop.settings.domain.in_context(context), 0.0
+    )
     grid = torch.linspace(0, 1, 11 if domain == "arms" else 2001, dtype=torch.float64)
     points = torch.stack([context.expand(len(grid)), grid], dim=-1).unsqueeze(-2)
     values = acquisition(points)
@@ -147,7 +149,7 @@ def test_growing_model_is_not_rebuilt_on_arms() -> None:
         query = loop.ask(context=torch.tensor([t % 2], dtype=torch.float64))
         loop.tell(query.id, 0.1 * t)
         models.append(loop.current_model())
-        are_grown.append(models[-1]._known is not None)  # before its posterior is asked
+        are_grown.append(models[-1]._cached is not None)  # before its posterior is asked
     factors = [model.closed_form.factor for model in models]
     assert all(factor is not None for factor in factors)
     assert all(are_grown[1:])

@@ -280,15 +280,15 @@ def test_a_loop_that_restarts_keeps_its_kernel() -> None:
     """The prior on arms, and that of each segment, is made from the loop's own kernel."""
     settings = settings_of("detector")
     loop = BanditLoop(Arms(CHOICES), seed=3, **settings)
-    assert loop.model == settings["model"]
-    assert loop.acquisition == settings["acquisition"]
+    assert loop.settings.model == settings["model"]
+    assert loop.settings.acquisition == settings["acquisition"]
     assert loop.settings.restart == settings["restart"]
     lengthen(settings["model"].kernel)
     lengthen(settings["restart"].detector.kernel)
-    assert loop.model != settings["model"]
+    assert loop.settings.model != settings["model"]
     assert loop.settings.restart != settings["restart"]
-    assert isinstance(loop.model, BanditGPRecipe)
-    assert loop.model == replace(model())
+    assert isinstance(loop.settings.model, BanditGPRecipe)
+    assert loop.settings.model == replace(model())
 
 
 @dataclass(frozen=True)
@@ -317,5 +317,5 @@ def test_functions_of_the_user_are_used_as_they_are() -> None:
     acquisition = ImprovedUpperConfidenceBound.with_options(width=2.0)
     loop = BanditLoop(BOX, build, acquisition)
     play(loop, 3)
-    assert loop.model is build
+    assert loop.settings.model is build
     assert build.calls > 0

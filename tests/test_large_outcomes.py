@@ -96,14 +96,14 @@ def refuse_and_go_on(loop: BanditLoop, rewards=REWARDS, constraints=None, **ask)
     """Before each outcome a larger one is refused; each point is in the domain."""
     for reward in rewards:
         query = loop.ask(**ask)
-        loop.domain.check_point("x", query.x)
+        loop.settings.domain.check_point("x", query.x)
         for wrong in (math.nextafter(LARGEST_OUTCOME, math.inf), -1e155, -1e308):
             with pytest.raises(ValueError, match=r"reward is .* must be at most 1e\+50"):
                 loop.tell(query.id, wrong, constraints)
             assert loop.history.state(query.id) == "pending"
         loop.tell(query.id, reward, constraints)
     last = loop.ask(**ask)
-    loop.domain.check_point("x", last.x)
+    loop.settings.domain.check_point("x", last.x)
     assert loop.history.num_arrived == len(rewards)
 
 
@@ -188,7 +188,7 @@ def test_large_constraint_values(rule, recipe, domain):
     loop = build(domain, KERNEL, recipe, constraints=rule)
     refuse_and_go_on(loop, constraints=[-0.5])
     for exponent in (308, 200, 100, 51, 50, 40, 24, 16, 12, 8, 5, 3, 2, 1):
-        loop.domain.check_point("x", loop.ask().x)
+        loop.settings.domain.check_point("x", loop.ask().x)
         query, known = loop.history.pending()[0], loop.history.num_arrived
         refused = ""
         try:

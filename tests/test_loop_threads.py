@@ -100,7 +100,7 @@ def states_of(loop: BanditLoop) -> dict[str, Any]:
 
 def rebuilt(loop: BanditLoop) -> BanditLoop:
     settings = {key: getattr(loop.settings, key) for key in ("feedback", "restart", "constraints")}
-    return build(loop.domain, history=copy.deepcopy(loop.history), **settings)
+    return build(loop.settings.domain, history=copy.deepcopy(loop.history), **settings)
 
 
 @pytest.mark.parametrize(("name", "reading"), PAIRS)
@@ -116,7 +116,7 @@ def test_a_look_while_an_outcome_is_told(
     for _ in range(3):
         tell(loop, loop.ask().id)
     pending = [loop.ask().id, loop.ask().id]
-    loop._known_chooser = None  # as after a failure: whoever comes first derives the state anew
+    loop._cached_chooser = None  # as after a failure: whoever comes first derives the state anew
     reads, told = threading.Event(), threading.Event()
     reader_id: list[int] = []
 
@@ -187,7 +187,7 @@ def test_threads_that_look_on_change_nothing(name: str) -> None:
     try:
         for _ in range(num_rounds):
             query = loop.ask()
-            loop._known_chooser = None  # whoever comes first derives the state anew
+            loop._cached_chooser = None  # whoever comes first derives the state anew
             tell(loop, query.id)
     finally:
         is_over.set()

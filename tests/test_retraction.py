@@ -104,7 +104,7 @@ def go_on(loop: BanditLoop, num_rounds: int, told: dict[int, float] | None = Non
     constrained = loop.settings.num_constraints > 0
     for _ in range(num_rounds):
         t = loop.history.num_queries + 1
-        loop.ask(**({"context": [math.sin(3.0 * t)]} if loop.context_dim else {}))
+        loop.ask(**({"context": [math.sin(3.0 * t)]} if loop.settings.context_dim else {}))
         waiting = loop.history.pending()
         if len(waiting) < 3:
             continue
@@ -127,7 +127,7 @@ def without(history: History) -> History:
 
 def state_of(loop: BanditLoop) -> tuple:
     constrained = loop.settings.num_constraints > 0
-    view = loop.feedback_view() if isinstance(loop.feedback, Censored) else None
+    view = loop.feedback_view() if isinstance(loop.settings.feedback, Censored) else None
     ledger = loop.ledger().to_records() if constrained else None
     return loop.resets, loop.multipliers, loop.change_tests, view, ledger
 
@@ -154,7 +154,7 @@ def test_a_loop_goes_on_as_if_the_query_had_failed(settings, domain, tmp_path):
             History.from_records(
                 json.loads(json.dumps(opened.history.to_records())),
                 1,
-                opened.context_dim,
+                opened.settings.context_dim,
                 opened.settings.num_constraints,
             ),
             without(opened.history),
@@ -402,7 +402,7 @@ def test_one_record_in_the_journal(tmp_path):
     with build(BOX, {}, journal=path) as loop:
         loop.tell(loop.ask().id, 0.5)
         loop.retract(0, "the wrong sample")
-        num_records = loop._recorder.journal.num_records
+        num_records = loop._journal.num_records
     assert num_records == 3
     assert b'"kind":"retracted"' in path.read_bytes().replace(b" ", b"")
     with build(BOX, {}, journal=path) as loop:
@@ -418,7 +418,7 @@ def test_a_retraction_that_cannot_be_written_does_not_count(tmp_path, monkeypatc
             raise JournalError("no space left")
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop._recorder.journal, "append", fail)
+            patch.setattr(loop._journal, "append", fail)
             with pytest.raises(JournalError, match="no space left"):
                 loop.retract(0, "the wrong sample")
         assert loop.history.state(0) == "told"

@@ -139,7 +139,9 @@ def test_prior_variance_counts(kernel: Any) -> None:
         assert isinstance(recipe, AcquisitionRecipe)
         loop = Policy(model, recipe).loop(Arms(CHOICES), seed=0)
         result = run(loop, problems(1)[0], num_rounds=6, progress=False)
-        acquisition = recipe.build(model(*loop.history.arrived()), loop.domain, round_number=7)
+        acquisition = recipe.build(
+            model(*loop.history.arrived()), loop.settings.domain, round_number=7
+        )
         expected = acquisition(CHOICES.unsqueeze(-2))
         query = loop.ask()
         assert query.diagnostics["acquisition_value"] == pytest.approx(
@@ -157,7 +159,9 @@ def test_prior_mean_counts(name: str) -> None:
     loop = Policy(model, recipe).loop(Arms(CHOICES), seed=0)
     run(loop, problems(1)[0], num_rounds=6, progress=False)
     X, Y = loop.history.arrived()
-    acquisition = recipe.build(model(X, Y), loop.domain, round_number=7, X_observed=X, Y_observed=Y)
+    acquisition = recipe.build(
+        model(X, Y), loop.settings.domain, round_number=7, X_observed=X, Y_observed=Y
+    )
     query = loop.ask()
     assert float(acquisition(query.x.unsqueeze(0))) == pytest.approx(
         query.diagnostics["acquisition_value"], abs=1e-8

@@ -205,8 +205,8 @@ class OutputFolder:
         panels = plot_run(history, title, reference, loop.resets, change_points)
         self._save(panels, "run.png")
         if pending:
-            in_rounds = getattr(loop.feedback, "unit", "") == "rounds"
-            max_delay = getattr(loop.feedback, "max_delay", None) if in_rounds else None
+            in_rounds = getattr(loop.settings.feedback, "unit", "") == "rounds"
+            max_delay = getattr(loop.settings.feedback, "max_delay", None) if in_rounds else None
             self._save(plot_pending(history, title, max_delay), "pending.png")
         if change_points or loop.resets or loop.change_tests:
             change_tests = loop.change_tests
@@ -271,7 +271,7 @@ def open_loop(
         ValueError: If the journal was begun with other settings, or cannot be begun.
     """
     if options.journal is None:
-        return build(history=output.load_history(fresh.domain.dim, num_constraints))
+        return build(history=output.load_history(fresh.settings.domain.dim, num_constraints))
     begin_journal(options.journal, fresh.settings, options.arguments, settings)
     return build(journal=options.journal)
 
@@ -476,7 +476,7 @@ class Session:
                 f"the function returned {value!r} at {x.tolist()}: {error} The run can be "
                 "continued with the same command."
             ) from error
-        feedback = self.loop.feedback
+        feedback = self.loop.settings.feedback
         minimum = feedback.minimum if isinstance(feedback, Censored) else None
         if minimum is not None and reward < minimum:
             raise EvaluationError(
@@ -491,7 +491,7 @@ class Session:
     def _count_waiting(self) -> dict[str, int]:
         history = self.loop.history
         counts = {"num_pending": history.num_pending, "num_lost": 0, "num_late": 0}
-        if isinstance(self.loop.feedback, Censored):
+        if isinstance(self.loop.settings.feedback, Censored):
             view = self.loop.feedback_view()
             numbers = (len(view.pending), len(view.lost), len(view.late))
             counts = dict(zip(counts, numbers, strict=True))

@@ -42,7 +42,7 @@ from botorch_bandits.loop.guarantees import (
     with_retractions,
 )
 from botorch_bandits.loop.settings import LoopSettings, with_feedback
-from botorch_bandits.loop.state import UNIFORM_ORIGINS, Segments
+from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
@@ -269,6 +269,11 @@ class Chooser:
             self.segments.replay(history)
         self._watch = None if settings.constraints is None else ConstraintWatch(settings)
         self._begin_segment()
+
+    @property
+    def multipliers(self) -> Multipliers | None:
+        """The multipliers and what they follow from, if there are constraints."""
+        return None if self.segments is None else self.segments.multipliers
 
     @property
     def current(self) -> History:

@@ -33,7 +33,7 @@ from botorch_bandits.confidence import Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
-from botorch_bandits.feedback import Censored, CensoredView, Feedback
+from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
@@ -46,248 +46,7 @@ from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.models import BanditGPRecipe
 
 
-class Recorder:
-    """Adds to a history what is on disk already.
-
-    Args:
-        history: What happened so far.
-        journal: Where it is written down; None keeps it in memory alone.
-
-    Attributes:
-        history: What happened so far.
-    """
-
-    def __init__(self, history: History, journal: LoopJournal | None) -> None:
-        """See the class."""
-        self.history, self.journal = history, journal
-        self._num_added = 0 if journal is None else journal.num_records
-
-    def catch_up(self) -> bool:
-        """Read the journal anew if it is ahead, as after an interruption between the two.
-
-        Returns:
-            Whether it was; the history is another object then.
-        """
-        if self.journal is None or self.journal.num_records == self._num_added:
-            return False
-        self.history = self.journal.read()
-        self._num_added = self.journal.num_records
-        return True
-
-    def add(self, *entries: Query | Event, fit: Fit | None = None) -> None:
-        """Write down what happened, then add it to the history.
-
-        Args:
-            entries: A query or an event, or an attached query and its outcome; made for the
-                history as it is.
-            fit: The hyperparameters with which a query was chosen.
-
-        Raises:
-            JournalError: If it cannot be written down; nothing is added then.
-        """
-        if self.journal is not None:
-            self.journal.append(*entries, fit=fit)
-        for entry in entries:
-            self.history.record(entry)
-        if self.journal is not None:
-            self._num_added = self.journal.num_records
-            self.journal.write_snapshot_if_due(self.history)
-
-    def close(self) -> None:
-        """Give the journal back, if there is one."""
-        if self.journal is not None:
-            self.journal.close()
-
-
-class LoopReadings:
-    """The part of :class:`~botorch_bandits.BanditLoop` that changes nothing.
-
-    What is derived from the history is read under the loop's lock: a thread that looks on waits
-    while another asks or tells, and never sees or builds half of a round.
-
-    Attributes:
-        settings: The arguments, checked.
-    """
-
-    settings: LoopSettings
-    _clock: Callable[[], float]
-    _lock: threading.RLock
-    _recorder: Recorder
-    _known_chooser: Chooser | None  # None: it is to be built from the history
-    _num_given: int
-
-    def feedback_view(self) -> CensoredView:
-        """Return what censored feedback makes of the queries now: pending, lost, late.
-
-        After a reset it is about the queries since then, whose ids are those of the history.
-
-        Raises:
-            RuntimeError: If feedback is not censored.
-        """
-        if not isinstance(self.feedback, Censored):
-            raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
-        with self._lock:
-            current = self._chooser.current
-            view = self.feedback.view(current, current.num_queries + 1, self._clock())
-            return view.shifted(self._chooser.rounds_before)
-
-    def best(self) -> tuple[Query, Outcome] | None:
-        """Return the query with the largest observed reward and its outcome, if any.
-
-        With constraints it is the best of those whose observed values meet all of them, or None
-        without one; see :meth:`feasibility` for the nearest then.
-        """
-        with self._lock:
-            segments = self._chooser.segments
-            if segments is None or segments.multipliers is None:
-                return self.history.best()
-            best = segments.multipliers.best
-            return None if best is None else (self.history.query(best.query_id), best)
-
-    @property
-    def resets(self) -> tuple[Reset, ...]:
-        """When the loop began anew and why, in order; see ``restart=``."""
-        with self._lock:
-            segments = self._chooser.segments
-            return () if segments is None else tuple(segments.resets)
-
-    @property
-    def multipliers(self) -> tuple[float, ...]:
-        """The multipliers in force, one a constraint; empty without constraints."""
-        with self._lock:
-            segments = self._chooser.segments
-            if segments is None or segments.multipliers is None:
-                return ()
-            return tuple(segments.multipliers.values.tolist())
-
-    def ledger(self) -> Ledger:
-        """Return what was violated and by how much, by constraint and epoch.
-
-        It is of observed values, in order of arrival.
-
-        Raises:
-            RuntimeError: If there are no constraints.
-        """
-        with self._lock:
-            segments = self._chooser.segments
-            if segments is None or segments.multipliers is None:
-                raise RuntimeError("the loop has no constraints; pass constraints=.")
-            return segments.multipliers.ledger()
-
-    def feasibility(self, width: float | None = None) -> Feasibility:
-        """Return whether the constraints can be met, as far as the data say.
-
-        It fits a model of each constraint and searches the domain for its smallest lower
-        confidence bound; with contexts that is averaged over the last ten. The loop does the same
-        at the end of an epoch where multipliers keep growing, and warns
-        (:class:`~botorch_bandits.InfeasibleConstraintsWarning`).
-
-        Args:
-            width: The factor of the standard deviation; that of the acquisition, at ``delta / (1 +
-                num_constraints)``, if omitted.
-
-        Raises:
-            RuntimeError: If there are no constraints, or the loop forgets.
-            ValueError: If there is no model, or the acquisition has no width and none is given.
-        """
-        self.ledger()
-        if self.settings.forgetting is not None:
-            raise RuntimeError("the loop forgets, so there is no one bound for all rounds.")
-        if width is not None:
-            width = check_positive("width", width)
-        with self._lock:
-            return self._chooser.feasibility(self._clock(), width)
-
-    @property
-    def change_tests(self) -> tuple[ChangeTestRecord, ...]:
-        """What each test for a change said, in order; see ``restart=``."""
-        with self._lock:
-            segments = self._chooser.segments
-            return () if segments is None else tuple(segments.change_tests)
-
-    def guarantee(self) -> Guarantee:
-        """Return which theorem covers the loop as set up, its constants and current bound.
-
-        The regret bound is ``sum_t 2 w_t sigma_{t-1}(x_t)`` over the rounds so far: it holds
-        whenever the confidence bound holds in every round and each round was played by the
-        optimistic rule with every outcome at hand.
-        """
-        if isinstance(self.acquisition, RandomSearch):
-            return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        with self._lock:
-            if self._chooser.has_no_data():
-                return Guarantee(
-                    method="a user's model", gaps=("without data the model cannot be built",)
-                )
-            return self._chooser.guarantee(self._clock(), self._num_given)
-
-    def current_model(self) -> Model:
-        """Return the model of what arrived since the last reset; it is shared: do not change it.
-
-        With censored feedback it is the model of what arrived in time and of pseudo-values.
-
-        Raises:
-            RuntimeError: If the loop has no model, or a user's model lacks data.
-        """
-        if self.model is None:
-            raise RuntimeError("random search has no model.")
-        with self._lock:
-            if self._chooser.has_no_data():
-                raise RuntimeError(
-                    "no outcome has arrived, so the model cannot be built; tell one."
-                )
-            return self._chooser.model(self._clock())
-
-    @property
-    def history(self) -> History:
-        """What was asked and told; do not add to it."""
-        return self._recorder.history
-
-    @property
-    def domain(self) -> Domain:
-        """Where points are chosen."""
-        return self.settings.domain
-
-    @property
-    def model(self) -> BanditGPRecipe | ModelFactory | None:
-        """The model's recipe or the user's function; see :meth:`current_model`."""
-        return self.settings.model
-
-    @property
-    def acquisition(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
-        """What is played, as it was given."""
-        return self.settings.acquisition
-
-    @property
-    def feedback(self) -> Feedback:
-        """What is made of queries without an outcome."""
-        return self.settings.feedback
-
-    @property
-    def horizon(self) -> int | None:
-        """The number of rounds, if it is known."""
-        return self.settings.horizon
-
-    @property
-    def context_dim(self) -> int:
-        """The dimension of the contexts."""
-        return self.settings.context_dim
-
-    @property
-    def seed(self) -> int:
-        """Seeds everything that is drawn."""
-        return self.settings.seed
-
-    @property
-    def _chooser(self) -> Chooser:
-        """What is derived from the history; to be used while the lock is held."""
-        with self._lock:
-            if self._known_chooser is None:
-                self._known_chooser = Chooser(self.settings, self.history)
-            return self._known_chooser
-
-
-class BanditLoop(LoopReadings):
+class BanditLoop:
     """Sequential decisions under uncertainty: :meth:`ask`, evaluate, :meth:`tell`, repeat.
 
     The reward is maximized. Any number of queries may be asked before an outcome is told, and
@@ -376,39 +135,39 @@ class BanditLoop(LoopReadings):
         journal: str | Path | None = None,
     ) -> None:
         """See the class."""
-        settings = LoopSettings.checked(
-            domain,
-            model,
-            acquisition,
-            horizon,
-            feedback,
-            restart,
-            constraints,
-            forgetting,
-            num_initial,
-            context_dim,
-            seed,
+        self.settings = settings = LoopSettings(
+            domain=domain,
+            model=model,
+            acquisition=acquisition,
+            horizon=horizon,
+            feedback=Hallucinated() if feedback is None else feedback,
+            restart=restart,
+            constraints=constraints,
+            forgetting=forgetting,
+            num_initial=num_initial,
+            context_dim=context_dim,
+            seed=seed,
         )
-        self.settings = settings
         self._clock = clock
-        sizes = (domain.dim, settings.context_dim, settings.num_constraints)
-        given = History(*sizes) if history is None else check_history(history, *sizes)
-        for query in given.queries:
-            domain.check_point(f"x of query {query.id} in history", query.x)
-        self._num_given = given.num_queries
         self._lock = threading.RLock()
-        self._known_chooser: Chooser | None = None
-        self._recorder = Recorder(given, None)
+        sizes = (settings.domain.dim, settings.context_dim, settings.num_constraints)
+        self._history = History(*sizes) if history is None else check_history(history, *sizes)
+        for query in self._history.queries:
+            settings.domain.check_point(f"x of query {query.id} in history", query.x)
+        self._num_given = self._history.num_queries
+        self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
+        self._journal: LoopJournal | None = None
+        self._num_records = 0  # of the journal, that the history has
         if journal is None:
             self._begin()
             return
-        book = LoopJournal(journal, settings, history)
+        self._journal = LoopJournal(journal, settings, history)
         try:
-            self._recorder = Recorder(book.read(), book)
-            self._num_given = book.num_given
+            self._read_journal()
+            self._num_given = self._journal.num_given
             self._begin()
         except BaseException:
-            book.close()
+            self._journal.close()
             raise
 
     @classmethod
@@ -449,12 +208,13 @@ class BanditLoop(LoopReadings):
         kind = getattr(played, "acquisition_class", None) or played
         name = getattr(kind, "__name__", type(kind).__name__)
         with self._lock:
-            return f"BanditLoop({self.domain!r}, {name}, {self.history!r})"
+            return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
     def close(self) -> None:
         """Give the journal back, if there is one; a second call does nothing."""
         with self._lock:
-            self._recorder.close()
+            if self._journal is not None:
+                self._journal.close()
 
     def __enter__(self) -> Self:
         """Return the loop itself."""
@@ -475,7 +235,7 @@ class BanditLoop(LoopReadings):
         Raises:
             TypeError: If the loop has a journal, which has one writer.
         """
-        if self._recorder.journal is not None:
+        if self._journal is not None:
             raise TypeError(
                 "a loop with a journal cannot be copied or sent to another process, for a journal "
                 "has one writer. Copy loop.history, or send queries."
@@ -507,19 +267,19 @@ class BanditLoop(LoopReadings):
                 or the request was made before with another context. Nothing is recorded then.
             JournalError: If the query cannot be written to the journal. Nothing is recorded then.
         """
-        known_context = self._check_context(context)
+        context = self._check_context(context)
         with self._lock:
             self._catch_up()
             if request_id is not None:
-                answered = self.history.query_of_request(request_id)
+                answered = self._history.query_of_request(request_id)
                 if answered is not None:
-                    return _check_request(answered, known_context)
+                    return _check_request(answered, context)
             round_number = self._next_round()
             now = self._clock()
             with self._derived_state() as chooser:
-                x, origin, known = chooser.choose(round_number, known_context, now)
-                query = self.history.new_query(x, origin, now, known_context, known, request_id)
-                self._recorder.add(query, fit=chooser.latest_fit())
+                x, origin, diagnostics = chooser.choose(round_number, context, now)
+                query = self._history.new_query(x, origin, now, context, diagnostics, request_id)
+                self._record(query, fit=chooser.latest_fit())
                 chooser.add_query(query)
             return query
 
@@ -548,20 +308,20 @@ class BanditLoop(LoopReadings):
         """
         with self._lock:
             self._catch_up()
-            told = self.history.outcome(query_id)
-            if told is not None and told == self.history.outcome_of(
+            told = self._history.outcome(query_id)
+            if told is not None and told == self._history.outcome_of(
                 told.query_id, reward, told.arrived_at, told.arrived_round, constraints
             ):
                 return told
             now = self._clock()
-            outcome = self.history.new_outcome(query_id, reward, now, constraints)
+            outcome = self._history.new_outcome(query_id, reward, now, constraints)
             _check_size(outcome)
-            if isinstance(self.feedback, Censored):
-                query = self.history.query(query_id)
-                self.feedback.check_outcome(query, outcome.reward, outcome.arrived_round, now)
+            if isinstance(feedback := self.settings.feedback, Censored):
+                query = self._history.query(query_id)
+                feedback.check_outcome(query, outcome.reward, outcome.arrived_round, now)
             with self._derived_state() as chooser:
                 chooser.check_outcome(outcome)
-                self._recorder.add(outcome)
+                self._record(outcome)
                 chooser.add_outcome(outcome)
             return outcome
 
@@ -584,12 +344,12 @@ class BanditLoop(LoopReadings):
         """
         with self._lock:
             self._catch_up()
-            known = self.history.failure(query_id)
-            if known is not None:
-                return known
-            failure = self.history.new_failure(query_id, self._clock(), reason)
+            told = self._history.failure(query_id)
+            if told is not None:
+                return told
+            failure = self._history.new_failure(query_id, self._clock(), reason)
             with self._derived_state() as chooser:
-                self._recorder.add(failure)
+                self._record(failure)
                 chooser.add_failure(failure)
             return failure
 
@@ -629,10 +389,10 @@ class BanditLoop(LoopReadings):
         """
         with self._lock:
             self._catch_up()
-            retraction = self.history.new_retraction(query_id, reason, self._clock())
-            self._known_chooser = None  # built anew by who needs it; this outcome may break it
+            retraction = self._history.new_retraction(query_id, reason, self._clock())
+            self._cached_chooser = None  # to be built anew: this outcome may break it
             try:
-                self._recorder.add(retraction)
+                self._record(retraction)
             except BaseException:
                 with suppress(JournalError):  # the next call tries again
                     self._catch_up()
@@ -669,39 +429,165 @@ class BanditLoop(LoopReadings):
                 Nothing is recorded then.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
-        x = self.domain.check_point("x", x)
-        known_context = self._check_context(context)
+        x = self.settings.domain.check_point("x", x)
+        context = self._check_context(context)
         with self._lock:
             self._catch_up()
             if request_id is not None:
-                answered = self.history.query_of_request(request_id)
+                answered = self._history.query_of_request(request_id)
                 if answered is not None:
-                    _check_request(answered, known_context, x)
+                    _check_request(answered, context, x)
                     return self.tell(answered.id, reward, constraints)
             round_number = self._next_round()
             now = self._clock()
-            query = self.history.new_query(x, "attached", now, known_context, request_id=request_id)
-            outcome = self.history.outcome_of(query.id, reward, now, round_number, constraints)
+            query = self._history.new_query(x, "attached", now, context, request_id=request_id)
+            outcome = self._history.outcome_of(query.id, reward, now, round_number, constraints)
             _check_size(outcome)
-            if isinstance(self.feedback, Censored):
-                self.feedback.check_outcome(query, outcome.reward, round_number, now)
+            if isinstance(feedback := self.settings.feedback, Censored):
+                feedback.check_outcome(query, outcome.reward, round_number, now)
             with self._derived_state() as chooser:
                 chooser.begin_round(round_number)
                 chooser.check_outcome(outcome)
-                self._recorder.add(query, outcome)
+                self._record(query, outcome)
                 chooser.add_query(query)
                 chooser.add_outcome(outcome)
             return outcome
+
+    @property
+    def history(self) -> History:
+        """What was asked and told; do not add to it."""
+        return self._history
+
+    def feedback_view(self) -> CensoredView:
+        """Return what censored feedback makes of the queries now: pending, lost, late.
+
+        After a reset it is about the queries since then, whose ids are those of the history.
+
+        Raises:
+            RuntimeError: If feedback is not censored.
+        """
+        feedback = self.settings.feedback
+        if not isinstance(feedback, Censored):
+            raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
+        with self._lock:
+            current = self._chooser.current
+            view = feedback.view(current, current.num_queries + 1, self._clock())
+            return view.shifted(self._chooser.rounds_before)
+
+    def best(self) -> tuple[Query, Outcome] | None:
+        """Return the query with the largest observed reward and its outcome, if any.
+
+        With constraints it is the best of those whose observed values meet all of them, or None
+        without one; see :meth:`feasibility` for the nearest then.
+        """
+        with self._lock:
+            multipliers = self._chooser.multipliers
+            if multipliers is None:
+                return self._history.best()
+            best = multipliers.best
+            return None if best is None else (self._history.query(best.query_id), best)
+
+    @property
+    def resets(self) -> tuple[Reset, ...]:
+        """When the loop began anew and why, in order; see ``restart=``."""
+        with self._lock:
+            segments = self._chooser.segments
+            return () if segments is None else tuple(segments.resets)
+
+    @property
+    def multipliers(self) -> tuple[float, ...]:
+        """The multipliers in force, one a constraint; empty without constraints."""
+        with self._lock:
+            multipliers = self._chooser.multipliers
+            return () if multipliers is None else tuple(multipliers.values.tolist())
+
+    def ledger(self) -> Ledger:
+        """Return what was violated and by how much, by constraint and epoch.
+
+        It is of observed values, in order of arrival.
+
+        Raises:
+            RuntimeError: If there are no constraints.
+        """
+        with self._lock:
+            multipliers = self._chooser.multipliers
+            if multipliers is None:
+                raise RuntimeError("the loop has no constraints; pass constraints=.")
+            return multipliers.ledger()
+
+    def feasibility(self, width: float | None = None) -> Feasibility:
+        """Return whether the constraints can be met, as far as the data say.
+
+        It fits a model of each constraint and searches the domain for its smallest lower
+        confidence bound; with contexts that is averaged over the last ten. The loop does the same
+        at the end of an epoch where multipliers keep growing, and warns
+        (:class:`~botorch_bandits.InfeasibleConstraintsWarning`).
+
+        Args:
+            width: The factor of the standard deviation; that of the acquisition, at ``delta / (1 +
+                num_constraints)``, if omitted.
+
+        Raises:
+            RuntimeError: If there are no constraints, or the loop forgets.
+            ValueError: If there is no model, or the acquisition has no width and none is given.
+        """
+        self.ledger()
+        if self.settings.forgetting is not None:
+            raise RuntimeError("the loop forgets, so there is no one bound for all rounds.")
+        if width is not None:
+            width = check_positive("width", width)
+        with self._lock:
+            return self._chooser.feasibility(self._clock(), width)
+
+    @property
+    def change_tests(self) -> tuple[ChangeTestRecord, ...]:
+        """What each test for a change said, in order; see ``restart=``."""
+        with self._lock:
+            segments = self._chooser.segments
+            return () if segments is None else tuple(segments.change_tests)
+
+    def guarantee(self) -> Guarantee:
+        """Return which theorem covers the loop as set up, its constants and current bound.
+
+        The regret bound is ``sum_t 2 w_t sigma_{t-1}(x_t)`` over the rounds so far: it holds
+        whenever the confidence bound holds in every round and each round was played by the
+        optimistic rule with every outcome at hand.
+        """
+        if isinstance(self.settings.acquisition, RandomSearch):
+            return Guarantee(method="random search", gaps=("it does not look at outcomes",))
+        with self._lock:
+            if self._chooser.has_no_data():
+                return Guarantee(
+                    method="a user's model", gaps=("without data the model cannot be built",)
+                )
+            return self._chooser.guarantee(self._clock(), self._num_given)
+
+    def current_model(self) -> Model:
+        """Return the model of what arrived since the last reset; it is shared: do not change it.
+
+        With censored feedback it is the model of what arrived in time and of pseudo-values.
+
+        Raises:
+            RuntimeError: If the loop has no model, or a user's model lacks data.
+        """
+        if self.settings.model is None:
+            raise RuntimeError("random search has no model.")
+        with self._lock:
+            if self._chooser.has_no_data():
+                raise RuntimeError(
+                    "no outcome has arrived, so the model cannot be built; tell one."
+                )
+            return self._chooser.model(self._clock())
 
     def _begin(self) -> None:
         """Derive what follows from the history; outcomes that cannot be carried are no obstacle."""
         too_large = [
             outcome.query_id
-            for outcome in self.history.outcomes
+            for outcome in self._history.outcomes
             if any(abs(y) > LARGEST_OUTCOME for y in (outcome.reward, *outcome.constraints))
         ]
         if not too_large:
-            self._known_chooser = Chooser(self.settings, self.history)
+            self._cached_chooser = Chooser(self.settings, self._history)
             return
         warnings.warn(
             f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
@@ -711,9 +597,43 @@ class BanditLoop(LoopReadings):
             stacklevel=level_of_users_line(),
         )
 
+    @property
+    def _chooser(self) -> Chooser:
+        """What is derived from the history; to be used while the lock is held."""
+        with self._lock:
+            if self._cached_chooser is None:
+                self._cached_chooser = Chooser(self.settings, self._history)
+            return self._cached_chooser
+
+    def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
+        """Write down what happened, then add it to the history.
+
+        Args:
+            entries: A query or an event, or an attached query and its outcome; made for the
+                history as it is.
+            fit: The hyperparameters with which a query was chosen.
+
+        Raises:
+            JournalError: If it cannot be written down; nothing is added then.
+        """
+        if self._journal is not None:
+            self._journal.append(*entries, fit=fit)
+        for entry in entries:
+            self._history.record(entry)
+        if self._journal is not None:
+            self._num_records = self._journal.num_records
+            self._journal.write_snapshot_if_due(self._history)
+
     def _catch_up(self) -> None:
-        if self._recorder.catch_up():
-            self._known_chooser = None
+        """Read the journal anew if it is ahead, as after an interruption between the two."""
+        if self._journal is not None and self._journal.num_records != self._num_records:
+            self._read_journal()
+            self._cached_chooser = None
+
+    def _read_journal(self) -> None:
+        assert self._journal is not None
+        self._history = self._journal.read()
+        self._num_records = self._journal.num_records
 
     @contextmanager
     def _derived_state(self) -> Iterator[Chooser]:
@@ -721,22 +641,24 @@ class BanditLoop(LoopReadings):
         try:
             yield self._chooser
         except BaseException:
-            self._known_chooser = None
+            self._cached_chooser = None
             with suppress(JournalError):  # the next call tries again
                 self._catch_up()
             raise
 
     def _next_round(self) -> int:
-        round_number = self.history.num_queries + 1
-        if self.horizon is not None and round_number > self.horizon:
+        round_number = self._history.num_queries + 1
+        horizon = self.settings.horizon
+        if horizon is not None and round_number > horizon:
             raise RuntimeError(
-                f"horizon={self.horizon} rounds were asked already. Build a loop with a larger "
+                f"horizon={horizon} rounds were asked already. Build a loop with a larger "
                 "horizon and history=loop.history to go on."
             )
         return round_number
 
     def _check_context(self, context: Any) -> Tensor | None:
-        if self.context_dim == 0:
+        context_dim = self.settings.context_dim
+        if context_dim == 0:
             if context is not None:
                 raise ValueError(
                     f"context is {context}, but the loop has context_dim=0. Build it with "
@@ -745,10 +667,10 @@ class BanditLoop(LoopReadings):
             return None
         if context is None:
             raise ValueError(
-                f"context is missing: the loop has context_dim={self.context_dim}. Ask with "
+                f"context is missing: the loop has context_dim={context_dim}. Ask with "
                 "ask(context=...)."
             )
-        return check_vector("context", context, length=self.context_dim)
+        return check_vector("context", context, length=context_dim)
 
 
 def _check_size(outcome: Outcome) -> None:

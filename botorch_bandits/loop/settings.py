@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import ChangePointDetector, Restart
-from botorch_bandits.checks import DTYPE, check_instance, check_integer
+from botorch_bandits.checks import DTYPE, check_instance, check_integer, store_checked
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -206,7 +206,22 @@ OWNED = (AcquisitionRecipe, BanditGPRecipe, Feedback, Restart, MultiplierRule, F
 class LoopSettings:
     """The settings of a loop; suggestions are a function of them, the history and nothing else.
 
-    Attributes are the arguments of :class:`~botorch_bandits.BanditLoop`.
+    They are checked when they are put together, and those in :data:`OWNED` are copied. A journal's
+    header has each field under its name.
+
+    Attributes:
+        domain: Where points are chosen.
+        model: The model's recipe or the user's function; None for random search. With a known
+            minimum of censored feedback that is the prior mean of a recipe.
+        acquisition: What is played, as it was given.
+        horizon: The number of rounds, if it is known.
+        feedback: What is made of queries without an outcome.
+        restart: When the loop begins anew, if ever.
+        constraints: How multipliers follow from constraint values, if there are constraints.
+        forgetting: What the model makes of old outcomes; None keeps all.
+        num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
+        context_dim: The dimension of the contexts.
+        seed: Seeds everything that is drawn.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -216,72 +231,55 @@ class LoopSettings:
     domain: Domain
     model: BanditGPRecipe | ModelFactory | None
     acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory
-    horizon: int | None
-    feedback: Feedback
-    restart: Restart | None
-    constraints: MultiplierRule | None
-    forgetting: Forgetting | None
-    num_initial: int
-    context_dim: int
-    seed: int
+    horizon: int | None = None
+    feedback: Feedback = field(default_factory=Hallucinated)
+    restart: Restart | None = None
+    constraints: MultiplierRule | None = None
+    forgetting: Forgetting | None = None
+    num_initial: int = 0
+    context_dim: int = 0
+    seed: int = 0
 
-    @classmethod
-    def checked(
-        cls,
-        domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None,
-        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
-        horizon: int | None,
-        feedback: Feedback | None,
-        restart: Restart | None,
-        constraints: MultiplierRule | None,
-        forgetting: Forgetting | None,
-        num_initial: int,
-        context_dim: int,
-        seed: int,
-    ) -> LoopSettings:
-        """Return the settings with defaults filled in; see the class."""
+    def __post_init__(self) -> None:
+        """Check the settings one by one, then together, and take copies."""
+        domain, acquisition = self.domain, self.acquisition
         if not isinstance(domain, Domain):
             raise TypeError(
                 "domain must be a Box or Arms, or a subclass of Domain of your own, got "
                 f"{type(domain).__name__}."
             )
         check_integer("domain.dim", getattr(domain, "dim", None), minimum=1)
-        context_dim = check_integer("context_dim", context_dim, minimum=0)
-        acquisition = check_acquisition(acquisition, domain)
+        context_dim = check_integer("context_dim", self.context_dim, minimum=0)
+        check_acquisition(acquisition, domain)
         if context_dim and isinstance(acquisition, AcquisitionRecipe):
             # what a dimension in the options is compared with in every round
             acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
-        model = check_loop_model(model, needed=not isinstance(acquisition, RandomSearch))
-        feedback = check_feedback(feedback, acquisition, domain)
-        minimum = getattr(feedback, "minimum", None)
+        model = check_loop_model(self.model, needed=not isinstance(acquisition, RandomSearch))
+        check_feedback(self.feedback, acquisition, domain)
+        minimum = getattr(self.feedback, "minimum", None)
         if minimum is not None and isinstance(model, BanditGPRecipe):
             model = replace(model, prior_mean=float(minimum))
-        restart = check_restart(restart)
-        check_constraints(constraints, acquisition, feedback, restart)
-        surrogate = None if constraints is None else constraints.surrogate_in_use
-        if surrogate == "separate" and isinstance(forgetting, ExponentialWeights):
+        check_restart(self.restart)
+        check_constraints(self.constraints, acquisition, self.feedback, self.restart)
+        surrogate = None if self.constraints is None else self.constraints.surrogate_in_use
+        if surrogate == "separate" and isinstance(self.forgetting, ExponentialWeights):
             raise ValueError(
-                f"forgetting is {forgetting!r}, which weighs one output, but constraints= models "
-                "reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, or "
-                "surrogate='relabelled'."
+                f"forgetting is {self.forgetting!r}, which weighs one output, but constraints= "
+                "models reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, "
+                "or surrogate='relabelled'."
             )
-        forgetting = check_forgetting(
-            forgetting, model, feedback, _draws_on_paths(acquisition, domain)
+        check_forgetting(
+            self.forgetting, model, self.feedback, _draws_on_paths(acquisition, domain)
         )
-        return cls(
-            domain=domain,
-            model=_own("model", model),
-            acquisition=_own("acquisition", acquisition),
-            horizon=None if horizon is None else check_integer("horizon", horizon, minimum=1),
-            feedback=_own("feedback", feedback),
-            restart=_own("restart", restart),
-            constraints=_own("constraints", constraints),
-            forgetting=_own("forgetting", forgetting),
-            num_initial=check_integer("num_initial", num_initial, minimum=0),
+        store_checked(
+            self,
+            model=model,
+            horizon=None if self.horizon is None else check_integer("horizon", self.horizon, 1),
+            num_initial=check_integer("num_initial", self.num_initial, minimum=0),
             context_dim=context_dim,
-            seed=check_integer("seed", seed, minimum=0),
+            seed=check_integer("seed", self.seed, minimum=0),
         )
+        store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
 
     @property
     def num_constraints(self) -> int:

@@ -124,11 +124,11 @@ def step(loop: BanditLoop) -> None:
     history = loop.history
     number = num_steps(history)
     chance = random.Random(number)
-    context = [math.sin(number)] if loop.context_dim else None
+    context = [math.sin(number)] if loop.settings.context_dim else None
     waiting = [query.id for query in history.pending()]
     lot = chance.random()
     if lot < 0.05:
-        x = loop.domain.sample(1, torch.Generator().manual_seed(number))[0]
+        x = loop.settings.domain.sample(1, torch.Generator().manual_seed(number))[0]
         loop.attach(x, reward(x, history.num_queries), constraints(loop, x), context)
     elif not waiting or (lot < 0.5 and len(waiting) < 4):
         loop.ask(context, request_id=f"request {number}" if lot < 0.3 else None)
@@ -168,7 +168,7 @@ def derived(loop: BanditLoop) -> Any:
     """Return what a user can see beside the history."""
     best = loop.best()
     seen: list[Any] = [loop.resets, loop.multipliers, None if best is None else best[1]]
-    if isinstance(loop.feedback, Censored):
+    if isinstance(loop.settings.feedback, Censored):
         seen.append(loop.feedback_view())
     if loop.settings.constraints is not None:
         seen.append(loop.ledger().to_records())

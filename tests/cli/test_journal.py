@@ -169,7 +169,7 @@ def test_show_says_what_is_pending_failed_and_violated(
 def test_resets_are_where_the_segment_changes(tmp_path: Path) -> None:
     with build("arms, restarts", journal=tmp_path / "run.journal") as loop:
         play(loop, 80)
-        reader = Journal.read(loop._recorder.journal._journal.path)
+        reader = Journal.read(loop._journal._journal.path)
         shown = describe(reader, read_history(reader), now=0.0)
         assert loop.resets
         for reset in loop.resets:

@@ -36,7 +36,9 @@ def write_and_watch(name: str, path: Path, total: int) -> tuple[bytes, list[Any]
     with build(name, journal=path) as loop:
         twin = build(name)  # in step with the other, and can be copied
         for _ in range(total + 1):
-            query = pickle.loads(pickle.dumps(twin)).ask([0.5] if twin.context_dim else None)
+            query = pickle.loads(pickle.dumps(twin)).ask(
+                [0.5] if twin.settings.context_dim else None
+            )
             states.append((loop.history.to_records(), query.x.tolist(), query.diagnostics))
             for each in (loop, twin):
                 step(each)

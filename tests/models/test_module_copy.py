@@ -117,12 +117,12 @@ def test_a_child_inherits_the_factor_of_its_parent() -> None:
     parent = MODELS["closed form"]()
     moments(parent)
     child = parent.condition_on_observations(NEW, outcomes(parent, NEW))
-    known = child._known
+    known = child._cached
     assert known is not None
     assert known.closed_form is not None
     assert known.is_current(child)
     moments(child)
-    assert child._known is known  # nothing was factorized again
+    assert child._cached is known  # nothing was factorized again
 
 
 class Tagged(Kernel):
