@@ -80,6 +80,10 @@ def check_double(name: str, value: Tensor) -> Tensor:
 def check_finite(name: str, value: Tensor) -> Tensor:
     """Return ``value`` unchanged if every entry is finite.
 
+    Args:
+        name: The argument's name, for the message.
+        value: What was passed in.
+
     Raises:
         ValueError: Naming the first offending entry.
     """
@@ -210,6 +214,10 @@ def check_positive(name: str, value: Any, or_infinite: bool = False) -> float:
 def check_nonnegative(name: str, value: Any) -> float:
     """Return ``value`` as a finite Python float of at least zero.
 
+    Args:
+        name: The argument's name, for the message.
+        value: What was passed in.
+
     Raises:
         TypeError: If it is not one number.
         ValueError: If it is not finite or below zero.
@@ -222,6 +230,10 @@ def check_nonnegative(name: str, value: Any) -> float:
 
 def check_probability(name: str, value: Any) -> float:
     """Return ``value`` as a Python float strictly between zero and one.
+
+    Args:
+        name: The argument's name, for the message.
+        value: What was passed in.
 
     Raises:
         TypeError: If it is not one number.
@@ -255,6 +267,11 @@ def check_carried(name: str, value: float) -> float:
 def check_integer(name: str, value: Any, minimum: int) -> int:
     """Return ``value`` as a Python integer of at least ``minimum``.
 
+    Args:
+        name: The argument's name, for the message.
+        value: What was passed in.
+        minimum: The least value that is allowed.
+
     Raises:
         TypeError: If it is not an integer (booleans are refused too).
         ValueError: If it is below ``minimum``.
@@ -272,6 +289,11 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
 
 def check_one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     """Return ``value`` if it is one of ``allowed``.
+
+    Args:
+        name: The argument's name, for the message.
+        value: What was passed in.
+        allowed: All values that are allowed.
 
     Raises:
         ValueError: Listing what is allowed.

@@ -37,13 +37,22 @@ class ProgressBar:
         self._bar = tqdm(total=total, desc=description, dynamic_ncols=True)
 
     def advance(self, num_rounds: int = 1, **shown: float | str) -> None:
-        """Count rounds and show some values."""
+        """Count rounds and show some values.
+
+        Args:
+            num_rounds: How many rounds have passed.
+            shown: Values to show behind the bar, by name.
+        """
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=False)
             self._bar.update(num_rounds)
 
     def show(self, **shown: float | str) -> None:
-        """Show some values without counting a round."""
+        """Show some values without counting a round.
+
+        Args:
+            shown: Values to show behind the bar, by name.
+        """
         if self._bar is not None:
             self._bar.set_postfix(shown, refresh=True)
 

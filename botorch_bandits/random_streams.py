@@ -41,7 +41,13 @@ def derive_seed(seed: int, round_number: int, purpose: str) -> int:
 
 
 def generator(seed: int, round_number: int, purpose: str) -> torch.Generator:
-    """Return a CPU generator seeded by :func:`derive_seed`."""
+    """Return a CPU generator seeded by :func:`derive_seed`.
+
+    Args:
+        seed: The user's seed.
+        round_number: The round (or any other counter) within it.
+        purpose: A word that keeps different uses in the same round independent.
+    """
     return torch.Generator().manual_seed(derive_seed(seed, round_number, purpose))
 
 
@@ -105,7 +111,11 @@ class RandomBlocks:
         self._block = torch.empty(0, dtype=torch.float64)
 
     def at(self, round_number: int) -> Tensor:
-        """Return the numbers of a round (from 1), ``num_streams x shape`` unless transformed."""
+        """Return the numbers of a round, ``num_streams x shape`` unless transformed.
+
+        Args:
+            round_number: The round, from 1.
+        """
         number, row = divmod(round_number - 1, self._length)
         if number != self._number:
             shape = (self._length, *self._shape)

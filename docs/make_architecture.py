@@ -2,8 +2,8 @@
 
 The floors are read from the table in ``docs/architecture.md``, the imports from the source. The
 command writes ``docs/images/architecture.svg`` and ``docs/results/imports.csv``, and prints the
-rooms with their files and lines. It fails if an import does not go down. ``--check`` writes
-nothing and fails if what is written is out of date.
+rooms with their files and lines. It fails if an import does not go down, or if files import each
+other in a circle. ``--check`` writes nothing and fails if what is written is out of date.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "botorch_bandits"
+BESIDE = (DOCS.parent / "tutorials" / "papers", DOCS.parent / "tests" / "benchmarks")
 PAGE = DOCS / "architecture.md"
 PICTURE = DOCS / "images" / "architecture.svg"
 TABLE = DOCS / "results" / "imports.csv"
@@ -61,16 +62,38 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def module_of(path: Path) -> list[str]:
-    parts = list(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+def module_of(path: Path, package: Path = PACKAGE) -> list[str]:
+    parts = list(path.relative_to(package.parent).with_suffix("").parts)
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
-def imported_modules(path: Path) -> list[tuple[int, str]]:
-    """Return line numbers and absolute names of everything that a file of the package imports."""
-    package = module_of(path) if path.name == "__init__.py" else module_of(path)[:-1]
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imported_modules(path: Path, package_path: Path = PACKAGE) -> list[tuple[int, str]]:
+    """Return line numbers and absolute names of everything that a file of a package imports.
+
+    Imports for type checkers and imports within functions are among them.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return _imports_in(tree, path, package_path)
+
+
+def imports_within_functions(path: Path, package_path: Path = PACKAGE) -> list[tuple[int, str]]:
+    """Return what a file imports of its own package within functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    found = {
+        one
+        for node in ast.walk(tree)
+        if isinstance(node, kinds)
+        for one in _imports_in(node, path, package_path)
+    }
+    return sorted(one for one in found if one[1].split(".")[0] == package_path.name)
+
+
+def _imports_in(tree: ast.AST, path: Path, package_path: Path) -> list[tuple[int, str]]:
+    parts = module_of(path, package_path)
+    package = parts if path.name == "__init__.py" else parts[:-1]
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -88,6 +111,49 @@ def imports_of(path: Path) -> Iterator[Import]:
         parts = name.split(".")
         if parts[0] == PACKAGE.name and parts[1] != room:
             yield Import(path, line, name, room, parts[1])
+
+
+def read_file_graph(package: Path = PACKAGE) -> dict[str, set[str]]:
+    """Return which modules of a package each of its modules imports; the roof is left out."""
+    modules = {".".join(module_of(p, package)): p for p in sorted(package.rglob("*.py"))}
+    graph: dict[str, set[str]] = {
+        name: set() for name in modules if name.split(".")[-1] not in (package.name, "__main__")
+    }
+    for name, imported in graph.items():
+        for _, full in imported_modules(modules[name], package):
+            # `from package.room import name` imports a module of that name, or the room
+            module = full if full in graph else full.rpartition(".")[0]
+            if module in graph and module != name:
+                imported.add(module)
+    return graph
+
+
+def find_circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the sets of modules that import each other, directly or by way of others (Tarjan)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    circles = []
+
+    def visit(name: str) -> None:
+        order[name] = lowest[name] = len(order)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in order:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in stack:
+                lowest[name] = min(lowest[name], order[other])
+        if lowest[name] == order[name]:
+            circle = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(circle) > 1:
+                circles.append(sorted(circle))
+
+    for name in sorted(graph):
+        if name not in order:
+            visit(name)
+    return circles
 
 
 class House:
@@ -266,6 +332,11 @@ def main() -> int:
             elif path.read_text(encoding="utf-8") != text:
                 faults.append(f"{path.relative_to(DOCS.parent)} is out of date.")
         print(house.to_text())
+    faults += [
+        f"{', '.join(circle)} import each other in a circle."
+        for package in (PACKAGE, *BESIDE)
+        for circle in find_circles(read_file_graph(package))
+    ]
     print("\n".join(faults), file=sys.stderr)
     return bool(faults)
 

@@ -650,7 +650,7 @@ class ArmsPosterior(ArmsFactor):
         Args:
             sums: ``batch_shape x num_arms``; the new sum of the outcomes of each arm. Arms that
                 were not observed do not count.
-            squares: Likewise of the squares, where they are needed.
+            squares: ``batch_shape x num_arms``; the new sum of their squares, where it is needed.
         """
         check_finite("sums", sums)
         self._sums.copy_(sums).mul_(self._counts > 0)

@@ -128,7 +128,7 @@ def posterior_rise(
     Args:
         base_model: Without pseudo-values.
         model: With them.
-        probes: ``num_probes x d``; see :func:`probe_points`.
+        probes: ``num_probes x d`` points at which both means are compared.
         minimum: The pseudo-value of the objective.
         posterior_transform: What makes several outputs one.
         maximize: If False, the mirror image is looked at: does the smallest mean sink?
