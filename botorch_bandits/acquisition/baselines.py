@@ -30,6 +30,7 @@ from botorch_bandits.checks import (
     check_one_of,
 )
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 
@@ -71,7 +72,7 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
-        mean, sigma = self._mean_and_sigma(X, min_var=1e-18)
+        mean, sigma = self._mean_and_sigma(X, min_var=MINIMUM_VARIANCE)
         assert sigma is not None
         return self._choose(mean, sigma).squeeze(-1)
 

@@ -15,8 +15,6 @@ Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regress
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -48,9 +46,15 @@ from botorch_bandits.confidence import (
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
-from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
+from botorch_bandits.confidence.dmm import narrow, report_refutation
+from botorch_bandits.confidence.guarantee import BOUNDED_NORM
 from botorch_bandits.confidence.prior import read_data
-from botorch_bandits.confidence.width_rules import check_bounds, fit_to_batch, prior_gaps
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    check_bounds,
+    fit_to_batch,
+    prior_gaps,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 
@@ -84,32 +88,24 @@ class DMMArmsRule(ArmsRule):
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        lower, upper = self._evaluate(seen)[:2]
+        lower, upper, _ = seen.prepared
         if seen.pending is not None:
-            # as much narrower as the posterior is with the pending arms known
-            before = seen.posterior.variance.clamp_min(1e-18)
-            shrinkage = (seen.variance.clamp_min(1e-18) / before).sqrt_()
-            half = 0.5 * (upper - lower) * (1.0 - shrinkage)
-            lower, upper = lower + half, upper - half
+            lower, upper = narrow(lower, upper, seen.posterior.variance, seen.variance)
         return lower, upper
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""
         index = arm.unsqueeze(-1)
         lower, upper = (end.gather(-1, index).squeeze(-1) for end in self.bounds(seen))
-        deviation = seen.standard_deviation(1e-18).gather(-1, index).squeeze(-1)
+        deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
         return {
-            "is_refuted": self._evaluate(seen)[2].to(upper),
+            "is_refuted": seen.prepared[2].to(upper),
             "width": 0.5 * (upper - lower) / deviation,
             "information_gain": seen.posterior.information_gain,
         }
 
-    def _evaluate(self, seen: ArmsRound) -> tuple[Tensor, Tensor, Tensor]:
-        if "ends" not in seen.known:
-            seen.known["ends"] = self._compute(seen)
-        return seen.known["ends"]
-
-    def _compute(self, seen: ArmsRound) -> tuple[Tensor, Tensor, Tensor]:
+    def prepare(self, seen: ArmsRound) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the bounds from the observed data, and whether these refute the assumptions."""
         posterior = seen.posterior
         unit = float(seen.summary.active_priors[0].standard_deviation)
         played = posterior.counts > 0
@@ -129,41 +125,23 @@ class DMMArmsRule(ArmsRule):
                 ("noise_bound", self.noise_bound),
             )
         )
-
-        def build(bound: float | Tensor) -> RidgeConfidenceSet:
-            return RidgeConfidenceSet.from_data(
-                block * root.unsqueeze(-2),
-                outcomes,
-                bound,
-                noise_bound / unit,
-                self.delta,
-                posterior.lam / unit**2,
-                self.num_ridges,
-            )
-
-        bound = rkhs_bound / unit
-        confidence_set = build(bound)
+        confidence_set = RidgeConfidenceSet.from_data(
+            block * root.unsqueeze(-2),
+            outcomes,
+            rkhs_bound / unit,
+            noise_bound / unit,
+            self.delta,
+            posterior.lam / unit**2,
+            self.num_ridges,
+            self.doubles,
+        )
         refuted = confidence_set.is_refuted
-        if bool(refuted.any()):
-            if self.doubles:
-                needed = (confidence_set.smallest_rkhs_bound / bound).clamp_min(1.0)
-                confidence_set = build(bound * 2.0 ** torch.ceil(torch.log2(needed)))
-                refuted = confidence_set.is_refuted
-            else:
-                self._report(float(confidence_set.smallest_rkhs_bound.max()) * unit)
+        if not self.doubles and bool(refuted.any()):
+            smallest = float(confidence_set.smallest_rkhs_bound.max()) * unit
+            report_refutation(self.delta, rkhs_bound, noise_bound, smallest, self.on_refuted)
         prior_variance = (posterior.prior.diagonal / unit**2).expand_as(posterior.mean)
         lower, upper = confidence_set.bounds(columns.mT, prior_variance)
         return lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted
-
-    def _report(self, smallest: float) -> None:
-        message = (
-            f"the data refute the assumptions at level {self.delta:g} (the norm would have to "
-            f"exceed {smallest:.4g}). Check kernel, rkhs_bound and noise_bound, or pass "
-            "double_rkhs_bound=True."
-        )
-        if self.on_refuted == "raise":
-            raise ValueError(message)
-        warnings.warn(message, AssumptionRefutedWarning, stacklevel=2)
 
 
 class DMMUpperConfidenceBound(HallucinatesPending):
@@ -253,15 +231,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self._sets: dict[int, RidgeConfidenceSet] = {}
         self._read_again()
         if self.is_refuted:
-            message = (
-                f"the data refute the assumptions at level {delta:g}: no function of norm "
-                f"{rkhs_bound:g} in this kernel fits them under noise_bound={noise_bound:g} (the "
-                f"norm would have to exceed {self.smallest_rkhs_bound:.4g}). Check kernel, "
-                "rkhs_bound and noise_bound, or pass double_rkhs_bound=True."
-            )
-            if on_refuted == "raise":
-                raise ValueError(message)
-            warnings.warn(message, AssumptionRefutedWarning, stacklevel=2)
+            report_refutation(delta, rkhs_bound, noise_bound, self.smallest_rkhs_bound, on_refuted)
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -345,9 +315,13 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             total_lower = total_lower + weight * low
             total_upper = total_upper + weight * high
         if self.X_pending is not None:
-            # as much narrower as the model's own posterior is with the pending points known
-            half = 0.5 * (total_upper - total_lower) * (1.0 - self._shrinkage(X))
-            total_lower, total_upper = total_lower + half, total_upper - half
+            before, after = (
+                model.posterior(
+                    X.unsqueeze(-2), posterior_transform=self.posterior_transform
+                ).variance.reshape(-1)
+                for model in (self.base_model, self.model)
+            )
+            return narrow(total_lower, total_upper, before, after)
         return total_lower, total_upper
 
     def guarantee(self) -> Guarantee:
@@ -369,7 +343,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             statement=f"with probability {1 - self.delta:g} the reward lies between the bounds, at "
             "all points and in all rounds",
             assumptions=(
-                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                BOUNDED_NORM,
                 "the noise is noise_bound-sub-Gaussian given the past",
                 "outcomes are as observed: neither censored nor relabelled",
             ),
@@ -391,7 +365,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
                 x.unsqueeze(0), posterior_transform=self.posterior_transform
             )
             lower, upper = self.bounds(x.unsqueeze(0))
-        deviation = float(posterior.variance.clamp_min(1e-18).sqrt())
+        deviation = float(posterior.variance.clamp_min(MINIMUM_VARIANCE).sqrt())
         return {
             "mean": float(posterior.mean),
             "standard_deviation": deviation,
@@ -433,37 +407,21 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self.rkhs_bounds: dict[int, float] = {}
         self._sets = {j: self._build_set(j) for j in self._weights}
 
-    def _shrinkage(self, X: Tensor) -> Tensor:
-        variances = [
-            model.posterior(X.unsqueeze(-2), posterior_transform=self.posterior_transform)
-            .variance.reshape(-1)
-            .clamp_min(1e-18)
-            for model in (self.model, self.base_model)
-        ]
-        return (variances[0] / variances[1]).sqrt()
-
     def _build_set(self, output: int) -> RidgeConfidenceSet:
         rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
         data = self._data[output]
         unit = float(data.prior.standard_deviation)
-
-        def build(bound: float) -> RidgeConfidenceSet:
-            return RidgeConfidenceSet.from_data(
-                data.kernel_matrix,
-                data.outcomes,
-                bound / unit,
-                noise_bound / unit,
-                delta,
-                float(data.prior.lam),
-                num_ridges,
-            )
-
-        confidence_set = build(rkhs_bound)
-        if self.doubled and confidence_set.is_refuted:
-            needed = float(confidence_set.smallest_rkhs_bound) * unit / rkhs_bound
-            rkhs_bound *= 2.0 ** math.ceil(math.log2(needed))
-            confidence_set = build(rkhs_bound)
-        self.rkhs_bounds[output] = rkhs_bound
+        confidence_set = RidgeConfidenceSet.from_data(
+            data.kernel_matrix,
+            data.outcomes,
+            rkhs_bound / unit,
+            noise_bound / unit,
+            delta,
+            float(data.prior.lam),
+            num_ridges,
+            self.doubled,
+        )
+        self.rkhs_bounds[output] = rkhs_bound * float(confidence_set.doubling)
         return confidence_set
 
 

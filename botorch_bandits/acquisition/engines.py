@@ -35,6 +35,7 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
 )
 from botorch_bandits.checks import check_finite
 from botorch_bandits.confidence.prior import learns_input_scale, prior_variance_of
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
@@ -49,8 +50,8 @@ class ArmsEngine:
     """A rule, its posterior and its random numbers.
 
     Args:
-        rule: Scores the arms, in every round that is not given another; None plays uniformly at
-            random.
+        rule: Scores the arms, in every round that is not given another; None, which
+            can only play uniformly at random.
         prior: The prior covariance of the arms.
         lam: The regularization of the posterior.
         prior_variance: What bounds on the norm are measured in; see
@@ -80,7 +81,11 @@ class ArmsEngine:
         self._blocks: dict[str, RandomBlocks] = {}
 
     def look(
-        self, round_number: int, pending: Tensor | None = None, draw_round: int | None = None
+        self,
+        round_number: int,
+        pending: Tensor | None = None,
+        draw_round: int | None = None,
+        rule: ArmsRule | None = None,
     ) -> ArmsRound:
         """Return what the rule sees in a round.
 
@@ -88,8 +93,16 @@ class ArmsEngine:
             round_number: From 1; widths grow with it.
             pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
+            rule: What is played in this round alone; the engine's own rule if omitted.
+
+        Raises:
+            ValueError: If there is no rule: such an engine plays at random and sees nothing.
         """
+        rule = self.rule if rule is None else rule
+        if rule is None:
+            raise ValueError("the engine has no rule; call choose_uniformly(round_number).")
         return ArmsRound(
+            rule=rule,
             posterior=self.posterior,
             summary=self.summary,
             round_number=round_number,
@@ -100,19 +113,14 @@ class ArmsEngine:
             prior_mean=self.prior_mean,
         )
 
-    def choose(self, seen: ArmsRound, check: bool = True, rule: ArmsRule | None = None) -> Tensor:
+    def choose(self, seen: ArmsRound, check: bool = True) -> Tensor:
         """Return the arm to play, ``batch_shape``.
 
         Args:
             seen: From :meth:`look`.
             check: Refuse scores that are not finite.
-            rule: Scores the arms in this round; the engine's own if omitted.
         """
-        rule = self.rule if rule is None else rule
-        if rule is None:
-            return self.choose_uniformly(seen.round_number)
-        scores = seen.known["scores"] = rule.scores(seen)
-        return first_of_the_largest(scores, check)
+        return first_of_the_largest(seen.scores, check)
 
     def choose_uniformly(self, round_number: int) -> Tensor:
         """Return a uniformly random arm a replicate, ``batch_shape``.
@@ -171,26 +179,20 @@ class ArmsEngine:
         self._largest = self._largest.masked_fill(mask, -torch.inf)
         self._smallest = self._smallest.masked_fill(mask, torch.inf)
 
-    def describe(
-        self, seen: ArmsRound, arm: Tensor, rule: ArmsRule | None = None
-    ) -> dict[str, float]:
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, float]:
         """Return what was known at the arm of a single stream, by name.
 
         Args:
             seen: What the rule saw when it chose.
             arm: The arm.
-            rule: What chose it; the engine's own rule if omitted.
         """
-        rule = self.rule if rule is None else rule
-        if rule is None:
-            return {}
         index = int(arm)
         known = {
             "mean": float(seen.mean[index]),
-            "standard_deviation": max(float(seen.variance[index]), 1e-18) ** 0.5,
-            "acquisition_value": float(seen.known["scores"][index]),
+            "standard_deviation": max(float(seen.variance[index]), MINIMUM_VARIANCE) ** 0.5,
+            "acquisition_value": float(seen.scores[index]),
         }
-        described = rule.describe(seen, arm)
+        described = seen.rule.describe(seen, arm)
         return {**known, **{name: float(value) for name, value in described.items()}}
 
     def _draw(

@@ -43,10 +43,10 @@ from botorch_bandits.acquisition.base import (
     check_pending,
     check_single_point,
 )
+from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.acquisition.thompson_sampling import SeededDraw, check_gaussian, draw_deviation
 from botorch_bandits.acquisition.upper_confidence_bound import (
     KERNELIZED_OPTIONS,
-    MINIMUM_VARIANCE,
     kernelized_rule,
 )
 from botorch_bandits.checks import (
@@ -57,7 +57,13 @@ from botorch_bandits.checks import (
     check_vector,
 )
 from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorSummary, WidthRule
-from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch, pick_bound
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    WIDTH,
+    check_scale,
+    fit_to_batch,
+    pick_bound,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.penalties import Linear, Penalty
@@ -217,7 +223,7 @@ class OutputWidths:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was read of the prior: it cannot be pickled, and is read again."""
-        return {key: value for key, value in self.__dict__.items() if key != "readings"}
+        return {key: value for key, value in self.__dict__.items() if key != "summaries"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set everything, and read the prior again when it is needed."""
@@ -271,12 +277,12 @@ class OutputWidths:
                 statement=f"with probability {1 - delta:g} the reward and each constraint lie "
                 "within their widths of their posterior means, at all points and in all rounds, "
                 "for all multipliers at once",
-                assumptions=(
-                    *dict.fromkeys(
-                        a.replace("the reward function", "each function")
+                assumptions=tuple(
+                    dict.fromkeys(
+                        assumption
                         for guarantee in each
-                        for a in guarantee.assumptions
-                    ),
+                        for assumption in guarantee.about("each function").assumptions
+                    )
                 ),
             )
         if self.scale != 1.0:
@@ -599,7 +605,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         scalar = ScalarizedPosteriorTransform(weights)(posterior)
         mean = scalar.mean.squeeze(-1).squeeze(-1)
         sigma = scalar.variance.clamp_min(MINIMUM_VARIANCE).sqrt().reshape(mean.shape)
-        return mean + self.width * sigma
+        return score(mean, half_width(sigma, self.width))
 
     def _moments(self, posterior: Posterior) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
@@ -610,9 +616,9 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     def _bounds(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         """Return the upper bound of the reward and the lower bounds of the constraints."""
-        deviation = self.widths * sigma
-        upper = mean[..., 0] + deviation[..., 0]
-        lower = mean[..., 1:] - deviation[..., 1:]
+        half = half_width(sigma, self.widths)
+        upper = score(mean[..., 0], half[..., 0])
+        lower = -score(mean[..., 1:], half[..., 1:], -1.0)
         if self.reward_bound is not None:
             upper = upper.clamp(-self.reward_bound, self.reward_bound)
         if self.constraint_bound is not None:
@@ -846,7 +852,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             return values
         posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
         mean = posterior.mean.squeeze(-2)
-        return mean + self.widths * (values - mean)
+        return score(mean, half_width(values - mean, self.widths))
 
     def guarantee(self) -> Guarantee:
         """Return what theorem covers this draw, or why none does."""
@@ -902,7 +908,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             self.model, choices, self.posterior_transform, self._seed_of("arms")
         )
         check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
-        return mean + self.widths * deviation
+        return score(mean, half_width(deviation, self.widths))
 
 
 fill_in_docstrings(__name__)

@@ -1,17 +1,18 @@
-"""From mean, deviation and width to one score an arm.
+"""From mean, deviation and width to scores and their slopes, and the rules that score arms.
 
-An acquisition function evaluates any BoTorch model anywhere. Its rule on arms computes the same
-numbers from the exact posterior on a finite set, for one stream or for a batch of replicates, and
-with the same width rules. The loop on arms and the batched simulation both use the rules here.
+Drop-in acquisition functions, their closed forms and their rules on arms all compute their values
+with :func:`score`. A rule on arms takes mean and deviation from the exact posterior on a finite
+set, for one stream or for a batch of replicates; the loop on arms and the batched simulation play
+these rules.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
@@ -20,9 +21,66 @@ from torch import Tensor
 from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.irgp import irgp_ucb_width
-from botorch_bandits.confidence.width_rules import WIDTH, fit_to_batch
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    MINIMUM_VARIANCE_OF_IMPROVEMENT,
+    WIDTH,
+    fit_to_batch,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms import ArmsPosterior
+
+
+def half_width(deviation: Tensor, width: float | Tensor, in_place: bool = False) -> Tensor:
+    """Return ``width * deviation``, how far a confidence bound is from the mean.
+
+    Args:
+        deviation: Posterior standard deviations, or deviations of a draw from the mean.
+        width: Broadcasts against them.
+        in_place: Overwrite ``deviation``; only without automatic differentiation.
+    """
+    return deviation.mul_(width) if in_place else deviation * width
+
+
+def score(mean: Tensor, half: Tensor, sign: float = 1.0) -> Tensor:
+    """Return ``sign * mean + half``: the upper bound, or minus the lower one.
+
+    Args:
+        mean: Posterior means.
+        half: From :func:`half_width`.
+        sign: 1 to maximize the reward, -1 to minimize it.
+    """
+    return torch.add(half, mean, alpha=sign)
+
+
+def score_and_slope(
+    mean: Tensor,
+    variance: Tensor,
+    mean_slope: Tensor,
+    variance_slope: Tensor,
+    width: float | Tensor,
+    sign: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Return scores and their gradients from moments and theirs.
+
+    Args:
+        mean: ``batch_shape`` posterior means.
+        variance: ``batch_shape`` posterior variances.
+        mean_slope: ``batch_shape x d`` gradients of the means.
+        variance_slope: ``batch_shape x d`` gradients of the variances.
+        width: Broadcasts against the variances.
+        sign: See :func:`score`.
+    """
+    deviation = variance.clamp_min(MINIMUM_VARIANCE).sqrt()
+    of_variance = torch.where(variance >= MINIMUM_VARIANCE, 0.5 * width / deviation, 0.0)
+    mean_slope = mean_slope if sign > 0.0 else -mean_slope
+    slope = torch.addcmul(mean_slope, of_variance.unsqueeze(-1), variance_slope)
+    return score(mean, half_width(deviation, width, in_place=True), sign), slope
+
+
+def along_arms(values: Tensor) -> Tensor:
+    """Return one number a replicate so that it broadcasts against ``batch_shape x num_arms``."""
+    return values.unsqueeze(-1) if values.dim() else values
 
 
 class Draw(Protocol):
@@ -40,9 +98,10 @@ class Draw(Protocol):
 
 @dataclass(eq=False)
 class ArmsRound:
-    """What a rule sees when it must choose.
+    """What a rule sees when it must choose, and what it computes from that once.
 
     Attributes:
+        rule: What is played.
         posterior: Of everything that arrived; ``batch_shape`` is the shape of the replicates.
         summary: The prior, for widths.
         round_number: From 1.
@@ -52,9 +111,9 @@ class ArmsRound:
             the random numbers of this round, ``batch_shape x shape``.
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
         prior_mean: The prior mean; the posterior is that of outcomes less it.
-        known: Where a rule keeps what it computed in this round.
     """
 
+    rule: ArmsRule
     posterior: ArmsPosterior
     summary: PriorSummary
     round_number: int
@@ -63,7 +122,16 @@ class ArmsRound:
     draw: Draw
     pending: Tensor | None = None
     prior_mean: float = 0.0
-    known: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def prepared(self) -> Any:
+        """What the rule computes once a round; see :meth:`ArmsRule.prepare`."""
+        return self.rule.prepare(self)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """``batch_shape x num_arms``; the rule's scores."""
+        return self.rule.scores(self)
 
     @cached_property
     def mean(self) -> Tensor:
@@ -91,6 +159,10 @@ class ArmsRule(ABC):
     needs_extremes: bool = False
     """Whether it looks at the largest or smallest outcome."""
 
+    def prepare(self, seen: ArmsRound) -> Any:
+        """Return what scores, bounds and description of a round share: ``seen.prepared``."""
+        return None
+
     @abstractmethod
     def scores(self, seen: ArmsRound) -> Tensor:
         """Return ``batch_shape x num_arms`` scores: the values of the acquisition function."""
@@ -102,6 +174,18 @@ class ArmsRule(ABC):
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """Return what else the rule knows at one arm a replicate, each ``batch_shape``, by name."""
         return {}
+
+
+class RoundWidth(NamedTuple):
+    """The width of a round and what it makes of the standard deviations.
+
+    Attributes:
+        width: A scalar or ``batch_shape``.
+        half: ``batch_shape x num_arms``; how far the bounds are from the mean.
+    """
+
+    width: Tensor
+    half: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,28 +204,35 @@ class WidthArmsRule(ArmsRule):
     maximize: bool = True
     predictive: bool = False
 
-    smallest_variance = 1e-18
-
     def width(self, seen: ArmsRound) -> Tensor:
         """Return the width, a scalar or ``batch_shape``."""
-        if "width" not in seen.known:
-            width = fit_to_batch(WIDTH, self._compute_width(seen), seen.posterior.batch_shape)
-            seen.known["width"] = width.to(seen.posterior.device)
-        return seen.known["width"]
+        width = fit_to_batch(WIDTH, self._compute_width(seen), seen.posterior.batch_shape)
+        return width.to(seen.posterior.device)
+
+    def deviation(self, seen: ArmsRound) -> Tensor:
+        """Return what the width multiplies, ``batch_shape x num_arms``, as a new tensor."""
+        if self.predictive:
+            return (seen.variance + seen.posterior.lam).clamp_min(MINIMUM_VARIANCE).sqrt_()
+        return seen.standard_deviation(MINIMUM_VARIANCE)
+
+    def prepare(self, seen: ArmsRound) -> RoundWidth:
+        """See the base class."""
+        width = self.width(seen)
+        half = half_width(self.deviation(seen), along_arms(width), in_place=True)
+        return RoundWidth(width, half)
 
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
-        mean = seen.mean
-        return torch.add(self._half_width(seen), mean, alpha=1.0 if self.maximize else -1.0)
+        return score(seen.mean, seen.prepared.half, 1.0 if self.maximize else -1.0)
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        half, mean = self._half_width(seen), seen.mean
+        half, mean = seen.prepared.half, seen.mean
         return mean - half, mean + half
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""
-        known = {"width": self.width(seen)}
+        known = {"width": seen.prepared.width}
         gain = self.rule.information_gain(seen.summary)
         return known if gain is None else {**known, "information_gain": gain}
 
@@ -152,17 +243,6 @@ class WidthArmsRule(ArmsRule):
 
     def _compute_width(self, seen: ArmsRound) -> Tensor:
         return self.width_in_round(seen.summary, seen.round_number)
-
-    def _half_width(self, seen: ArmsRound) -> Tensor:
-        if "half width" not in seen.known:
-            if self.predictive:
-                variance = seen.variance + seen.posterior.lam
-                deviation = variance.clamp_min(self.smallest_variance).sqrt_()
-            else:
-                deviation = seen.standard_deviation(self.smallest_variance)
-            width = self.width(seen)
-            seen.known["half width"] = deviation.mul_(width.unsqueeze(-1) if width.dim() else width)
-        return seen.known["half width"]
 
 
 def width_arms_rule(rule: WidthRule, options: dict[str, Any]) -> WidthArmsRule | None:
@@ -199,6 +279,12 @@ class ThompsonArmsRule(ArmsRule):
     rule: WidthRule
     scale: float = 1.0
 
+    def prepare(self, seen: ArmsRound) -> Tensor:
+        """Return the width, a scalar or ``batch_shape``."""
+        width = self.scale * self.rule.width(seen.summary, seen.round_number)
+        width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
+        return width.to(seen.posterior.device)
+
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
         posterior = seen.posterior
@@ -206,19 +292,14 @@ class ThompsonArmsRule(ArmsRule):
             "thompson", (posterior.num_normals,), "normal", posterior.simulate_prior
         )
         draw, mean = posterior.correct(simulation), posterior.mean  # less the prior mean
-        width = self._width(seen)
-        return (draw - mean).mul_(width.unsqueeze(-1) if width.dim() else width).add_(seen.mean)
+        half = half_width(draw - mean, along_arms(seen.prepared), in_place=True)
+        return score(seen.mean, half)
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""
-        known = {"width": self._width(seen)}
+        known = {"width": seen.prepared}
         gain = self.rule.information_gain(seen.summary)
         return known if gain is None else {**known, "information_gain": gain}
-
-    def _width(self, seen: ArmsRound) -> Tensor:
-        width = self.scale * self.rule.width(seen.summary, seen.round_number)
-        width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
-        return width.to(seen.posterior.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +320,6 @@ class ImprovementArmsRule(ArmsRule):
     best_f: float | None = None
     maximize: bool = True
 
-    smallest_variance = 1e-12
-
     @property
     def needs_extremes(self) -> bool:  # type: ignore[override]
         """See the base class."""
@@ -249,7 +328,7 @@ class ImprovementArmsRule(ArmsRule):
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
         sign = 1.0 if self.maximize else -1.0
-        deviation = seen.standard_deviation(self.smallest_variance)
+        deviation = seen.standard_deviation(MINIMUM_VARIANCE_OF_IMPROVEMENT)
         improvement = sign * (seen.mean - self._best(seen)) - self.margin
         standardized = improvement.div_(deviation)
         if self.is_expected:
@@ -289,7 +368,7 @@ class OneMomentArmsRule(ArmsRule):
 
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
-        value = seen.mean if self.uses_mean else seen.standard_deviation(1e-18)
+        value = seen.mean if self.uses_mean else seen.standard_deviation(MINIMUM_VARIANCE)
         return value if self.maximize else -value
 
 

@@ -38,7 +38,14 @@ from botorch_bandits.acquisition.base import (
     check_single_point,
     copy_pending,
 )
-from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule
+from botorch_bandits.acquisition.scores import (
+    ArmsRound,
+    ArmsRule,
+    ThompsonArmsRule,
+    along_arms,
+    half_width,
+    score,
+)
 from botorch_bandits.acquisition.upper_confidence_bound import (
     check_kernelized_options,
     kernelized_rule,
@@ -270,11 +277,9 @@ class HallucinatedThompsonArmsRule(ThompsonArmsRule):
         columns = posterior.covariance_columns(pending)
         block = columns.gather(-1, pending.unsqueeze(-2).expand(*pending.shape, count)).clone()
         lam = torch.as_tensor(posterior.lam, dtype=scores.dtype, device=scores.device)
-        block.diagonal(dim1=-2, dim2=-1).add_(lam.unsqueeze(-1) if lam.dim() else lam)
-        width = self._width(seen)
-        width = width.unsqueeze(-1) if width.dim() else width
+        block.diagonal(dim1=-2, dim2=-1).add_(along_arms(lam))
         noise = seen.draw(f"hallucinated noise {count}", (count,), "normal", None)
-        scale = width * (lam.unsqueeze(-1) if lam.dim() else lam).sqrt()
+        scale = along_arms(seen.prepared) * along_arms(lam).sqrt()
         simulated = (scores - seen.mean).gather(-1, pending) + scale * noise
         weights = torch.cholesky_solve(simulated.unsqueeze(-1), torch.linalg.cholesky(block))
         return scores - (columns * weights).sum(-2)
@@ -486,7 +491,7 @@ class GPThompsonSampling(SeededDraw):
             return values
         posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
         mean = self._select_member(posterior.mean, event_dims=2).squeeze(-1).squeeze(-1)
-        return mean + self._width_of_member() * (values - mean)
+        return score(mean, half_width(values - mean, self._width_of_member()))
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""
@@ -584,8 +589,7 @@ class GPThompsonSampling(SeededDraw):
             mean = self._select_member(posterior.mean, event_dims=2).squeeze(-1)
             covariance = self._select_member(posterior.distribution.covariance_matrix, event_dims=2)
             deviation = draw_deviation(covariance, self._seed_of("arms"))
-            width = self._width_of_member()
-            return mean + (width.unsqueeze(-1) if width.dim() else width) * deviation
+            return score(mean, half_width(deviation, along_arms(self._width_of_member())))
 
     @property
     def _assumptions(self) -> tuple[str, ...]:

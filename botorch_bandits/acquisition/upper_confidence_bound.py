@@ -36,7 +36,11 @@ import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.transforms import is_ensemble
+from botorch.utils.transforms import (
+    average_over_ensemble_models,
+    is_ensemble,
+    t_batch_mode_transform,
+)
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
@@ -47,7 +51,14 @@ from botorch_bandits.acquisition.base import (
     check_required,
     check_single_point,
 )
-from botorch_bandits.acquisition.scores import ArmsRule, RandomizedArmsRule, width_arms_rule
+from botorch_bandits.acquisition.scores import (
+    ArmsRule,
+    RandomizedArmsRule,
+    half_width,
+    score,
+    score_and_slope,
+    width_arms_rule,
+)
 from botorch_bandits.checks import check_integer, check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -64,7 +75,12 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
-from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    WIDTH,
+    check_scale,
+    fit_to_batch,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.optim import gen_candidates_batched
@@ -133,10 +149,6 @@ def kernelized_rule(
     return KernelizedWidth(rkhs_bound, noise_bound, delta, any_lambda, information_gain, units)
 
 
-MINIMUM_VARIANCE = 1e-18
-"""Posterior variances are clamped here: a wide bound would make a larger clamp visible."""
-
-
 MAXIMUM_ROWS_FOR_DIFFERENCES = 256
 """Above it an evaluation's cost, quadratic in the rows, outweighs what a step costs otherwise."""
 
@@ -169,18 +181,13 @@ class ClosedFormBound:
     def value(self, X: Tensor) -> Tensor:
         """Return the ``b`` values at ``b x d`` points."""
         mean, variance = self.posterior.mean_and_variance(X)
-        sigma: Tensor = variance.clamp_min(MINIMUM_VARIANCE).sqrt_()
-        return sigma.mul_(self.width).add_(mean, alpha=self.sign)
+        deviation = variance.clamp_min(MINIMUM_VARIANCE).sqrt_()
+        return score(mean, half_width(deviation, self.width, in_place=True), self.sign)
 
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
-        mean, variance, mean_gradient, variance_gradient = self.posterior.value_and_gradient(X)
-        if self.sign < 0.0:
-            mean, mean_gradient = -mean, -mean_gradient
-        sigma = variance.clamp_min(MINIMUM_VARIANCE).sqrt()
-        slope = torch.where(variance >= MINIMUM_VARIANCE, 0.5 * self.width / sigma, 0.0)
-        gradient = torch.addcmul(mean_gradient, slope.unsqueeze(-1), variance_gradient)
-        return sigma.mul_(self.width).add_(mean), gradient
+        mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
+        return score_and_slope(mean, variance, mean_slope, variance_slope, self.width, self.sign)
 
 
 class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
@@ -262,14 +269,14 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         ``posterior_transform``, nor for a subclass that evaluates something else.
         """
         posterior = getattr(self.model, "closed_form", None)
-        evaluated = (type(self).forward, type(self)._mean_and_sigma)
+        cls, base = type(self), WidthUpperConfidenceBound
+        names = ("forward", "_evaluate", "_mean_and_sigma")
         if (
             posterior is None
             or self.predictive
             or self.posterior_transform is not None
             or self.beta.numel() != 1
-            or evaluated
-            != (WidthUpperConfidenceBound.forward, WidthUpperConfidenceBound._mean_and_sigma)
+            or any(getattr(cls, name) is not getattr(base, name) for name in names)
         ):
             return None
         width = float(self.beta.detach().sqrt())
@@ -374,7 +381,15 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             UnsupportedError: If points are to be evaluated jointly (``q > 1``).
         """
         check_single_point(self, X)
-        return super().forward(X)
+        return self._evaluate(X)
+
+    @t_batch_mode_transform(expected_q=1)
+    @average_over_ensemble_models
+    def _evaluate(self, X: Tensor) -> Tensor:
+        mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1`` each
+        assert sigma is not None
+        sign = 1.0 if self.maximize else -1.0
+        return score(mean, half_width(sigma, self.beta.sqrt()), sign).squeeze(-1)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was read of the prior: it cannot be pickled, and is read again."""

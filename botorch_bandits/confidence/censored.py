@@ -39,7 +39,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.guarantee import FunctionAssumption, Guarantee
 from botorch_bandits.confidence.igp_ucb import AMMWidth, KernelizedWidth
 from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
@@ -338,8 +338,9 @@ def _check_lam(lam: float | Tensor) -> Tensor:
 
 
 ASSUMPTIONS = (
-    "the norm of the reward function less the minimum, in the unit-variance kernel, is at most "
-    "rkhs_bound",
+    FunctionAssumption(
+        "the norm of ", " less the minimum, in the unit-variance kernel, is at most rkhs_bound"
+    ),
     "outcomes differ from the minimum by at most outcome_bound",
     "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
     "rounds",
@@ -490,10 +491,11 @@ class CensoredWidth(WidthRule):
         else:
             form = "in the form for every lam" if self.any_lambda else "as printed"
             noise = "the noise is noise_bound-sub-Gaussian given the past"
+        details = f"{form}, with the realized information gain"
         return Guarantee(
             method="censored feedback",
-            theorem=f"Verma, Dai and Low 2022, Theorem 1, {form}, with the realized information "
-            "gain",
+            theorem=f"Verma, Dai and Low 2022, Theorem 1, {details}",
+            theorem_of_draws=f"Verma, Dai and Low 2022, Theorem 3, {details}",
             statement=f"with probability {1 - self.delta:g} the reward (less the minimum) TIMES "
             "rho_m, the probability that an outcome arrives within max_delay rounds, lies within "
             "the width of the posterior mean (less the minimum), at all points and in all rounds; "

@@ -21,13 +21,14 @@ Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regress
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_probability
-from botorch_bandits.confidence.width_rules import check_all_nonnegative
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_all_nonnegative
 
 
 class AssumptionRefutedWarning(RuntimeWarning):
@@ -44,13 +45,14 @@ class RidgeConfidenceSet:
     Attributes:
         ridges: ``batch_shape x num_ridges``; the grid of ``a`` (``a = infinity`` is added).
         radicands: ``batch_shape x num_ridges``; the radicand at each ridge.
-        rkhs_bound: ``B``, scalar or ``batch_shape``.
+        rkhs_bound: ``B``, scalar or ``batch_shape``; after doubling, if that was asked for.
         eigenvectors: ``batch_shape x n x n``; of the kernel matrix.
         mean_weights: ``batch_shape x n x num_ridges``; eigenfeatures times this are the means.
         variance_weights: ``batch_shape x n x num_ridges``; squared eigenfeatures times this are
             the explained variances.
         smallest_rkhs_bound: ``batch_shape``; the data refute every smaller ``B``.
         information_gain: ``batch_shape``; ``1/2 ln det(I + K / a_0)``, in nats.
+        doubling: By which power of two ``B`` was multiplied, scalar or ``batch_shape``.
     """
 
     ridges: Tensor
@@ -61,6 +63,7 @@ class RidgeConfidenceSet:
     variance_weights: Tensor
     smallest_rkhs_bound: Tensor
     information_gain: Tensor
+    doubling: Tensor
 
     @classmethod
     def from_data(
@@ -72,6 +75,7 @@ class RidgeConfidenceSet:
         delta: float,
         base_ridge: float | Tensor,
         num_ridges: int = 48,
+        doubles: bool = False,
     ) -> RidgeConfidenceSet:
         """Compute the set from the observed data.
 
@@ -85,6 +89,8 @@ class RidgeConfidenceSet:
             base_ridge: ``a_0 = R^2 / c``, fixed before any data (the model's ``lam``, say); a
                 number, or ``batch_shape``.
             num_ridges: Size of the grid; any grid gives a valid bound.
+            doubles: Guess and double: in place of a ``B`` that the data refute take the first of
+                ``2 B, 4 B, ...`` that they do not refute. No theorem covers that.
         """
         check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
         check_finite("outcomes", check_double("outcomes", outcomes))
@@ -108,15 +114,24 @@ class RidgeConfidenceSet:
         ridges = _ridge_grid(base, eigenvalues.sum(-1, keepdim=True), num_ridges)
         shrunk = 1.0 / (eigenvalues.unsqueeze(-1) + ridges.unsqueeze(-2))
         fits = (projected.unsqueeze(-1) ** 2 * shrunk).sum(-2)  # batch_shape x num_ridges
+        smallest = (fits - radius / ridges).clamp_min(0.0).amax(-1).sqrt()
+        doubling = torch.ones_like(rkhs_bound)
+        radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
+        if doubles and bool((radicands < 0.0).any()):
+            needed = (smallest / rkhs_bound).clamp_min(1.0)
+            doubling = 2.0 ** torch.ceil(torch.log2(needed))
+            rkhs_bound = rkhs_bound * doubling
+            radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
         return cls(
             ridges=ridges,
-            radicands=radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits,
+            radicands=radicands,
             rkhs_bound=rkhs_bound,
             eigenvectors=eigenvectors,
             mean_weights=projected.unsqueeze(-1) * shrunk,
             variance_weights=shrunk,
-            smallest_rkhs_bound=(fits - radius / ridges).clamp_min(0.0).amax(-1).sqrt(),
+            smallest_rkhs_bound=smallest,
             information_gain=0.5 * log_determinant,
+            doubling=doubling,
         )
 
     @property
@@ -139,7 +154,7 @@ class RidgeConfidenceSet:
         features = cross @ self.eigenvectors  # batch_shape x p x n
         mean = features @ self.mean_weights  # batch_shape x p x num_ridges
         explained = features**2 @ self.variance_weights
-        variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(1e-18)
+        variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(MINIMUM_VARIANCE)
         deviation = variance.sqrt() * self.radicands.clamp_min(0.0).sqrt().unsqueeze(-2)
         prior_bound = self.rkhs_bound.unsqueeze(-1) * prior_variance.sqrt()  # a = infinity
         upper = torch.minimum((mean + deviation).amin(-1), prior_bound)
@@ -147,6 +162,59 @@ class RidgeConfidenceSet:
         # an empty set has no bounds: its ends meet in the middle
         middle = 0.5 * (lower + upper)
         return torch.minimum(lower, middle), torch.maximum(upper, middle)
+
+
+def narrow(
+    lower: Tensor, upper: Tensor, variance: Tensor, variance_with_pending: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return bounds as much closer to each other as pending points shrink the deviation.
+
+    Args:
+        lower: Lower confidence bounds from the observed data.
+        upper: Upper ones.
+        variance: Posterior variances, of the same shape.
+        variance_with_pending: Likewise, with the outcomes of pending points known.
+    """
+    before, after = (each.clamp_min(MINIMUM_VARIANCE) for each in (variance, variance_with_pending))
+    half = 0.5 * (upper - lower) * (1.0 - (after / before).sqrt())
+    return lower + half, upper - half
+
+
+def report_refutation(
+    delta: float,
+    rkhs_bound: float | Tensor,
+    noise_bound: float | Tensor,
+    smallest_rkhs_bound: float,
+    on_refuted: str,
+) -> None:
+    """Say that the data refute the assumptions.
+
+    Args:
+        delta: The level at which they do.
+        rkhs_bound: ``B``, in raw outcome units; a number, or one a replicate.
+        noise_bound: ``R``, likewise.
+        smallest_rkhs_bound: What ``B`` would have to exceed, in these units.
+        on_refuted: ``"warn"`` or ``"raise"``.
+
+    Raises:
+        ValueError: If that was asked for.
+
+    Warns:
+        AssumptionRefutedWarning: Otherwise.
+    """
+    norm, noise = (
+        f"{each:g}" if isinstance(each, float) else "that of its replicate"
+        for each in (rkhs_bound, noise_bound)
+    )
+    message = (
+        f"the data refute the assumptions at level {delta:g}: no function of norm {norm} in this "
+        f"kernel fits them under noise_bound={noise} (the norm would have to exceed "
+        f"{smallest_rkhs_bound:.4g}). Check kernel, rkhs_bound and noise_bound, or pass "
+        "double_rkhs_bound=True."
+    )
+    if on_refuted == "raise":
+        raise ValueError(message)
+    warnings.warn(message, AssumptionRefutedWarning, stacklevel=3)
 
 
 def _ridge_grid(base_ridge: Tensor, trace: Tensor, num_ridges: int) -> Tensor:

@@ -24,7 +24,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.guarantee import DRAWN_FROM_PRIOR, Guarantee
 from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule, prior_gaps
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -140,7 +140,7 @@ class FiniteArmsWidth(WidthRule):
             statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
             "the posterior mean, on all arms and in all rounds",
             assumptions=(
-                "the reward function is a draw from the model's Gaussian-process prior",
+                DRAWN_FROM_PRIOR,
                 "the noise is Gaussian with the modeled variance",
                 "the acquisition is maximized over these arms",
             ),
@@ -202,7 +202,7 @@ class CompactBoxWidth(WidthRule):
             statement=f"with probability {1 - self.delta:g} the regret obeys the theorem's bound; "
             "the confidence bound holds on a discretization that grows with the round",
             assumptions=(
-                "the reward function is a draw from the model's Gaussian-process prior",
+                DRAWN_FROM_PRIOR,
                 "the noise is Gaussian with the modeled variance",
                 "partial derivatives exceed L with probability at most a exp(-(L/b)^2)",
             ),

@@ -5,11 +5,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-_THEOREMS_OF_DRAWS = {
-    "Chowdhury and Gopalan 2017, Theorem 2": "Chowdhury and Gopalan 2017, Theorem 4",
-    "Verma, Dai and Low 2022, Theorem 1": "Verma, Dai and Low 2022, Theorem 3",
-}
-"""Thompson sampling by the theorem on the width that scales its draws."""
+
+class FunctionAssumption(str):
+    """An assumption on the reward function, which can be made of another function as well.
+
+    It is the string ``before + function + after``.
+
+    Args:
+        before: What stands before the name of the function.
+        after: What stands behind it.
+        function: What the function is called.
+
+    Example:
+        >>> BOUNDED_NORM.about("each function")
+        'the norm of each function in the unit-variance kernel is at most rkhs_bound'
+    """
+
+    before: str
+    after: str
+    function: str
+
+    def __new__(
+        cls, before: str, after: str, function: str = "the reward function"
+    ) -> FunctionAssumption:
+        """See the class."""
+        assumption = super().__new__(cls, f"{before}{function}{after}")
+        assumption.before, assumption.after, assumption.function = before, after, function
+        return assumption
+
+    def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
+        """Pickle and copy by the pieces."""
+        return self.before, self.after, self.function
+
+    def about(self, function: str) -> FunctionAssumption:
+        """Return the same assumption on another function.
+
+        Args:
+            function: What it is called.
+        """
+        return FunctionAssumption(self.before, self.after, function)
+
+
+BOUNDED_NORM = FunctionAssumption(
+    "the norm of ", " in the unit-variance kernel is at most rkhs_bound"
+)
+"""What theorems on functions in the kernel's Hilbert space assume."""
+
+DRAWN_FROM_PRIOR = FunctionAssumption("", " is a draw from the model's Gaussian-process prior")
+"""What theorems on draws of the Gaussian process assume."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +68,8 @@ class Guarantee:
         gaps: Why the theorem does not cover this use; empty if it does.
         regret_bound: A bound on the cumulative regret so far that holds whenever the confidence
             bound holds in every round, where it can be computed.
+        theorem_of_draws: The source for Thompson sampling whose draws are scaled by the width, if
+            that is another theorem.
     """
 
     method: str
@@ -34,6 +79,7 @@ class Guarantee:
     constants: Mapping[str, float] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
     regret_bound: float | None = None
+    theorem_of_draws: str | None = field(default=None, repr=False)
 
     @property
     def holds(self) -> bool:
@@ -48,6 +94,18 @@ class Guarantee:
         """
         return replace(self, gaps=self.gaps + gaps)
 
+    def about(self, function: str) -> Guarantee:
+        """Return a copy whose assumptions on the reward function are made of another one.
+
+        Args:
+            function: What that is called.
+        """
+        assumptions = tuple(
+            each.about(function) if isinstance(each, FunctionAssumption) else each
+            for each in self.assumptions
+        )
+        return replace(self, assumptions=assumptions)
+
     def for_draws(self, method: str, delta: float) -> Guarantee:
         """Return what the guarantee of a width at ``delta / 2`` says of draws that it scales.
 
@@ -57,13 +115,10 @@ class Guarantee:
         """
         if self.theorem is None:
             return replace(self, method=f"Thompson sampling, {self.method}")
-        theorem = self.theorem
-        for of_width, of_draws in _THEOREMS_OF_DRAWS.items():
-            theorem = theorem.replace(of_width, of_draws)
         return replace(
             self,
             method=method,
-            theorem=theorem,
+            theorem=self.theorem_of_draws or self.theorem,
             statement=f"{self.statement}; the other half of delta is for the draws",
             constants={**self.constants, "delta": delta},
         )

@@ -28,7 +28,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.guarantee import BOUNDED_NORM, Guarantee
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
@@ -274,14 +274,15 @@ class KernelizedWidth(WidthRule):
             gaps.append("information_gain was given; it must be at least the realized gain")
         form = "in the form for every lam" if self.any_lambda else "as printed"
         source = "the realized" if self.explicit_gain is None else "a given"
+        details = f"{form}, with {source} information gain"
         return Guarantee(
             method="IGP-UCB width",
-            theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {form}, with {source} "
-            "information gain",
+            theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {details}",
+            theorem_of_draws=f"Chowdhury and Gopalan 2017, Theorem 4, {details}",
             statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
             "the posterior mean, at all points and in all rounds",
             assumptions=(
-                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                BOUNDED_NORM,
                 "the noise is noise_bound-sub-Gaussian given the past",
             ),
             constants=constants,
@@ -356,7 +357,7 @@ class RKHSWidth(WidthRule):
             statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
             "the posterior mean, at all points and in all rounds",
             assumptions=(
-                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                BOUNDED_NORM,
                 "the noise is at most sigma almost surely, and the modeled variance is sigma^2",
                 "the gain bound is for this kernel and this noise variance",
             ),
@@ -419,7 +420,7 @@ class AMMWidth(WidthRule):
             statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
             "the posterior mean, at all points and in all rounds",
             assumptions=(
-                "the norm of the reward function in the unit-variance kernel is at most rkhs_bound",
+                BOUNDED_NORM,
                 "the noise is noise_bound-sub-Gaussian given the past",
                 "outcomes are as observed: neither censored nor relabelled",
             ),

@@ -21,7 +21,7 @@ from botorch_bandits.checks import (
     check_integer,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.guarantee import DRAWN_FROM_PRIOR, Guarantee
 from botorch_bandits.confidence.prior import PriorSummary
 from botorch_bandits.confidence.width_rules import WidthRule, check_all_nonnegative, prior_gaps
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -84,7 +84,7 @@ class RandomizedWidth(WidthRule):
             statement="the expected regret over rewards, noise and draws obeys the theorem's "
             "bound; no single confidence bound holds in all rounds",
             assumptions=(
-                "the reward function is a draw from the model's Gaussian-process prior",
+                DRAWN_FROM_PRIOR,
                 "the noise is Gaussian with the modeled variance",
                 "the acquisition is maximized over these arms",
             ),

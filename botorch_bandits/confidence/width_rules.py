@@ -41,6 +41,13 @@ from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.docstrings import fill_in_docstrings
 
+MINIMUM_VARIANCE = 1e-18
+"""Posterior variances are clamped here: times a wide bound, a larger clamp would be visible."""
+
+MINIMUM_VARIANCE_OF_IMPROVEMENT = 1e-12
+"""They are clamped here where improvement is divided by the deviation, as BoTorch does it: its
+``LogExpectedImprovement`` is the drop-in class, and arms must have the same values."""
+
 
 def constant_width(width: float) -> Tensor:
     """Return a fixed width as a scalar float64 tensor; no theorem covers it.

@@ -547,17 +547,12 @@ def with_constraints(
                 else ""
             )
         )
-    assumptions = [
-        # what the surrogate models is the penalized function
-        line.replace("the reward function", "the penalized function of each epoch")
-        if rule.surrogate_in_use != "separate"
-        else line
-        for line in guarantee.assumptions
-    ]
+    if rule.surrogate_in_use != "separate":  # what the surrogate models is penalized
+        guarantee = guarantee.about("the penalized function of each epoch")
     return replace(
         promised,
         method=f"{promised.method}, played by {guarantee.method}",
-        assumptions=tuple(dict.fromkeys((*promised.assumptions, *assumptions))),
+        assumptions=tuple(dict.fromkeys((*promised.assumptions, *guarantee.assumptions))),
         constants={**guarantee.constants, **promised.constants},
         gaps=tuple(dict.fromkeys(gaps)),
         regret_bound=None,

@@ -110,16 +110,18 @@ class ArmsStream:
             if self._history.num_pending and not isinstance(self._feedback, Ignored):
                 ids = [query.id for query in self._history.pending()]
                 pending = torch.tensor([self._arms[i] for i in ids], device=self._device)
-            seen = self._look(round_number, pending)
-            arm = self.engine.choose(seen, rule=self._rule)
-            described = self.engine.describe(seen, arm, self._rule)
+            seen = self._look(round_number, self._rule, pending)
+            arm = self.engine.choose(seen)
+            described = self.engine.describe(seen, arm)
         else:
             arm, described = self._choose_censored(self._feedback, round_number, now)
         return self._domain.choices[arm], described
 
-    def _look(self, round_number: int, pending: Tensor | None = None) -> ArmsRound:
+    def _look(
+        self, round_number: int, rule: ArmsRule | None, pending: Tensor | None = None
+    ) -> ArmsRound:
         # random numbers go on where widths begin anew
-        return self.engine.look(round_number, pending, self._rounds_before + round_number)
+        return self.engine.look(round_number, pending, self._rounds_before + round_number, rule)
 
     def catch_up(self) -> None:
         """Let the engine observe what happened since it last looked."""
@@ -230,9 +232,9 @@ class ArmsStream:
         if feedback.predictive:
             assert isinstance(censored, WidthArmsRule)
             censored = replace(censored, predictive=True)
-        seen = self._look(round_number)
-        arm = engine.choose(seen, rule=censored)
-        described = engine.describe(seen, arm, censored)
+        seen = self._look(round_number, censored)
+        arm = engine.choose(seen)
+        described = engine.describe(seen, arm)
         if feedback.predictive:
             described["standard_deviation"] = float(deviation[arm])
         counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}

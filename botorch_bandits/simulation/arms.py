@@ -66,13 +66,13 @@ def play_arms(
             explored = segments.explores()
             all_explore = bool(explored.all())
             explores = explored.to(values.device) if bool(explored.any()) else None
-        if all_explore:
+        if all_explore or engine.rule is None:
             arm = engine.choose_uniformly(t + 1)
         else:
             seen = engine.look(t + 1)
             # a GPU would have to be waited for in every round
             arm = engine.choose(seen, check=on_cpu or t % 256 == 0)
-            bounds = engine.rule.bounds(seen) if with_bounds and engine.rule is not None else None
+            bounds = seen.rule.bounds(seen) if with_bounds else None
             if bounds is not None:
                 lower, upper = bounds
                 inside = ((lower <= values) & (values <= upper)).all(-1)

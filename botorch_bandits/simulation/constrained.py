@@ -144,8 +144,8 @@ def play_constrained_arms(
         if t - start < policy.num_initial or arms_rule is None:
             arm = engine.choose_uniformly(t + 1)
         else:
-            seen = engine.look(t - start + 1, draw_round=t + 1)
-            arm = engine.choose(seen, rule=arms_rule)
+            seen = engine.look(t - start + 1, draw_round=t + 1, rule=arms_rule)
+            arm = engine.choose(seen)
             bounds = arms_rule.bounds(seen) if with_bounds else None
             if bounds is not None:
                 lower, upper = bounds

@@ -89,38 +89,38 @@ class SegmentArmsRule(ArmsRule):
         self._rules: dict[int, ArmsRule] = {0: rule_of(0)}
         self.needs_extremes = self._rules[0].needs_extremes
 
+    def prepare(self, seen: ArmsRound) -> dict[int, ArmsRound]:
+        """Return the round as the rule of each segment sees it, by the segment's number."""
+        numbers = dict.fromkeys(self._segments.numbers.tolist())
+        for number in numbers:
+            if number not in self._rules:
+                self._rules[number] = self._rule_of(number)
+        return {number: replace(seen, rule=self._rules[number]) for number in numbers}
+
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
-        (scores,) = self._gather(seen, lambda rule, part: (rule.scores(part),))
-        return scores
+        return self._gather({number: part.scores for number, part in seen.prepared.items()})
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor] | None:
         """See the base class."""
-        if self._rules[0].bounds(replace(seen, known={})) is None:
-            return None
-
-        def both(rule: ArmsRule, part: ArmsRound) -> tuple[Tensor, ...]:
-            bounds = rule.bounds(part)
-            assert bounds is not None
-            return bounds
-
-        lower, upper = self._gather(seen, both)
+        bounds = {}
+        for number, part in seen.prepared.items():
+            ends = part.rule.bounds(part)
+            if ends is None:
+                return None
+            bounds[number] = ends
+        lower, upper = (
+            self._gather({number: ends[side] for number, ends in bounds.items()}) for side in (0, 1)
+        )
         return lower, upper
 
-    def _gather(
-        self, seen: ArmsRound, evaluate: Callable[[ArmsRule, ArmsRound], tuple[Tensor, ...]]
-    ) -> tuple[Tensor, ...]:
+    def _gather(self, values: dict[int, Tensor]) -> Tensor:
+        """Return, from values by segment, those of each replicate's own segment."""
         numbers = self._segments.numbers
-        gathered: tuple[Tensor, ...] | None = None
-        for number in dict.fromkeys(numbers.tolist()):
-            if number not in self._rules:
-                self._rules[number] = self._rule_of(number)
-            # what a rule keeps for the round is kept for each segment
-            known = seen.known.setdefault(f"segment {number}", {})
-            values = evaluate(self._rules[number], replace(seen, known=known))
-            here = (numbers == number).to(values[0].device).unsqueeze(-1)
-            old = values if gathered is None else gathered
-            gathered = tuple(v.where(here, o) for v, o in zip(values, old, strict=True))
+        gathered: Tensor | None = None
+        for number, of_segment in values.items():
+            here = (numbers == number).to(of_segment.device).unsqueeze(-1)
+            gathered = of_segment if gathered is None else of_segment.where(here, gathered)
         assert gathered is not None
         return gathered
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -171,3 +173,27 @@ def test_it_says_everything_in_words() -> None:
     assert str(Guarantee("m", "t", regret_bound=12.5)).endswith(
         "cumulative regret so far is at most 12.5"
     )
+
+
+def test_an_assumption_on_the_reward_function_can_be_made_of_another_one() -> None:
+    before = guarantee(GENERAL, BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=2.0))
+    after = before.about("each function")
+    wanted = "the norm of each function in the unit-variance kernel is at most rkhs_bound"
+    assert after.assumptions == (wanted, *before.assumptions[1:])
+    assert "the reward function" in before.assumptions[0]
+    assert after.about("the reward function") == before
+    for copied in (copy.deepcopy(after), pickle.loads(pickle.dumps(after))):
+        assert copied == after
+        assert copied.about("the reward function") == before
+
+
+def test_draws_have_the_theorem_that_the_width_names_for_them() -> None:
+    model = BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=2.0)
+    drawn = guarantee(GENERAL, model).for_draws("GP-TS", 0.1)
+    assert drawn.theorem == (
+        "Chowdhury and Gopalan 2017, Theorem 4, in the form for every lam, with the realized "
+        "information gain"
+    )
+    # a width that names no other theorem keeps its own
+    finite = guarantee(FiniteArmsWidth(10, 0.1), model)
+    assert finite.for_draws("draws", 0.1).theorem == finite.theorem
