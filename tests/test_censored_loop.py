@@ -28,6 +28,7 @@ from botorch_bandits import (
     History,
     Ignored,
     ImprovedUpperConfidenceBound,
+    MinimumLoweredWarning,
     RandomizedUpperConfidenceBound,
 )
 from botorch_bandits.confidence import (
@@ -445,3 +446,64 @@ def test_a_draw_is_under_the_theorem_on_draws() -> None:
     assert guarantee.theorem is not None
     assert "Verma, Dai and Low 2022, Theorem 3" in guarantee.theorem
     assert guarantee.constants["delta"] == 0.1
+
+
+def test_loop_and_drop_in_give_the_same_reasons() -> None:
+    """One definition says why the theorem does not cover a use, for both."""
+
+    def build(X: Tensor, Y: Tensor) -> BanditGP:
+        return BanditGP(X, Y, kernel=RBFKernel(), noise=NOISE, prior_mean=0.0)
+
+    feedback = Censored(MINIMUM, outcome_bound=2.5, predictive=True, on_lower="lower")
+    loop = BanditLoop(Arms(CHOICES), build, IGP, feedback=feedback, num_initial=1, seed=0)
+    loop.attach(CHOICES[3], 1.0)
+    query = loop.ask()
+    acqf = CensoredUpperConfidenceBound(
+        build(CHOICES[3:4], torch.ones(1, 1).double()),
+        minimum=MINIMUM,
+        predictive=True,
+        X_pending=query.x[None],
+        rkhs_bound=B,
+        noise_bound=R,
+        outcome_bound=2.5,
+    )
+    gaps = loop.guarantee().gaps
+    assert gaps == acqf.guarantee().gaps[-len(gaps) :]
+    assert sorted(gaps) == sorted(acqf.guarantee().gaps)
+    assert any("the prior mean differs from the minimum by 2; give" in gap for gap in gaps)
+    assert any("outcome is 3 from the minimum, more than outcome_bound = 2.5" in g for g in gaps)
+    with pytest.warns(MinimumLoweredWarning, match="lowered"):
+        loop.tell(query.id, -3.0)
+    (gap,) = [gap for gap in loop.guarantee().gaps if "prior mean differs" in gap]
+    assert "by 3; state minimum=-3 and give the model a fixed prior mean of -3" in gap
+
+
+def test_a_bound_in_prior_units_is_not_compared_with_outcomes() -> None:
+    options = {**BOUNDS, "information_gain": 2.0, "units": "prior"}
+    loop = make_loop(
+        "arms",
+        ImprovedUpperConfidenceBound.with_options(**options),
+        Censored(MINIMUM, outcome_bound=0.1),
+    )
+    loop.tell(loop.ask().id, 2.0)
+    assert not any("outcome_bound = " in gap for gap in loop.guarantee().gaps)
+
+
+@given(
+    num_queries=st.integers(0, 12),
+    max_delay=st.integers(1, 6),
+    window=st.sampled_from(["pending", "all"]),
+)
+def test_the_sum_has_the_same_queries_everywhere(
+    num_queries: int, max_delay: int, window: str
+) -> None:
+    """By number, as the loop and its rules on arms ask, and by position, as a drop-in does."""
+    feedback = Censored(0.0, 1.0, max_delay=max_delay, window=window)
+    waited_for = list(range(max(0, num_queries - max_delay + 1), num_queries))
+    last = list(range(max(0, num_queries - max_delay), num_queries))
+    expected = last if window == "all" else waited_for
+    assert feedback.summed(range(num_queries), num_queries) == expected
+    assert feedback.summed(waited_for, num_queries) == expected
+    assert Censored(0.0, max_delay=max_delay, window=window).summed(waited_for, num_queries) == []
+    by_clock = Censored(0.0, 1.0, max_delay=max_delay, unit="seconds")
+    assert by_clock.summed(range(num_queries), num_queries) == list(range(num_queries))

@@ -7,8 +7,11 @@ must hold in all of them.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -141,3 +144,52 @@ def test_after_a_reset_the_loop_is_a_new_one(subset):
         fresh.tell(theirs.id, value, **told)
     if "constraint" in subset:
         assert loop.multipliers == fresh.multipliers
+
+
+# --- the table in the documentation -----------------------------------------------------------
+
+_path = Path(__file__).parents[1] / "docs" / "make_combinations.py"
+_spec = importlib.util.spec_from_file_location("make_combinations", _path)
+table = importlib.util.module_from_spec(_spec)
+sys.modules["make_combinations"] = table  # dataclasses look their module up
+_spec.loader.exec_module(table)
+
+
+def test_table_in_the_documentation_is_what_the_loop_says():
+    written = table.TABLE.read_text(encoding="utf-8")
+    assert written == table.render(), "run `python docs/make_combinations.py`"
+
+
+def test_a_refusal_of_one_domain_alone_is_seen_in_the_table():
+    reasons = ["an older one"]
+    refusals = {("without contexts", "on a box"): None, ("without contexts", "on arms"): "new"}
+    entry = table.cell(refusals, reasons)
+    assert entry == "yes without contexts, on a box; no (2) without contexts, on arms"
+    assert reasons == ["an older one", "new"]
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning")
+@pytest.mark.parametrize(
+    ("contexts", "domain"),
+    [
+        pytest.param(*names, marks=[] if names[1] == "on arms" else pytest.mark.slow)
+        for names in itertools.product(table.CONTEXTS, table.DOMAINS)
+    ],
+)
+def test_what_the_table_says_works_is_played(contexts, domain):
+    played = 0
+    for one in table.combinations():
+        if (one.contexts, one.domain) != (contexts, domain) or one.refusal() is not None:
+            continue
+        loop, played = one.build(), played + 1
+        has_constraints = one.constraints != "no constraints"
+        for t in range(5):
+            query = loop.ask(**({"context": [0.1 * t]} if loop.context_dim else {}))
+            assert all(map(math.isfinite, query.diagnostics.values()))
+            if t == 1:
+                continue  # one stays pending
+            x = float(query.x[0])
+            told = {"constraints": [x - 0.6]} if has_constraints else {}
+            loop.tell(query.id, math.cos(3.0 * x), **told)
+        assert loop.guarantee().method
+    assert played == 66

@@ -172,12 +172,13 @@ class Censoring:
         """
         if self.predictive:
             yield "standard deviations include the noise"
-        if self.minimum is None:
-            yield "the minimum is unknown; a lower confidence bound is in its place"
-        elif any(
+        is_lowered = self.minimum is not None and any(
             value != pick_bound("minimum", self.minimum, j, len(values))
             for j, value in enumerate(values)
-        ):
+        )
+        if self.minimum is None:
+            yield "the minimum is unknown; a lower confidence bound is in its place"
+        if is_lowered:
             yield "the minimum was lowered to an observed outcome"
         if values and prior_means is None:
             yield "the prior mean cannot be read; it must equal the minimum"
@@ -187,9 +188,10 @@ class Censoring:
             if prior_means is not None:
                 difference = float((prior_means[j] - value).abs().max())
                 if difference > 1e-6 * (1.0 + abs(value)):
+                    state = f"state minimum={value:g} and " if is_lowered else ""
                     yield (
-                        f"the prior mean differs from the minimum by {difference:.4g}; give the "
-                        f"model a fixed prior mean of {value:g} (BanditGP: prior_mean=)"
+                        f"the prior mean differs from the minimum by {difference:.4g}; {state}give "
+                        f"the model a fixed prior mean of {value:g} (BanditGP: prior_mean=)"
                     )
             if self.outcome_bound is None or units != "outcome" or outcomes is None:
                 continue

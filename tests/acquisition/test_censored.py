@@ -694,3 +694,21 @@ def test_a_loop_with_a_users_model_refuses_a_minimum_without_a_logarithm() -> No
     loop.ask()
     with pytest.raises(ValueError, match="outcome is 0, which the outcome transform Log"):
         loop.ask()
+
+
+def test_a_proxy_leaves_no_minimum_to_lower() -> None:
+    for cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
+        with pytest.raises(ValueError, match=r"the minimum is unknown.*Leave on_lower= out"):
+            cls.with_options(minimum_proxy=2.0, width=1.0, on_lower="lower")
+
+
+def test_a_subclass_keeps_the_closed_form() -> None:
+    class Mine(CensoredUpperConfidenceBound):
+        pass
+
+    options = {"minimum": -1.0, "X_pending": PENDING, **BOUNDS}
+    ours, theirs = Mine(bandit_gp(), **options), censored(bandit_gp(), X_pending=PENDING)
+    assert ours.closed_form is not None
+    assert torch.equal(ours.closed_form.value(X_TEST), theirs.closed_form.value(X_TEST))
+    assert close(ours.closed_form.value(X_TEST), ours(X_TEST.unsqueeze(-2)))
+    assert Mine(bandit_gp(), predictive=True, **options).closed_form is None
