@@ -1,4 +1,7 @@
-"""Run the command line with ``python -m botorch_bandits``."""
+"""Run the command line with ``python -m botorch_bandits``.
+
+It does what ``botorch-bandits`` does, also where scripts are not on the path.
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""Domains: the sets from which a bandit chooses."""
+"""Domains: the sets from which a bandit chooses.
+
+A domain can sample from itself, maximize an acquisition function over itself, and integrate.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A progress bar where tqdm is installed, and a plain word where it is not."""
+"""A progress bar where tqdm is installed, and a plain word where it is not.
+
+Nothing else in the package prints while it works.
+"""
 
 from __future__ import annotations
 

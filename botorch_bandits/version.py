@@ -1,3 +1,6 @@
-"""The package's version, readable without importing anything else."""
+"""The package's version, readable without importing anything else.
+
+Packaging and the documentation read it here.
+"""
 
 __version__ = "0.1.0"

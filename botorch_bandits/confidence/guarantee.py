@@ -1,4 +1,7 @@
-"""What a method promises: the theorem, its assumptions and constants, or why there is none."""
+"""What a method promises: the theorem, its assumptions and constants, or why there is none.
+
+Width rules make one, acquisition functions and loops add what takes it away, and users print it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Regret, method against method."""
+"""Regret, method against method.
+
+Curves are means over replicates, with bands of their standard error, and powers of the round to
+compare with.
+"""
 
 from __future__ import annotations
 

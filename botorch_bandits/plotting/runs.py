@@ -1,4 +1,7 @@
-"""What one run did, round by round: rewards, restarts, pending outcomes, gain and multipliers."""
+"""What one run did, round by round: rewards, restarts, pending outcomes, gain and multipliers.
+
+Each function draws one of them from a loop's history, into axes of its own or given ones.
+"""
 
 from __future__ import annotations
 

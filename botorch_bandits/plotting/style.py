@@ -1,4 +1,8 @@
-"""The style of all figures."""
+"""The style of all figures.
+
+It says what is common to all of them: axes, line styles, colors that print in gray, and marks of
+rounds.
+"""
 
 from __future__ import annotations
 

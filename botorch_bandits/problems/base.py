@@ -1,4 +1,8 @@
-"""Reward problems on arms and on boxes: noise, optimum and regret."""
+"""Reward problems on arms and on boxes: noise, optimum and regret.
+
+They are BoTorch test problems whose values are to be maximized, and whose optimum is known or
+searched for.
+"""
 
 from __future__ import annotations
 

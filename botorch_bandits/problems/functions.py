@@ -1,4 +1,7 @@
-"""Reward functions: BoTorch's test functions, draws of a Gaussian process, known norms."""
+"""Reward functions: BoTorch's test functions, draws of a Gaussian process, known norms.
+
+Each of them states its domain, its noise and its optimum, so that regret can be computed.
+"""
 
 from __future__ import annotations
 
