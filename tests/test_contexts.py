@@ -81,8 +81,8 @@ def test_choice_is_the_best_for_the_context(domain: str, name: str) -> None:
     if name in ("random", "GP-TS"):
         return
     round_number, context = 7, contexts[6]
-    acquisition = loop._chooser._source.build(
-        round_number, loop.settings.domain.in_context(context), 0.0
+    acquisition = loop._chooser._builder.build(
+        loop._chooser._played, round_number, loop.settings.domain.in_context(context), 0.0
     )
     grid = torch.linspace(0, 1, 11 if domain == "arms" else 2001, dtype=torch.float64)
     points = torch.stack([context.expand(len(grid)), grid], dim=-1).unsqueeze(-2)

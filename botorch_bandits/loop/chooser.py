@@ -6,46 +6,647 @@ is rebuilt from its history plays on to the last bit.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition import AcquisitionRecipe, BanditAcquisition, RandomSearch
+from botorch_bandits.acquisition import (
+    AcquisitionRecipe,
+    BanditAcquisition,
+    GPThompsonSampling,
+    RandomSearch,
+)
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
-from botorch_bandits.history import Failure, History, Outcome, Query
-from botorch_bandits.loop.builders import (
-    AcquisitionBuilder,
-    AcquisitionFactory,
-    ForgettingBuilder,
-    at_multipliers,
-    with_constraints,
-    with_forgetting,
+from botorch_bandits.feedback import (
+    Censored,
+    CensoredQueue,
+    CensoredView,
+    Feedback,
+    Hallucinated,
+    Ignored,
 )
+from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
+from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.guarantees import (
     ConstraintWatch,
     Feasibility,
     feasibility_of,
     guarantee_of,
     smallest_lower_bounds,
+    with_constraints,
+    with_forgetting,
     with_restarts,
     with_retractions,
 )
-from botorch_bandits.loop.settings import LoopSettings, with_feedback
-from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
+from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments, at_multipliers
+from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
-from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
+from botorch_bandits.models.censoring import least_lower_bounds
+from botorch_bandits.models.condition import prior_means
+from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
+
+
+class Chooser:
+    """Chooses points from settings and a history that grows as the loop goes on.
+
+    It can be thrown away and built again at any time: the next choice is the same.
+
+    Args:
+        settings: Of the loop.
+        history: What happened so far.
+
+    Attributes:
+        segments: Resets and multipliers, if the loop has any.
+    """
+
+    def __init__(self, settings: LoopSettings, history: History) -> None:
+        """See the class."""
+        self._settings, self._history = settings, history
+        self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
+        self._arms_prior: ArmsPrior | None = None
+        self.segments: Segments | None = None
+        if settings.restart is not None or settings.constraints is not None:
+            self.segments = Segments(
+                settings.restart,
+                settings.domain,
+                settings.feedback,
+                settings.context_dim,
+                settings.constraints,
+            )
+            self.segments.replay(history)
+        self._watch = None if settings.constraints is None else ConstraintWatch(settings)
+        self._begin_segment()
+
+    @property
+    def multipliers(self) -> Multipliers | None:
+        """The multipliers and what they follow from, if there are constraints."""
+        return None if self.segments is None else self.segments.multipliers
+
+    @property
+    def current(self) -> History:
+        """What was asked and told since the last reset."""
+        return self._history if self.segments is None else self.segments.current
+
+    @property
+    def rounds_before(self) -> int:
+        """How many rounds there were before the last reset."""
+        return 0 if self.segments is None else self.segments.first_id
+
+    def choose(
+        self, round_number: int, context: Tensor | None, now: float
+    ) -> tuple[Tensor, str, dict[str, float]]:
+        """Return the point of a round, its origin and its diagnostics.
+
+        Args:
+            round_number: One more than the rounds so far.
+            context: Of the round, or None.
+            now: Clock time in seconds.
+        """
+        self.begin_round(round_number)
+        if self._watch is not None:
+            assert self.segments is not None
+            self._watch.look(self.segments, self._history, lambda: self.model(now))
+        x, origin, diagnostics = self._choose(round_number, context, now)
+        rule = self._settings.constraints
+        if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
+            diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
+        if self.segments is not None:
+            diagnostics = {**diagnostics, **self.segments.describe()}
+        return x, origin, diagnostics
+
+    def _lower_bounds(
+        self, x: Tensor, round_number: int, context: Tensor | None, now: float
+    ) -> dict[str, float]:
+        """What a rule for every round counts of a point that was drawn uniformly."""
+        if self.has_no_data() or not isinstance(self._played, AcquisitionRecipe):
+            return {}
+        local_round = self.current.num_queries + 1
+        domain = self._domain_in(context, local_round)
+        acquisition = self._builder.build(self._played, local_round, domain, now)
+        assert isinstance(acquisition, BanditAcquisition)
+        whole = domain.sample(1, generator(0, 0, "columns in front")).squeeze(0)
+        whole[-len(x) :] = x  # what stands in front is fixed: the round, the context
+        described = acquisition.describe(whole)
+        return {k: v for k, v in described.items() if k.startswith("constraint_lower_bound")}
+
+    def check_outcome(self, outcome: Outcome) -> None:
+        """Raise if an outcome, penalized with the multipliers, is too large; nothing is changed.
+
+        Args:
+            outcome: Of a query that was asked or is about to be recorded.
+
+        Raises:
+            ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
+        """
+        if self.segments is not None:
+            self.segments.check_outcome(outcome)
+
+    def add_query(self, query: Query) -> None:
+        """Take in a query that was added to the history."""
+        if self.segments is not None:
+            self.segments.add_query(query)
+
+    def add_outcome(self, outcome: Outcome) -> None:
+        """Take in an outcome that was added to the history; a reset may follow."""
+        if self.segments is not None and self.segments.add_outcome(outcome) is not None:
+            self._begin_segment()
+        if self._watch is not None:
+            assert self.segments is not None
+            self._watch.hear(self.segments, self._history)
+
+    def add_failure(self, failure: Failure) -> None:
+        """Take in a failure that was added to the history."""
+        if self.segments is not None:
+            self.segments.add_failure(failure)
+
+    def latest_fit(self) -> dict[str, Any] | None:
+        """Return the hyperparameters of the last refit and which rows it was to; None if none."""
+        fit = None if self._stream is not None else self._builder.latest_fit()
+        if fit is None:
+            return None
+        return {"segment": self.rounds_before, "epoch": self.current.version, **fit}
+
+    def has_no_data(self) -> bool:
+        """Return whether a user's model cannot be built yet."""
+        return self._stream is None and self._builder.has_no_data()
+
+    def model(self, now: float) -> Model:
+        """Return the model with which the next query would be chosen."""
+        return self._builder.model(self.current.num_queries + 1, now)
+
+    def feasibility(self, now: float, width: float | None) -> Feasibility:
+        """Return what is known of whether the constraints can be met.
+
+        Args:
+            now: Clock time in seconds.
+            width: See :func:`~botorch_bandits.loop.guarantees.smallest_lower_bounds`.
+        """
+        assert self.segments is not None
+        assert self.segments.multipliers is not None
+        bounds = smallest_lower_bounds(
+            self._settings, self.segments, self._history, lambda: self.model(now), width
+        )
+        return feasibility_of(self.segments.multipliers, self._history, bounds)
+
+    def guarantee(self, now: float, num_given: int) -> Guarantee:
+        """Return what the settings promise, as the history so far used them.
+
+        Args:
+            now: Clock time in seconds.
+            num_given: How many rounds of the history the loop was given.
+        """
+        settings = self._settings
+        latest = torch.zeros(settings.context_dim, dtype=DTYPE) if settings.context_dim else None
+        for query in self._history.queries[-1:]:
+            latest = query.context
+        next_round = self.current.num_queries + 1
+        domain = self._domain_in(latest, next_round)
+        acquisition = self._builder.build(self._played, next_round, domain, now)
+        leaves_out = isinstance(settings.feedback, Ignored)
+        guarantee = guarantee_of(acquisition, self._history, domain, num_given, leaves_out)
+        if settings.forgetting is not None:
+            guarantee = with_forgetting(guarantee)
+        if settings.constraints is not None:
+            played = getattr(settings.acquisition, "acquisition_class", None)
+            guarantee = with_constraints(guarantee, settings.constraints, played)
+        if settings.restart is not None:
+            guarantee = with_restarts(guarantee, settings.restart)
+        return with_retractions(guarantee, self._history)
+
+    def _choose(
+        self, round_number: int, context: Tensor | None, now: float
+    ) -> tuple[Tensor, str, dict[str, float]]:
+        settings = self._settings
+        local_round = self.current.num_queries + 1
+        if local_round <= settings.num_initial:
+            return self._sample(round_number), "initial", {}
+        if self.segments is not None and self.segments.explores():
+            return self._sample(round_number), "exploration", {}
+        if isinstance(settings.acquisition, RandomSearch):
+            return self._sample(round_number), "random", {}
+        if self.has_no_data():
+            # a user's model cannot be built without data
+            return self._sample(round_number), "initial", {}
+        if self._stream is not None:
+            x, diagnostics = self._stream.choose(local_round, now)
+            return x, "acquisition", diagnostics
+        domain = self._domain_in(context, local_round)
+        acquisition = self._builder.build(self._played, local_round, domain, now)
+        whole, value = domain.maximize(
+            acquisition, seed=derive_seed(settings.seed, round_number, "maximize")
+        )
+        diagnostics = {"acquisition_value": value}
+        if isinstance(acquisition, BanditAcquisition):
+            diagnostics = acquisition.describe(whole)
+        return whole[-settings.domain.dim :], "acquisition", diagnostics
+
+    def begin_round(self, round_number: int) -> None:
+        """Let the last round end; a segment or an epoch may begin."""
+        if self.segments is None:
+            return
+        multipliers = self.segments.multipliers
+        num_epochs = 0 if multipliers is None else multipliers.num_epochs
+        if self.segments.before_round(round_number):
+            self._begin_segment()
+        elif multipliers is not None and multipliers.num_epochs != num_epochs:
+            self._played = self._acquisition_now()
+            if self._stream is not None:
+                assert isinstance(self._played, AcquisitionRecipe)
+                self._stream.play(self._played.arms_rule(self._settings.domain))
+
+    def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
+        """What is played in this segment and epoch: shares of delta, multipliers."""
+        settings = self._settings
+        played = with_feedback(settings.acquisition, settings.feedback)
+        if not isinstance(played, AcquisitionRecipe) or self.segments is None:
+            return played
+        if settings.restart is not None:
+            share = partial(settings.restart.share_of_delta, segment=self.segments.number)
+            played = played.at_share_of_delta(share)
+        if self.segments.multipliers is not None:
+            played = at_multipliers(played, self.segments.multipliers, settings.horizon)
+        return played
+
+    def _begin_segment(self) -> None:
+        """Derive anew what depends on the history that counts."""
+        self._played = self._acquisition_now()
+        self._stream = self._new_stream()
+        # arms that are played from sufficient statistics need no model to choose
+        self._cached_builder = None if self._stream is not None else self._new_builder()
+
+    @property
+    def _builder(self) -> AcquisitionBuilder:
+        """Builds the models and acquisition functions of this segment."""
+        if self._cached_builder is None:
+            self._cached_builder = self._new_builder()
+        return self._cached_builder
+
+    def _new_builder(self) -> AcquisitionBuilder:
+        forgets = self._settings.forgetting is not None
+        kind = ForgettingBuilder if forgets else AcquisitionBuilder
+        return kind(self._settings, self.current, self.rounds_before)
+
+    def _new_stream(self) -> ArmsStream | None:
+        """What plays arms from sufficient statistics, where the settings allow it."""
+        settings = self._settings
+        if not (
+            isinstance(settings.domain, Arms)
+            and settings.context_dim == 0
+            and settings.forgetting is None
+            and isinstance(settings.model, BanditGPRecipe)
+            and isinstance(self._played, AcquisitionRecipe)
+        ):
+            return None
+        engine = build_arms_engine(
+            settings.model, self._played, settings.domain, settings.seed, self._arms_prior
+        )
+        if engine is None:
+            return None
+        self._arms_prior = engine.posterior.prior  # it outlives resets
+        return ArmsStream(
+            engine, settings.domain, self.current, settings.feedback, self.rounds_before
+        )
+
+    def _sample(self, round_number: int) -> Tensor:
+        domain = self._settings.domain
+        if isinstance(domain, Arms):
+            # in blocks, as replicates on the same arms draw
+            return domain.choices[int(self._uniform.at(round_number) * domain.num_arms)]
+        stream = generator(self._settings.seed, round_number, "sample")
+        return domain.sample(1, stream).squeeze(0)
+
+    def _domain_in(self, context: Tensor | None, local_round: int) -> Domain:
+        domain = self._settings.domain
+        if isinstance(self._builder, ForgettingBuilder):
+            return self._builder.domain_in(domain, context, local_round)
+        return domain if context is None else domain.in_context(context)
+
+
+def with_feedback(acquisition: Any, feedback: Feedback) -> Any:
+    """Return an acquisition that does with pending points what the feedback says."""
+    if not isinstance(feedback, Hallucinated) or not isinstance(acquisition, AcquisitionRecipe):
+        return acquisition
+    knows_pending = issubclass(acquisition.acquisition_class, GPThompsonSampling) and (
+        "pending" in inspect.signature(acquisition.acquisition_class).parameters
+    )
+    if not knows_pending or "pending" in acquisition.options:
+        return acquisition
+    options = {**acquisition.options, "pending": "hallucinate"}
+    return replace(acquisition, options=options)
+
+
+class AcquisitionBuilder:
+    """Builds models and acquisition functions from a history; remembers the last model.
+
+    Args:
+        settings: Of the loop.
+        history: What happened; it grows as the loop goes on.
+        rounds_before: How many rounds were asked before this history; random numbers go on.
+    """
+
+    def __init__(self, settings: LoopSettings, history: History, rounds_before: int = 0) -> None:
+        """See the class."""
+        self._given, self._seed = settings.model, settings.seed
+        self._history, self._feedback = history, settings.feedback
+        self._rounds_before = rounds_before
+        # one row for all observations of an arm, unless values are replaced row by row
+        on_arms = isinstance(settings.domain, Arms) and settings.context_dim == 0
+        self._collapses = on_arms and not isinstance(settings.feedback, Censored)
+        self._build_model = (
+            settings.model.builder(settings.seed, self._collapses, separates_outputs=True)
+            if isinstance(settings.model, BanditGPRecipe)
+            else self._call_factory
+        )
+        self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
+
+    def latest_fit(self) -> dict[str, Any] | None:
+        """Return a recipe's hyperparameters and to how many rows they were fitted; None if never.
+
+        Plain values, exact; parameters are raw, as PyTorch has them.
+        """
+        fit = getattr(self._build_model, "latest_fit", None)
+        if fit is None:
+            return None
+        num_rows, kernel, noise = fit
+        return {
+            "num_rows": num_rows,
+            "kernel": {name: value.tolist() for name, value in kernel.named_parameters()},
+            "noise": noise.tolist(),
+        }
+
+    def has_no_data(self) -> bool:
+        """Return whether a user's model cannot be built yet."""
+        if isinstance(self._given, BanditGPRecipe):
+            return False
+        if isinstance(self._feedback, Censored):
+            outcomes = self._history.outcomes
+            queries = (self._history.query(outcome.query_id) for outcome in outcomes)
+            return all(map(self._feedback.is_late, queries, outcomes))
+        return self._history.num_arrived == 0
+
+    def model(self, round_number: int, now: float) -> Model:
+        """Return the model with which a round's query is chosen.
+
+        Args:
+            round_number: From 1.
+            now: Clock time in seconds.
+        """
+        if isinstance(self._feedback, Censored):
+            view = self._feedback.view(self._history, round_number, now)
+            return self._censored_model(self._feedback, view)
+        key = (self._history.num_arrived, self._history.version)
+        if self._cached_model is None or self._cached_model[0] != key:
+            self._cached_model = (key, self._build_model(*self._history.arrived()))
+        return self._cached_model[1]
+
+    def build(
+        self,
+        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        round_number: int,
+        domain: Domain,
+        now: float,
+    ) -> AcquisitionFunction:
+        """Build the acquisition function of a round.
+
+        Args:
+            acquisition: A recipe, as it is played in this round, or a user's function.
+            round_number: From 1.
+            domain: Where it will be maximized.
+            now: Clock time in seconds.
+        """
+        if isinstance(self._feedback, Censored):
+            return self._build_censored(self._feedback, acquisition, round_number, domain, now)
+        model = self.model(round_number, now)
+        X_pending = None
+        if self._history.num_pending and not isinstance(self._feedback, Ignored):
+            X_pending = self._history.pending_inputs()
+        if isinstance(acquisition, AcquisitionRecipe):
+            X, Y = self._history.arrived()
+            return acquisition.build(
+                model,
+                domain,
+                round_number=round_number,
+                X_pending=X_pending,
+                seed=self._seed_of(round_number),
+                X_observed=X,
+                Y_observed=Y,
+            )
+        assert not isinstance(acquisition, RandomSearch)
+        with seeded_globally(self._seed_of(round_number)):
+            return acquisition(model, X_pending)
+
+    def _censored_model(self, feedback: Censored, view: CensoredView) -> Model:
+        """The model with a row a query; censored ones are at their pseudo-value.
+
+        A recipe has all queries as rows in asking order. Pseudo-values join the model of what
+        arrived in time where it is a user's, which must not be fitted to them, and where it says
+        what they are (an unknown minimum).
+        """
+        minimum = feedback.current_minimum(self._history)
+        key = (view.rewards, minimum)
+        if self._cached_model is not None and self._cached_model[0] == key:
+            return self._cached_model[1]
+        X, rewards = self._history.inputs(), view.rewards
+        is_recipe = isinstance(self._given, BanditGPRecipe)
+        if is_recipe and minimum is not None:
+            model = self._build_model(
+                X, _column([minimum if reward is None else reward for reward in rewards], X)
+            )
+        else:
+            told = [i for i, reward in enumerate(rewards) if reward is not None]
+            censored = [i for i, reward in enumerate(rewards) if reward is None]
+            if is_recipe:  # in order of arrival, rows are appended only
+                order = [outcome.query_id for outcome in self._history.outcomes]
+                told = [i for i in order if rewards[i] is not None]
+            model = self._build_model(X[told], _column([rewards[i] for i in told], X))
+            if censored and minimum is None:
+                assert feedback.minimum_proxy is not None
+                places = X[told or censored]
+                (minimum,) = least_lower_bounds(model, feedback.minimum_proxy, (1.0,), places)
+            if censored:
+                model = condition(model, X[censored], _column([minimum] * len(censored), X))
+        self._cached_model = (key, model)
+        return model
+
+    def _build_censored(
+        self,
+        feedback: Censored,
+        recipe: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        round_number: int,
+        domain: Domain,
+        now: float,
+    ) -> AcquisitionFunction:
+        """The acquisition on the censored model, with the width of censored feedback."""
+        view = feedback.view(self._history, round_number, now)
+        model = self._censored_model(feedback, view)
+        assert isinstance(recipe, AcquisitionRecipe)
+        acquisition = recipe.build(
+            model,
+            domain,
+            round_number=round_number,
+            seed=self._seed_of(round_number),
+        )
+        assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
+        deviation_sum = torch.zeros((), dtype=DTYPE)
+        ids = feedback.summed(view.pending, round_number - 1)
+        if ids:
+            with torch.no_grad():
+                variance = model.posterior(
+                    self._history.inputs()[ids].unsqueeze(-2),
+                    observation_noise=feedback.predictive,
+                ).variance
+            deviation_sum = variance.clamp_min(0.0).sqrt().sum()
+        rule = censored_rule(acquisition.rule, feedback.outcome_bound)
+        minimum = feedback.current_minimum(self._history)
+        observed = [reward for reward in view.rewards if reward is not None]
+        gaps = feedback.gaps(
+            () if minimum is None else (minimum,),
+            prior_means(model),
+            (torch.tensor(observed, dtype=DTYPE),),
+            rule.censored.units,
+        )
+        width = rule.in_round(deviation_sum, round_number, tuple(gaps))
+        if isinstance(acquisition, GPThompsonSampling):
+            acquisition.set_rule(width)
+        else:
+            acquisition.set_rule(width, feedback.predictive)
+        return acquisition
+
+    def _seed_of(self, round_number: int) -> int:
+        return derive_seed(self._seed, self._rounds_before + round_number, "acquisition")
+
+    def _call_factory(self, X: Tensor, Y: Tensor) -> Model:
+        assert callable(self._given)
+        # a user's fit may draw from the global generator
+        with seeded_globally(derive_seed(self._seed, self._rounds_before + len(X), "model")):
+            return self._given(X, Y)
+
+
+class ForgettingBuilder(AcquisitionBuilder):
+    """Builds the model of each round from what has not been forgotten.
+
+    With a time-varying kernel the model's inputs are ``(round, context, point)``; see
+    :meth:`domain_in`.
+
+    Args:
+        settings: Of the loop, whose feedback is not censored.
+        history: As for :class:`AcquisitionBuilder`.
+        rounds_before: As for :class:`AcquisitionBuilder`.
+    """
+
+    def __init__(self, settings: LoopSettings, history: History, rounds_before: int = 0) -> None:
+        """See the class."""
+        super().__init__(settings, history, rounds_before)
+        assert settings.forgetting is not None
+        self._forgetting = settings.forgetting
+        self._models = (
+            ForgettingModels(settings.model, self._forgetting, self._collapses)
+            if isinstance(settings.model, BanditGPRecipe)
+            else None
+        )
+
+    def has_no_data(self) -> bool:
+        """See :meth:`AcquisitionBuilder.has_no_data`; a window may be empty again."""
+        if self._models is not None:
+            return False
+        return len(self._arrived(self._history.num_queries + 1)[0]) == 0
+
+    def model(self, round_number: int, now: float) -> Model:
+        """See :meth:`AcquisitionBuilder.model`."""
+        key = (self._history.num_arrived, round_number, self._history.version)
+        if self._cached_model is None or self._cached_model[0] != key:
+            X, Y, rounds = self._arrived(round_number)
+            if self._models is None:
+                model = self._call_factory(X, Y)
+            else:
+                model = self._models.build(X, Y, rounds, round_number)
+            self._cached_model = (key, model)
+        return self._cached_model[1]
+
+    def build(
+        self,
+        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        round_number: int,
+        domain: Domain,
+        now: float,
+    ) -> AcquisitionFunction:
+        """See :meth:`AcquisitionBuilder.build`."""
+        model = self.model(round_number, now)
+        X_pending = self._pending(round_number)
+        seed = self._seed_of(round_number)
+        if isinstance(acquisition, AcquisitionRecipe):
+            X, Y, rounds = self._arrived(round_number)
+            return acquisition.build(
+                model,
+                domain,
+                round_number=round_number,
+                X_pending=X_pending,
+                seed=seed,
+                X_observed=self._inputs(X, rounds),
+                Y_observed=Y,
+            )
+        assert not isinstance(acquisition, RandomSearch)
+        with seeded_globally(seed):
+            return acquisition(model, X_pending)
+
+    def domain_in(self, domain: Domain, context: Tensor | None, round_number: int) -> Domain:
+        """Return the domain of the model's inputs in a round, of which only points are chosen.
+
+        Args:
+            domain: Of the points.
+            context: The context, or None.
+            round_number: From 1.
+        """
+        fixed = [] if context is None else [context]
+        if isinstance(self._forgetting, TimeVaryingKernel):
+            fixed.insert(0, torch.tensor([float(round_number)], dtype=DTYPE))
+        return domain.in_context(torch.cat(fixed)) if fixed else domain
+
+    def _arrived(self, round_number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs, outcomes and rounds of what arrived, in that order, less what left the window."""
+        X, Y = self._history.arrived()
+        queries = [self._history.query(o.query_id) for o in self._history.outcomes]
+        rounds = _rounds(queries).to(X.device)
+        if isinstance(self._forgetting, SlidingWindow):
+            kept = self._forgetting.keeps(rounds, round_number)
+            X, Y, rounds = X[kept], Y[kept], rounds[kept]
+        return X, Y, rounds
+
+    def _pending(self, round_number: int) -> Tensor | None:
+        if isinstance(self._feedback, Ignored):
+            return None
+        X = self._history.pending_inputs()
+        rounds = _rounds(self._history.pending()).to(X.device)
+        if isinstance(self._forgetting, SlidingWindow):
+            kept = self._forgetting.keeps(rounds, round_number)
+            X, rounds = X[kept], rounds[kept]
+        return self._inputs(X, rounds) if len(X) else None
+
+    def _inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
+        return X if self._models is None else self._models.inputs(X, rounds)
+
+
+def _column(values: list[float | None], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=DTYPE, device=like.device).unsqueeze(-1)
+
+
+def _rounds(queries: list[Query] | tuple[Query, ...]) -> Tensor:
+    return torch.tensor([query.round_number for query in queries], dtype=torch.long)
 
 
 class ArmsStream:
@@ -197,11 +798,11 @@ class ArmsStream:
             return
         assert feedback.minimum_proxy is not None
         lower = self._observed.mean - feedback.minimum_proxy * self._observed.standard_deviation
-        known = self._observed.counts > 0
-        if not bool(known.any()):
-            known[[arm for arm, count in self._num_censored.items() if count > 0]] = True
-        if bool(known.any()):
-            self._relabel(float(lower[known].min()) + self.engine.prior_mean)
+        counts = self._observed.counts > 0
+        if not bool(counts.any()):
+            counts[[arm for arm, count in self._num_censored.items() if count > 0]] = True
+        if bool(counts.any()):
+            self._relabel(float(lower[counts].min()) + self.engine.prior_mean)
 
     def _relabel(self, minimum: float) -> None:
         """Give all censored rows another pseudo-value; the cost does not grow with their number."""
@@ -239,285 +840,6 @@ class ArmsStream:
             described["standard_deviation"] = float(deviation[arm])
         counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}
         return arm, {**described, **counts}
-
-
-class Chooser:
-    """Chooses points from settings and a history that grows as the loop goes on.
-
-    It can be thrown away and built again at any time: the next choice is the same.
-
-    Args:
-        settings: Of the loop.
-        history: What happened so far.
-
-    Attributes:
-        segments: Resets and multipliers, if the loop has any.
-    """
-
-    def __init__(self, settings: LoopSettings, history: History) -> None:
-        """See the class."""
-        self._settings, self._history = settings, history
-        self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
-        self._arms_prior: ArmsPrior | None = None
-        self.segments: Segments | None = None
-        if settings.restart is not None or settings.constraints is not None:
-            self.segments = Segments(
-                settings.restart,
-                settings.domain,
-                settings.feedback,
-                settings.context_dim,
-                settings.constraints,
-            )
-            self.segments.replay(history)
-        self._watch = None if settings.constraints is None else ConstraintWatch(settings)
-        self._begin_segment()
-
-    @property
-    def multipliers(self) -> Multipliers | None:
-        """The multipliers and what they follow from, if there are constraints."""
-        return None if self.segments is None else self.segments.multipliers
-
-    @property
-    def current(self) -> History:
-        """What was asked and told since the last reset."""
-        return self._history if self.segments is None else self.segments.current
-
-    @property
-    def rounds_before(self) -> int:
-        """How many rounds there were before the last reset."""
-        return 0 if self.segments is None else self.segments.first_id
-
-    def choose(
-        self, round_number: int, context: Tensor | None, now: float
-    ) -> tuple[Tensor, str, dict[str, float]]:
-        """Return the point of a round, its origin, and what was known of it.
-
-        Args:
-            round_number: One more than the rounds so far.
-            context: Of the round, or None.
-            now: Clock time in seconds.
-        """
-        self.begin_round(round_number)
-        if self._watch is not None:
-            assert self.segments is not None
-            self._watch.look(self.segments, self._history, lambda: self.model(now))
-        x, origin, known = self._choose(round_number, context, now)
-        rule = self._settings.constraints
-        if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
-            known = {**known, **self._lower_bounds(x, round_number, context, now)}
-        return x, origin, known if self.segments is None else {**known, **self.segments.describe()}
-
-    def _lower_bounds(
-        self, x: Tensor, round_number: int, context: Tensor | None, now: float
-    ) -> dict[str, float]:
-        """What a rule for every round counts of a point that was drawn uniformly."""
-        if self._source.has_no_data() or not isinstance(
-            self._settings.acquisition, AcquisitionRecipe
-        ):
-            return {}
-        local_round = self.current.num_queries + 1
-        domain = self._domain_in(context, local_round)
-        acquisition = self._source.build(local_round, domain, now)
-        assert isinstance(acquisition, BanditAcquisition)
-        whole = domain.sample(1, generator(0, 0, "columns in front")).squeeze(0)
-        whole[-len(x) :] = x  # what stands in front is fixed: the round, the context
-        described = acquisition.describe(whole)
-        return {k: v for k, v in described.items() if k.startswith("constraint_lower_bound")}
-
-    def check_outcome(self, outcome: Outcome) -> None:
-        """Raise if an outcome, penalized with the multipliers, is too large; nothing is changed.
-
-        Args:
-            outcome: Of a query that was asked or is about to be recorded.
-
-        Raises:
-            ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
-        """
-        if self.segments is not None:
-            self.segments.check_outcome(outcome)
-
-    def add_query(self, query: Query) -> None:
-        """Take in a query that was added to the history."""
-        if self.segments is not None:
-            self.segments.add_query(query)
-
-    def add_outcome(self, outcome: Outcome) -> None:
-        """Take in an outcome that was added to the history; a reset may follow."""
-        if self.segments is not None and self.segments.add_outcome(outcome) is not None:
-            self._begin_segment()
-        if self._watch is not None:
-            assert self.segments is not None
-            self._watch.hear(self.segments, self._history)
-
-    def add_failure(self, failure: Failure) -> None:
-        """Take in a failure that was added to the history."""
-        if self.segments is not None:
-            self.segments.add_failure(failure)
-
-    def latest_fit(self) -> dict[str, Any] | None:
-        """Return the hyperparameters of the last refit and which rows it was to; None if none."""
-        fit = self._source.latest_fit()
-        if fit is None:
-            return None
-        return {"segment": self.rounds_before, "epoch": self.current.version, **fit}
-
-    def has_no_data(self) -> bool:
-        """Return whether a user's model cannot be built yet."""
-        return self._source.has_no_data()
-
-    def model(self, now: float) -> Model:
-        """Return the model with which the next query would be chosen."""
-        return self._source.model(self.current.num_queries + 1, now)
-
-    def feasibility(self, now: float, width: float | None) -> Feasibility:
-        """Return what is known of whether the constraints can be met.
-
-        Args:
-            now: Clock time in seconds.
-            width: See :func:`~botorch_bandits.loop.guarantees.smallest_lower_bounds`.
-        """
-        assert self.segments is not None
-        assert self.segments.multipliers is not None
-        bounds = smallest_lower_bounds(
-            self._settings, self.segments, self._history, lambda: self.model(now), width
-        )
-        return feasibility_of(self.segments.multipliers, self._history, bounds)
-
-    def guarantee(self, now: float, num_given: int) -> Guarantee:
-        """Return what the settings promise, as the history so far used them.
-
-        Args:
-            now: Clock time in seconds.
-            num_given: How many rounds of the history the loop was given.
-        """
-        settings = self._settings
-        latest = torch.zeros(settings.context_dim, dtype=DTYPE) if settings.context_dim else None
-        for query in self._history.queries[-1:]:
-            latest = query.context
-        next_round = self.current.num_queries + 1
-        domain = self._domain_in(latest, next_round)
-        acquisition = self._source.build(next_round, domain, now)
-        leaves_out = isinstance(settings.feedback, Ignored)
-        guarantee = guarantee_of(acquisition, self._history, domain, num_given, leaves_out)
-        if settings.forgetting is not None:
-            guarantee = with_forgetting(guarantee)
-        if settings.constraints is not None:
-            played = getattr(settings.acquisition, "acquisition_class", None)
-            guarantee = with_constraints(guarantee, settings.constraints, played)
-        if settings.restart is not None:
-            guarantee = with_restarts(guarantee, settings.restart)
-        return with_retractions(guarantee, self._history)
-
-    def _choose(
-        self, round_number: int, context: Tensor | None, now: float
-    ) -> tuple[Tensor, str, dict[str, float]]:
-        settings = self._settings
-        local_round = self.current.num_queries + 1
-        if local_round <= settings.num_initial:
-            return self._sample(round_number), "initial", {}
-        if self.segments is not None and self.segments.explores():
-            return self._sample(round_number), "exploration", {}
-        if isinstance(settings.acquisition, RandomSearch):
-            return self._sample(round_number), "random", {}
-        if self._source.has_no_data():
-            # a user's model cannot be built without data
-            return self._sample(round_number), "initial", {}
-        if self._stream is not None:
-            x, known = self._stream.choose(local_round, now)
-            return x, "acquisition", known
-        domain = self._domain_in(context, local_round)
-        acquisition = self._source.build(local_round, domain, now)
-        whole, value = domain.maximize(
-            acquisition, seed=derive_seed(settings.seed, round_number, "maximize")
-        )
-        known = {"acquisition_value": value}
-        if isinstance(acquisition, BanditAcquisition):
-            known = acquisition.describe(whole)
-        return whole[-settings.domain.dim :], "acquisition", known
-
-    def begin_round(self, round_number: int) -> None:
-        """Let the last round end; a segment or an epoch may begin."""
-        if self.segments is None:
-            return
-        multipliers = self.segments.multipliers
-        num_epochs = 0 if multipliers is None else multipliers.num_epochs
-        if self.segments.before_round(round_number):
-            self._begin_segment()
-        elif multipliers is not None and multipliers.num_epochs != num_epochs:
-            played = self._acquisition_now()
-            self._source.play(played)
-            if self._stream is not None:
-                assert isinstance(played, AcquisitionRecipe)
-                self._stream.play(played.arms_rule(self._settings.domain))
-
-    def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
-        """What is played in this segment and epoch: shares of delta, multipliers."""
-        settings = self._settings
-        played = with_feedback(settings.acquisition, settings.feedback)
-        if not isinstance(played, AcquisitionRecipe) or self.segments is None:
-            return played
-        if settings.restart is not None:
-            share = partial(settings.restart.share_of_delta, segment=self.segments.number)
-            played = played.at_share_of_delta(share)
-        if self.segments.multipliers is not None:
-            played = at_multipliers(played, self.segments.multipliers, settings.horizon)
-        return played
-
-    def _begin_segment(self) -> None:
-        """Build what depends on the history that counts."""
-        settings, played = self._settings, self._acquisition_now()
-        is_censored = isinstance(settings.feedback, Censored)  # values are replaced row by row
-        is_plain = isinstance(settings.domain, Arms) and settings.context_dim == 0
-        parts = (
-            settings.model,
-            played,
-            self.current,
-            settings.feedback,
-            settings.seed,
-            is_plain and not is_censored,  # one row for all observations of an arm
-            self.rounds_before,
-        )
-        self._source = (
-            AcquisitionBuilder(*parts)
-            if settings.forgetting is None
-            else ForgettingBuilder(*parts, settings.forgetting)
-        )
-        self._stream = self._build_stream(played) if is_plain else None
-
-    def _build_stream(
-        self, played: AcquisitionRecipe | RandomSearch | AcquisitionFactory
-    ) -> ArmsStream | None:
-        settings = self._settings
-        assert isinstance(settings.domain, Arms)
-        if not (
-            settings.forgetting is None
-            and isinstance(settings.model, BanditGPRecipe)
-            and isinstance(played, AcquisitionRecipe)
-        ):
-            return None
-        engine = build_arms_engine(
-            settings.model, played, settings.domain, settings.seed, self._arms_prior
-        )
-        if engine is None:
-            return None
-        self._arms_prior = engine.posterior.prior  # it outlives resets
-        return ArmsStream(
-            engine, settings.domain, self.current, settings.feedback, self.rounds_before
-        )
-
-    def _sample(self, round_number: int) -> Tensor:
-        domain = self._settings.domain
-        if isinstance(domain, Arms):
-            # in blocks, as replicates on the same arms draw
-            return domain.choices[int(self._uniform.at(round_number) * domain.num_arms)]
-        stream = generator(self._settings.seed, round_number, "sample")
-        return domain.sample(1, stream).squeeze(0)
-
-    def _domain_in(self, context: Tensor | None, local_round: int) -> Domain:
-        domain = self._settings.domain
-        if isinstance(self._source, ForgettingBuilder):
-            return self._source.domain_in(domain, context, local_round)
-        return domain if context is None else domain.in_context(context)
 
 
 fill_in_docstrings(__name__)

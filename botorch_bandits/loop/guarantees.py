@@ -19,6 +19,7 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     BanditAcquisition,
+    GPThompsonSampling,
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.lagrangian import output_rules, select_output
@@ -28,6 +29,7 @@ from botorch_bandits.checks import DTYPE, level_of_users_line
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.constraints import (
     InfeasibleConstraintsWarning,
+    MultiplicativeEpochs,
     MultiplierRule,
     recognize_infeasibility,
     warn_if_noisy,
@@ -35,8 +37,7 @@ from botorch_bandits.constraints import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.loop.builders import LAGRANGIAN
-from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.random_streams import derive_seed, seeded_globally
@@ -99,6 +100,57 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
         "with restarts the theorem covers each segment at "
         f"{share}, for as long as the reward function does not change in it; a change is seen "
         "late or not at all"
+    )
+
+
+def with_forgetting(guarantee: Guarantee) -> Guarantee:
+    """Return what is left of a guarantee when the model forgets."""
+    return replace(guarantee, regret_bound=None).with_gaps(
+        "no theorem is stated here for a model that forgets"
+    )
+
+
+def with_constraints(
+    guarantee: Guarantee, rule: MultiplierRule, acquisition_class: type | None
+) -> Guarantee:
+    """Return what a loop with constraints promises.
+
+    Args:
+        guarantee: Of its acquisition in the running epoch.
+        rule: Of the multipliers.
+        acquisition_class: What is played.
+    """
+    promised = rule.guarantee()
+    gaps = [*promised.gaps, *guarantee.gaps]
+    if rule.surrogate_in_use != "separate" and not _is_covered(rule, acquisition_class):
+        gaps.append(
+            f"the theorem's inner algorithm is IGP-UCB, not {guarantee.method}"
+            + (
+                "; Remark 1 allows GP-TS for Algorithm 2 only"
+                if _is_thompson(acquisition_class)
+                else ""
+            )
+        )
+    if rule.surrogate_in_use != "separate":  # what the surrogate models is penalized
+        guarantee = guarantee.about("the penalized function of each epoch")
+    return replace(
+        promised,
+        method=f"{promised.method}, played by {guarantee.method}",
+        assumptions=tuple(dict.fromkeys((*promised.assumptions, *guarantee.assumptions))),
+        constants={**guarantee.constants, **promised.constants},
+        gaps=tuple(dict.fromkeys(gaps)),
+        regret_bound=None,
+    )
+
+
+def _is_thompson(acquisition_class: type | None) -> bool:
+    return acquisition_class is GPThompsonSampling
+
+
+def _is_covered(rule: MultiplierRule, acquisition_class: type | None) -> bool:
+    allows_thompson = isinstance(rule, MultiplicativeEpochs)
+    return acquisition_class is ImprovedUpperConfidenceBound or (
+        allows_thompson and _is_thompson(acquisition_class)
     )
 
 

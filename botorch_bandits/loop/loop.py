@@ -37,11 +37,15 @@ from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucina
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
-from botorch_bandits.loop.builders import AcquisitionFactory, ModelFactory
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.guarantees import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
-from botorch_bandits.loop.settings import LoopSettings, check_history
+from botorch_bandits.loop.settings import (
+    AcquisitionFactory,
+    LoopSettings,
+    ModelFactory,
+    check_history,
+)
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.models import BanditGPRecipe
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
+from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
@@ -20,26 +21,34 @@ from botorch_bandits.acquisition import (
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
-from botorch_bandits.change_points import ChangePointDetector, Restart
+from botorch_bandits.change_points import ChangePointDetector, ChangePointRestart, Restart
 from botorch_bandits.checks import DTYPE, check_instance, check_integer, store_checked
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
-from botorch_bandits.forgetting import ExponentialWeights, Forgetting
-from botorch_bandits.history import History
-from botorch_bandits.loop.builders import (
-    AcquisitionFactory,
-    ModelFactory,
-    check_constraints,
-    check_forgetting,
+from botorch_bandits.forgetting import (
+    ExponentialWeights,
+    Forgetting,
+    SlidingWindow,
+    TimeVaryingKernel,
 )
+from botorch_bandits.history import History
 from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models.forgetting import ForgettingModels
+
+ModelFactory = Callable[[Tensor, Tensor], Model]
+"""A user's function from inputs and rewards to a model."""
+
+AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
+"""A user's function from a model and pending points to an acquisition function."""
 
 
 def check_acquisition(acquisition: Any, domain: Domain) -> Any:
@@ -88,19 +97,6 @@ def check_feedback(feedback: Any, acquisition: Any, domain: Domain) -> Feedback:
     if isinstance(feedback, Censored) and not isinstance(acquisition, RandomSearch):
         _check_censored(feedback, acquisition, domain)
     return feedback
-
-
-def with_feedback(acquisition: Any, feedback: Feedback) -> Any:
-    """Return an acquisition that does with pending points what the feedback says."""
-    if not isinstance(feedback, Hallucinated) or not isinstance(acquisition, AcquisitionRecipe):
-        return acquisition
-    knows_pending = issubclass(acquisition.acquisition_class, GPThompsonSampling) and (
-        "pending" in inspect.signature(acquisition.acquisition_class).parameters
-    )
-    if not knows_pending or "pending" in acquisition.options:
-        return acquisition
-    options = {**acquisition.options, "pending": "hallucinate"}
-    return replace(acquisition, options=options)
 
 
 CENSORABLE = (
@@ -196,6 +192,119 @@ def check_history(history: History, dim: int, context_dim: int, num_constraints:
             f"constraints; the domain has {dim}, and the loop {context_dim} and {num_constraints}."
         )
     return history
+
+
+LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
+
+
+def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:
+    """Raise unless the rest of a loop goes with its constraints.
+
+    Args:
+        rule: For the multipliers, or None without constraints.
+        acquisition: What is played.
+        feedback: What is made of pending queries.
+        restart: When the loop begins anew.
+
+    Raises:
+        TypeError: If they are no rule for multipliers.
+        ValueError: If acquisition, feedback or restart do not go with the rule.
+    """
+    detectors = restart.constraint_detectors if isinstance(restart, ChangePointRestart) else ()
+    if detectors and len(detectors) != getattr(rule, "num_constraints", 0):
+        raise ValueError(
+            f"restart has {len(detectors)} constraint_detectors, but there are "
+            f"{getattr(rule, 'num_constraints', 0)} constraints; give one for each, or none."
+        )
+    is_lagrangian = (
+        isinstance(acquisition, AcquisitionRecipe) and acquisition.acquisition_class in LAGRANGIAN
+    )
+    if rule is None:
+        if is_lagrangian:
+            raise ValueError(
+                "the acquisition weighs constraints, but the loop has none. Pass constraints=, for "
+                "example AdditiveEpochs(..., surrogate='separate')."
+            )
+        return
+    if not isinstance(rule, MultiplierRule):
+        raise TypeError(
+            f"constraints is {rule!r}; pass a rule for multipliers: AdditiveEpochs(...), "
+            "MultiplicativeEpochs(...) or PrimalDual(...)."
+        )
+    if isinstance(feedback, Censored):
+        raise ValueError(
+            "feedback=Censored(...) does not go with constraints=: the smallest penalized outcome "
+            "changes with the multipliers. Use feedback=Hallucinated(), the default."
+        )
+    if rule.surrogate_in_use == "fresh" and restart is not None:
+        raise ValueError(
+            "constraints= has surrogate='fresh', which forgets at the end of each epoch; with "
+            "restart= use 'relabelled' or 'separate'."
+        )
+    if isinstance(acquisition, RandomSearch):
+        return
+    if is_lagrangian and acquisition.options.get("multipliers") is not None:
+        raise ValueError(
+            f"the acquisition has multipliers={acquisition.options['multipliers']!r}, but in a "
+            "loop the rule in constraints= gives them. Leave them out."
+        )
+    if rule.surrogate_in_use == "separate" and not is_lagrangian:
+        raise ValueError(
+            f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
+            "the acquisition must weigh them: use LagrangianUpperConfidenceBound.with_options(...) "
+            "or LagrangianThompsonSampling.with_options(...), or surrogate='relabelled'."
+        )
+    if rule.surrogate_in_use != "separate" and is_lagrangian:
+        raise ValueError(
+            f"constraints={type(rule).__name__}(...) models the penalized outcome, which the "
+            "acquisition must not penalize again: use surrogate='separate', or an acquisition such "
+            "as ImprovedUpperConfidenceBound."
+        )
+
+
+def check_forgetting(
+    forgetting: Any, model: Any, feedback: Feedback, draws_on_paths: bool
+) -> Forgetting | None:
+    """Return the forgetting of a loop if model, feedback and acquisition go with it.
+
+    Args:
+        forgetting: Whatever the user gave.
+        model: The loop's.
+        feedback: The loop's.
+        draws_on_paths: Whether the acquisition draws functions on a whole box.
+
+    Raises:
+        TypeError: If it is no forgetting.
+        ValueError: If the model cannot forget in this way, feedback is censored, or functions
+            cannot be drawn.
+    """
+    if forgetting is None:
+        return None
+    if not isinstance(forgetting, Forgetting):
+        raise TypeError(
+            f"forgetting is {forgetting!r}; pass SlidingWindow(...), ExponentialWeights(...) or "
+            "TimeVaryingKernel(...)."
+        )
+    if isinstance(feedback, Censored):
+        raise ValueError(
+            f"forgetting is {forgetting!r}, which does not go with feedback=Censored(...): lost "
+            "queries keep their pseudo-value for good. Use Hallucinated() or Ignored()."
+        )
+    if draws_on_paths and isinstance(forgetting, TimeVaryingKernel):
+        raise ValueError(
+            f"forgetting is {forgetting!r}, whose kernel has no random features for Thompson "
+            "sampling on a box. Use an upper confidence bound, SlidingWindow(...) or Arms."
+        )
+    if model is None:
+        raise ValueError(f"forgetting is {forgetting!r}, but random search has no model to forget.")
+    if isinstance(model, BanditGPRecipe):
+        ForgettingModels(model, forgetting)
+    elif not isinstance(forgetting, SlidingWindow):
+        raise ValueError(
+            f"forgetting is {forgetting!r}, which changes the noise or the kernel, but the model "
+            "is a function of yours. Pass BanditGP.with_kernel(...), or use SlidingWindow."
+        )
+    return forgetting
 
 
 OWNED = (AcquisitionRecipe, BanditGPRecipe, Feedback, Restart, MultiplierRule, Forgetting)

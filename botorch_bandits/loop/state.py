@@ -14,15 +14,25 @@ too, though not of the multipliers.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from botorch_bandits.acquisition import (
+    AcquisitionRecipe,
+    LagrangianUpperConfidenceBound,
+)
 from botorch_bandits.change_points import ChangePointRestart, DetectorEngine, Reset, Restart
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
-from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
+from botorch_bandits.constraints import (
+    Ledger,
+    MultiplierOverflowError,
+    MultiplierRule,
+    PrimalDual,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback
@@ -568,6 +578,61 @@ def _contexts(queries: list[Query]) -> Tensor | None:
     contexts = [query.context for query in queries]
     known = [context for context in contexts if context is not None]
     return torch.stack(known) if known else None
+
+
+def at_multipliers(
+    recipe: AcquisitionRecipe, multipliers: Multipliers, horizon: int | None
+) -> AcquisitionRecipe:
+    """Return a recipe as it is played with the multipliers in force.
+
+    Args:
+        recipe: As the user gave it, at its segment's share of ``delta``.
+        multipliers: The rule and its state.
+        horizon: The number of rounds, if it is known; epochs then share ``delta`` evenly.
+    """
+    rule, values = multipliers.rule, multipliers.values
+    num_epochs = None
+    if horizon is not None:
+        num_epochs = max(math.ceil(horizon / rule.rounds_per_update), multipliers.epoch)
+    if rule.surrogate_in_use == "separate":
+        options = {
+            **recipe.options,
+            "multipliers": tuple(values.tolist()),
+            "penalty": rule.penalty_in_use,
+        }
+        is_bound = recipe.acquisition_class is LagrangianUpperConfidenceBound
+        if isinstance(rule, PrimalDual) and is_bound:
+            options["separate_bounds"] = True
+            for name in ("reward_bound", "constraint_bound"):
+                if getattr(rule, name) is not None:
+                    options[name] = getattr(rule, name)
+        return AcquisitionRecipe(recipe.acquisition_class, options)
+    factor = float(rule.noise_factor(values))
+    return in_epoch(recipe, rule, multipliers.epoch, factor, num_epochs)
+
+
+def in_epoch(
+    recipe: AcquisitionRecipe,
+    rule: MultiplierRule,
+    epoch: int,
+    noise_factor: float,
+    num_epochs: int | None = None,
+) -> AcquisitionRecipe:
+    """Return a recipe as it is played on penalized outcomes in an epoch.
+
+    Args:
+        recipe: As the user gave it.
+        rule: Of the multipliers.
+        epoch: Its number, from 1.
+        noise_factor: By what the noise bound is multiplied.
+        num_epochs: How many there will be, if that is known.
+    """
+    recipe = recipe.at_share_of_delta(lambda d: rule.delta(d, epoch, num_epochs))
+    noise_bound = recipe.options.get("noise_bound")
+    if noise_bound is None or noise_factor == 1.0:
+        return recipe
+    options = {**recipe.options, "noise_bound": noise_bound * noise_factor}
+    return AcquisitionRecipe(recipe.acquisition_class, options)
 
 
 fill_in_docstrings(__name__)

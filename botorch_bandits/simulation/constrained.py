@@ -26,7 +26,8 @@ from botorch_bandits.constraints import MultiplierRule, NoisyConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Hallucinated
-from botorch_bandits.loop.builders import check_constraints, in_epoch
+from botorch_bandits.loop.settings import check_constraints
+from botorch_bandits.loop.state import in_epoch
 from botorch_bandits.problems import ConstrainedArmsProblem
 from botorch_bandits.random_streams import RandomBlocks, generator
 from botorch_bandits.simulation.problems import Policy, SimulationResult
