@@ -1,0 +1,114 @@
+"""Loops continue from journals of version 0.1 to the suggestions that this version made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from botorch_bandits.cli import main
+from botorch_bandits.fingerprints import environment
+from botorch_bandits.journal import Journal
+
+from . import journal_settings as cases
+from .write_journals import suggestions_of
+
+FOLDER = Path(__file__).parent / "journals_0_1"
+EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
+pytestmark = [
+    pytest.mark.usefixtures("quick_disk"),
+    pytest.mark.filterwarnings("ignore"),  # of another environment, late outcomes, lowered minima
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    number = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(number)
+
+
+def copy_of(name: str, folder: Path) -> Path:
+    path = FOLDER / cases.file_name(name)
+    for part in (path, path.with_name(path.name + ".snapshot")):
+        if part.exists():
+            shutil.copy(part, folder)
+    return folder / path.name
+
+
+def tolerance(path: Path) -> float:
+    """Return how far points in a box may be off: on other processors optimizers end elsewhere."""
+    known, here = Journal.read(path).header["environment"], environment()
+    own = "botorch_bandits"  # the version under test
+    return 1e-9 if {**known, own: ""} == {**here, own: ""} else 1e-3
+
+
+def assert_agree(
+    found: list[dict[str, Any]], expected: list[dict[str, Any]], off: float, is_exact: bool
+) -> None:
+    assert [each["origin"] for each in found] == [each["origin"] for each in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        x, known = ([float.fromhex(value) for value in each["x"]] for each in (ours, theirs))
+        assert x == known if is_exact else x == pytest.approx(known, rel=0.0, abs=off)
+        widths = ours.get("width"), theirs.get("width")
+        if None in widths:
+            assert widths == (None, None)
+        else:
+            ours_width, known_width = (float.fromhex(width) for width in widths)
+            assert ours_width == pytest.approx(known_width, rel=off)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name not in cases.COMMANDS])
+def test_an_old_journal_continues_to_the_same_suggestions(name: str, tmp_path: Path) -> None:
+    path, expected = copy_of(name, tmp_path), EXPECTED[name]
+    off = tolerance(path)
+    with cases.build(name, path) as loop:
+        assert cases.num_steps(loop.history) == cases.length(name)
+        found = cases.go_on(loop)
+    assert_agree(found["suggestions"], expected["suggestions"], off, name.startswith("arms"))
+    assert found["resets"] == expected["resets"]
+    assert (found["multipliers"] is None) == (expected["multipliers"] is None)
+    ours, theirs = (
+        [float.fromhex(value) for value in each["multipliers"] or ()] for each in (found, expected)
+    )
+    assert ours == pytest.approx(theirs, rel=off, abs=off)
+
+
+@pytest.mark.parametrize("name", cases.COMMANDS)
+def test_an_old_journal_of_the_command_line_continues_to_the_same_suggestions(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy_of(name, tmp_path)
+    off = tolerance(path)
+    monkeypatch.chdir(tmp_path)
+    rounds = cases.COMMAND_ROUNDS + cases.FURTHER
+    assert main(cases.command_line(name, path, tmp_path / "out", rounds)) == 0
+    assert_agree(suggestions_of(path, cases.FURTHER), EXPECTED[name]["suggestions"], off, False)
+
+
+def test_the_journals_have_what_they_are_there_for() -> None:
+    """Resets, multipliers that moved, snapshots, late outcomes, failures and attached points."""
+    assert set(EXPECTED) == {*cases.settings(), *cases.COMMANDS}
+    restarts = [name for name in cases.settings() if "restart" in cases.settings()[name]]
+    assert [name for name in restarts if not EXPECTED[name]["resets"]] == ["arms, never"]
+    ruled = [name for name in cases.settings() if "constraints" in cases.settings()[name]]
+    for name in ruled:
+        assert any(
+            float.fromhex(value) not in (0.0, 1.0) for value in EXPECTED[name]["multipliers"]
+        )
+    for name in cases.settings():
+        path = FOLDER / cases.file_name(name)
+        has_snapshot = path.with_name(path.name + ".snapshot").exists()
+        assert has_snapshot == ("snapshots" in cases.settings()[name])
+    kinds = {
+        record["kind"]
+        for name in cases.settings()
+        for record in Journal.read(FOLDER / cases.file_name(name)).records()
+    }
+    assert kinds == {"asked", "told", "failed", "attached", "given"}
