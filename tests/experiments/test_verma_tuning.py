@@ -183,7 +183,7 @@ def test_censored_choices_against_dense_posteriors(pseudo: bool) -> None:
 
 
 def test_tables_are_the_accuracies_at_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verma_tuning, "NUM_ARMS", 7)
+    monkeypatch.setattr(verma_tuning, "NUM_TUNING_ARMS", 7)
     with pytest.warns(UserWarning, match="left out: it needs --data .* 'Outcome'"):
         experiments = build_experiments("verma-tuning", seed=3)
     player: Any = experiments[0].player
@@ -217,7 +217,7 @@ def test_panels_and_data(tmp_path: Path) -> None:
 def test_interruptions_do_not_change_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verma_tuning, "NUM_ARMS", 40)
+    monkeypatch.setattr(verma_tuning, "NUM_TUNING_ARMS", 40)
 
     def panel() -> Any:  # a new start has no tables
         experiments = build_experiments("verma-tuning", num_trials=2, num_rounds=23)

@@ -217,7 +217,8 @@ def _censored(max_delay: int) -> Censored:
     return Censored(minimum=0.0, outcome_bound=1.0, max_delay=max_delay, window="all")
 
 
-NUM_ARMS = 400
+NUM_TUNING_ARMS = 400
+"""Points of the box that a tuning chooses from."""
 TARGET = "Outcome"
 """The column of the diabetes file with the class."""
 
@@ -269,7 +270,7 @@ def tuning(
         data = task.load()
         # accuracies are tabulated once a trial, for all panels of the task
         box = task.problem(*data).box
-        points = points_of(box, NUM_ARMS, seed)
+        points = points_of(box, NUM_TUNING_ARMS, seed)
         unit = (points - box.bounds[0]) / (box.bounds[1] - box.bounds[0])
         player = LearnedPlayer(unit, partial(_accuracies, task.problem, data, points, seed))
         experiments += [
