@@ -20,7 +20,8 @@ Not played again: ``benchmarks.csv`` and ``faults.csv``, which depend on the mac
 Data files are not part of this project: tests that need them look in the folder that the
 environment variable ``BANDITS_DATA`` names, and are skipped without it. To record the sample anew::
 
-    BANDITS_DATA=FOLDER OMP_NUM_THREADS=1 python tests/test_tables_replayed.py
+    BANDITS_DATA=FOLDER PYTHONPATH=tutorials OMP_NUM_THREADS=1 \\
+        python tests/test_tables_replayed.py
 """
 
 from __future__ import annotations
@@ -40,17 +41,15 @@ from typing import Any
 
 import pytest
 import torch
-
-from botorch_bandits.experiments.arms_experiment import ArmsExperiment, run_arms_experiment
-from botorch_bandits.experiments.avanesov_report import tabulate_detections
-from botorch_bandits.experiments.beyond_combined_report import detection_power
-from botorch_bandits.experiments.differences import tabulate_differences
-from botorch_bandits.experiments.registry import EXPERIMENTS, TABLES, build_experiments
-from botorch_bandits.experiments.results import tabulate
-from botorch_bandits.experiments.running import run_experiment
-from botorch_bandits.experiments.shi_report import tabulate_violation
-from botorch_bandits.reproduction.evidence import Evidence, MissingRowsError
-from botorch_bandits.reproduction.figures import FIGURES
+from papers.avanesov import tabulate_detections
+from papers.beyond_combined import detection_power
+from papers.registry import EXPERIMENTS, TABLES, build_experiments
+from papers.reproduction.figures import FIGURES
+from papers.reproduction.judging import Evidence, MissingRowsError
+from papers.results import tabulate
+from papers.running import run_experiment, tabulate_differences
+from papers.shi import tabulate_violation
+from papers.trials import ArmsExperiment, run_arms_experiment
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SAMPLE = Path(__file__).parent / "data" / "tables_sample.json"

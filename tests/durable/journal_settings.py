@@ -23,6 +23,7 @@ from torch import Tensor
 import botorch_bandits as bb
 from botorch_bandits import confidence
 from botorch_bandits.acquisition import GrowingDiscretization
+from botorch_bandits.journal import Journal
 
 SEED = 5
 CHANGE = 12
@@ -127,9 +128,9 @@ def settings() -> dict[str, dict[str, Any]]:
                 horizon=40, smoothness=2.5, dim=1, width_constant=0.5
             )
         },
-        "ei": {"acquisition": bb.ExpectedImprovement.with_options(), "num_initial": 2},
+        "ei": {"acquisition": bb.LogExpectedImprovement.with_options(), "num_initial": 2},
         "pi": {
-            "acquisition": bb.ProbabilityOfImprovement.with_options(margin=0.01),
+            "acquisition": bb.LogProbabilityOfImprovement.with_options(margin=0.01),
             "num_initial": 2,
         },
         "mean": {"acquisition": bb.MeanOnly.with_options(), "num_initial": 3},
@@ -544,6 +545,15 @@ def go_on(loop: bb.BanditLoop) -> dict[str, Any]:
         if loop.settings.constraints is None
         else [float(value).hex() for value in loop.multipliers],
     }
+
+
+def suggestions_of(path: Path, number: int) -> list[dict[str, Any]]:
+    """Return the last queries of a journal."""
+    asked = [record for record in Journal.read(path).records() if "x" in record]
+    return [
+        {"x": [float(x).hex() for x in record["x"]], "origin": record["origin"]}
+        for record in asked[-number:]
+    ]
 
 
 def file_name(name: str) -> str:

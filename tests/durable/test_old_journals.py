@@ -16,9 +16,14 @@ from botorch_bandits.fingerprints import environment
 from botorch_bandits.journal import Journal
 
 from . import journal_settings as cases
-from .write_journals import suggestions_of
 
 FOLDER = Path(__file__).parent / "journals_0_1"
+MOVED = {
+    "box, primal dual, ts": "separate surrogates are one model an output, which draws in another "
+    "order on a box; suggestions have the same distribution",
+}
+"""Settings whose suggestions are others than those of version 0.1, and why."""
+
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
 pytestmark = [
     pytest.mark.usefixtures("quick_disk"),
@@ -64,7 +69,16 @@ def assert_agree(
             assert ours_width == pytest.approx(known_width, rel=off)
 
 
-@pytest.mark.parametrize("name", [name for name in EXPECTED if name not in cases.COMMANDS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(reason=MOVED[name], strict=True))
+        if name in MOVED
+        else name
+        for name in EXPECTED
+        if name not in cases.COMMANDS
+    ],
+)
 def test_an_old_journal_continues_to_the_same_suggestions(name: str, tmp_path: Path) -> None:
     path, expected = copy_of(name, tmp_path), EXPECTED[name]
     off = tolerance(path)
@@ -89,7 +103,9 @@ def test_an_old_journal_of_the_command_line_continues_to_the_same_suggestions(
     monkeypatch.chdir(tmp_path)
     rounds = cases.COMMAND_ROUNDS + cases.FURTHER
     assert main(cases.command_line(name, path, tmp_path / "out", rounds)) == 0
-    assert_agree(suggestions_of(path, cases.FURTHER), EXPECTED[name]["suggestions"], off, False)
+    assert_agree(
+        cases.suggestions_of(path, cases.FURTHER), EXPECTED[name]["suggestions"], off, False
+    )
 
 
 def test_the_journals_have_what_they_are_there_for() -> None:

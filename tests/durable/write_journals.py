@@ -23,8 +23,7 @@ from typing import Any
 import torch
 
 from botorch_bandits.cli import main
-from botorch_bandits.journal import Journal
-from botorch_bandits.loop import loop_journal
+from botorch_bandits.loop import journal as loop_journal
 
 from . import journal_settings as cases
 
@@ -63,16 +62,7 @@ def write_command(name: str, folder: Path) -> dict[str, Any]:
             shutil.copy(path, longer)
             rounds = cases.COMMAND_ROUNDS + cases.FURTHER
             assert main(cases.command_line(name, longer, out / "out", rounds)) == 0
-        return {"suggestions": suggestions_of(longer, cases.FURTHER)}
-
-
-def suggestions_of(path: Path, number: int) -> list[dict[str, Any]]:
-    """Return the last queries of a journal."""
-    asked = [record for record in Journal.read(path).records() if "x" in record]
-    return [
-        {"x": [float(x).hex() for x in record["x"]], "origin": record["origin"]}
-        for record in asked[-number:]
-    ]
+        return {"suggestions": cases.suggestions_of(longer, cases.FURTHER)}
 
 
 def write_all(folder: Path, wanted: list[str]) -> None:
