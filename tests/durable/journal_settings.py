@@ -486,7 +486,7 @@ def step(loop: bb.BanditLoop) -> None:
     waiting = [query.id for query in history.pending()]
     lot = chance.random()
     if lot < 0.05:
-        x = loop.domain.sample(1, torch.Generator().manual_seed(number))[0]
+        x = loop.settings.domain.sample(1, torch.Generator().manual_seed(number))[0]
         loop.attach(x, reward(x, history.num_queries), constraints(loop, x), context)
     elif not waiting or (lot < 0.45 and len(waiting) < 4):
         loop.ask(context, request_id=f"request {number}" if lot < 0.3 else None)
@@ -499,7 +499,7 @@ def step(loop: bb.BanditLoop) -> None:
 
 def context_of(loop: bb.BanditLoop) -> list[float] | None:
     """Return the next round's context, if the loop has contexts."""
-    return [math.sin(float(loop.history.num_queries))] if loop.context_dim else None
+    return [math.sin(float(loop.history.num_queries))] if loop.settings.context_dim else None
 
 
 def reward(x: Tensor, query_id: int) -> float:
