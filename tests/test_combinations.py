@@ -184,7 +184,7 @@ def test_what_the_table_says_works_is_played(contexts, domain):
         loop, played = one.build(), played + 1
         has_constraints = one.constraints != "no constraints"
         for t in range(5):
-            query = loop.ask(**({"context": [0.1 * t]} if loop.context_dim else {}))
+            query = loop.ask(**({"context": [0.1 * t]} if loop.settings.context_dim else {}))
             assert all(map(math.isfinite, query.diagnostics.values()))
             if t == 1:
                 continue  # one stays pending
