@@ -22,7 +22,7 @@ Theorem 1 (there the width is ``nu_t``) and its proof, appendix A.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -523,18 +523,19 @@ class PendingWidth(WidthRule):
         deviation_sum: The sum of current posterior standard deviations over pending queries, in
             outcome units; a scalar or ``batch_shape``.
         round_number: The round that is chosen.
-        gaps: Why the theorem does not cover this use, beside what the rule knows.
+        gaps: Gives the reasons why the theorem does not cover this use, beside those that the rule
+            knows; only a guarantee asks for them.
     """
 
     censored: CensoredWidth
     uncovered: WidthRule | None = None
     deviation_sum: Tensor | None = None
     round_number: int = 1
-    gaps: tuple[str, ...] = ()
+    gaps: Callable[[], Iterable[str]] = tuple
     is_uniform: ClassVar[bool] = False
 
     def in_round(
-        self, deviation_sum: Tensor, round_number: int, gaps: tuple[str, ...] = ()
+        self, deviation_sum: Tensor, round_number: int, gaps: Callable[[], Iterable[str]] = tuple
     ) -> PendingWidth:
         """Return the width of one round.
 
@@ -564,7 +565,7 @@ class PendingWidth(WidthRule):
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         if self.uncovered is None:
-            return self.censored.guarantee(summary, self.round_number).with_gaps(*self.gaps)
+            return self.censored.guarantee(summary, self.round_number).with_gaps(*self.gaps())
         guarantee = self.uncovered.guarantee(summary, self.round_number)
         return Guarantee(
             method=f"censored feedback, {guarantee.method}",
@@ -573,7 +574,7 @@ class PendingWidth(WidthRule):
                 *guarantee.gaps,
                 "no theorem covers this width with censored feedback; outcome_bound was added as "
                 "Verma, Dai and Low 2022 add it to IGP-UCB's",
-                *self.gaps,
+                *self.gaps(),
             ),
         )
 

@@ -1,4 +1,8 @@
-"""Long-term constraints: multiplier rules, and the ledger of what was violated."""
+"""Long-term constraints: multiplier rules, and the ledger of what was violated.
+
+A rule says what a violation costs from one epoch to the next; the ledger and the warnings say how
+well that works.
+"""
 
 from botorch_bandits.constraints.feasibility import (
     InfeasibleConstraintsWarning,

@@ -1,4 +1,9 @@
-"""What a user should be told: a problem without feasible points, or a rule that does not fit."""
+"""Two warnings about constraints: no point seems to meet one, or its values are too noisy.
+
+:func:`recognize_infeasibility` looks at lower confidence bounds and multipliers, and
+:func:`warn_if_noisy` at repeated points under a rule that is for exact values. Neither changes what
+a rule does.
+"""
 
 from __future__ import annotations
 

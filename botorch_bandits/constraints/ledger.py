@@ -1,4 +1,8 @@
-"""The ledger: what was violated, by how much, and what the multipliers did about it."""
+"""The ledger of long-term constraints: what was violated, by how much, and under which multipliers.
+
+It is computed from observed constraint values, for one stream of rounds or for replicates. It
+reports both usual measures of violation, since they differ in whether slack makes up for it.
+"""
 
 from __future__ import annotations
 
