@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import commands as benchmarks_commands
 from botorch_bandits.cli import main as command_line
-from botorch_bandits.cli.main import _build_parser, _join_bounds
+from botorch_bandits.cli.commands import _build_parser, _join_bounds
 from papers import commands as papers_commands
 
 ROOT = Path(__file__).parents[1]

@@ -38,7 +38,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.asynchronous import AsyncResult
 from botorch_bandits.change_points import PowerThreshold
-from botorch_bandits.cli.main import main
+from botorch_bandits.cli import main
 from botorch_bandits.journal import JournalError
 
 NUM_ARMS = 15

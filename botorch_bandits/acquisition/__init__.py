@@ -39,7 +39,7 @@ from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning
 from botorch_bandits.optim import gen_candidates_batched
 
-# What can be built from a model and its training data: BoTorch's registry and Ax find it.
+# What can be built from a model and its training data: Ax finds it in BoTorch's registry.
 register_all(
     (
         AMMUpperConfidenceBound,

@@ -1,21 +1,26 @@
 """What BoTorch's registry and Ax call to build the acquisition functions of this package.
 
-Importing the package registers a constructor of inputs for every acquisition function; Ax finds it
-there. Ax itself is not imported. What Ax knows and our classes do not is translated here: bounds,
-training data, minimization, outcome constraints ``A f <= b``, and options that went through JSON.
+What Ax knows and our classes do not is translated here: bounds, training data, minimization,
+outcome constraints ``A f <= b``, and options that went through JSON. Ax itself is not imported.
+
+Every acquisition function of the package is registered as soon as it and BoTorch's registry are both
+imported, whichever comes first. BoTorch's registry imports every acquisition function of BoTorch and
+``scipy.stats``, which takes longer than all that this package needs, so it is left to those who use
+it: if it is not there yet, a finder of modules waits for it and then goes.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import torch
-from botorch.acquisition.input_constructors import (
-    ACQF_INPUT_CONSTRUCTOR_REGISTRY,
-    acqf_input_constructor,
-)
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
@@ -29,6 +34,9 @@ from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import Box
 from botorch_bandits.penalties import Exponential, Linear, Penalty, Polynomial
 from botorch_bandits.random_streams import derive_seed
+
+REGISTRY = "botorch.acquisition.input_constructors"
+"""The module of BoTorch that knows how to build acquisition functions."""
 
 FROM_OUTSIDE = (
     "training_data",
@@ -73,8 +81,13 @@ def register_input_constructor(acquisition_class: type[BanditAcquisition]) -> No
         >>> get_acqf_input_constructor(Mine)(model=None, width=2.0)
         {'model': None, 'width': 2.0}
     """
-    if acquisition_class not in ACQF_INPUT_CONSTRUCTOR_REGISTRY:
-        acqf_input_constructor(acquisition_class)(_constructor_of(acquisition_class))
+    _register(import_module(REGISTRY), acquisition_class)
+
+
+def _register(registry: ModuleType, acquisition_class: type[BanditAcquisition]) -> None:
+    if acquisition_class not in registry.ACQF_INPUT_CONSTRUCTOR_REGISTRY:
+        constructor = _constructor_of(acquisition_class)
+        registry.acqf_input_constructor(acquisition_class)(constructor)
 
 
 def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
@@ -265,6 +278,64 @@ def _seed_of_round(name: str, model: Model, options: Mapping[str, Any], training
 
 
 def register_all(classes: Iterable[type[BanditAcquisition]]) -> None:
-    """Register several classes; see :func:`register_input_constructor`."""
-    for acquisition_class in classes:
-        register_input_constructor(acquisition_class)
+    """Register several classes, now or when BoTorch's registry is imported.
+
+    Args:
+        classes: Those of :func:`register_input_constructor`.
+    """
+    if REGISTRY in sys.modules:
+        registry = import_module(REGISTRY)  # another thread may be in the middle of it
+        for acquisition_class in classes:
+            _register(registry, acquisition_class)
+    else:
+        sys.meta_path.insert(0, _RegistryFinder(tuple(classes)))
+
+
+class _RegistryFinder(MetaPathFinder):
+    """Finds BoTorch's registry as others do; when it has been imported, registers classes and goes.
+
+    Args:
+        classes: What to register.
+    """
+
+    def __init__(self, classes: tuple[type[BanditAcquisition], ...]) -> None:
+        self._classes = classes
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return what the other finders find of the registry; None for any other module."""
+        if fullname != REGISTRY:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _RegistryLoader(spec.loader, self)
+        return spec
+
+    def register(self, registry: ModuleType) -> None:
+        """Register the classes and make way."""
+        for acquisition_class in self._classes:
+            _register(registry, acquisition_class)
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+class _RegistryLoader(Loader):
+    """Loads BoTorch's registry, then says that it is there."""
+
+    def __init__(self, loader: Loader, finder: _RegistryFinder) -> None:
+        self._loader = loader
+        self._finder = finder
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """See ``importlib``."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Load the module; afterwards nothing of this loader is left."""
+        assert module.__spec__ is not None
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._finder.register(module)

@@ -1,7 +1,13 @@
 """The command line: ``botorch-bandits``, also ``python -m botorch_bandits``.
 
-What it shares with other command lines, such as those of the experiments, is exported here too.
+``tune`` and ``optimize`` run a bandit on a user's task, ``compare`` runs several, ``resume`` and
+``show`` read journals. What other command lines, such as those of the experiments, share with it is
+exported here too.
 """
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
 
 from botorch_bandits.cli.command_line import (
     BAD_ARGUMENTS,
@@ -11,7 +17,7 @@ from botorch_bandits.cli.command_line import (
     run_command,
     write_atomically,
 )
-from botorch_bandits.cli.main import main
+from botorch_bandits.version import __version__
 
 __all__ = [
     "BAD_ARGUMENTS",
@@ -22,3 +28,20 @@ __all__ = [
     "run_command",
     "write_atomically",
 ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: The arguments, without the name of the program; those of the process if omitted.
+
+    Returns:
+        The exit code: 0, 2 for bad arguments, 130 if the user interrupted.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given == ["--version"]:  # importing torch, as the commands do, takes seconds
+        print(__version__)
+        return 0
+    code: int = import_module("botorch_bandits.cli.commands").main(given)
+    return code

@@ -1,4 +1,6 @@
-r"""The Gaussian-process model of the bandit literature, as a BoTorch model.
+r"""The Gaussian-process model of the bandit literature as a BoTorch model, and recipes for it.
+
+A recipe holds all settings but the data; a loop builds its model from it whenever data arrive.
 
 Prior mean 0, kernel ``k`` and regularization ``lam`` (the modeled noise variance):
 
@@ -15,6 +17,10 @@ Source: Srinivas et al. 2010, section 2; Chowdhury and Gopalan 2017, section 3.
 from __future__ import annotations
 
 import copy
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -30,12 +36,19 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_finite, check_positive
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_integer,
+    check_number,
+    check_positive,
+    store_checked,
+)
 from botorch_bandits.confidence import realized_information_gain
 from botorch_bandits.confidence.prior import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.growing import DataViews
-from botorch_bandits.models.kernels import double_kernel
+from botorch_bandits.models.kernels import describe_module, double_kernel, fingerprint_kernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.models.marginal_likelihood import (
     fit_marginal_likelihood,
@@ -43,7 +56,7 @@ from botorch_bandits.models.marginal_likelihood import (
     has_closed_form,
 )
 from botorch_bandits.models.means import prior_mean_module, read_prior_mean
-from botorch_bandits.models.recipe import BanditGPRecipe
+from botorch_bandits.models.model_builder import ModelBuilder
 
 MINIMUM_NOISE = 1e-10
 """Lower end of the modeled noise variance; float64 cannot factorize much below it."""
@@ -354,6 +367,120 @@ class BanditGP(DataViews):
             input_transform=getattr(self, "input_transform", None),
             prior_mean=self.prior_mean,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class BanditGPRecipe:
+    """Everything a :class:`BanditGP` needs but its data: comparable, and safe to share.
+
+    Two recipes are equal if they build equal models. Kernels are compared by class, parameters and
+    values at fixed probe points, because two GPyTorch kernels can differ while their printed forms
+    do not.
+
+    Made by :meth:`BanditGP.with_kernel`; calling it with data builds the model.
+
+    Attributes:
+        model_class: The class to build.
+        kernel: The kernel with its starting parameters, float64.
+        noise: The modeled noise variance, or its starting value.
+        refit_every: Rows between refits of the hyperparameters; None for never.
+        input_transform: Applied to inputs before the kernel.
+        prior_mean: A constant, never learned.
+
+    The kernel and the input transform are copied, so later changes to those that were passed do
+    not reach the recipe.
+
+    Raises:
+        TypeError: If a number is not one.
+        ValueError: If a number is infeasible.
+    """
+
+    model_class: type[BanditGP]
+    kernel: Kernel
+    noise: float
+    refit_every: int | None = None
+    input_transform: InputTransform | None = None
+    prior_mean: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the numbers and copy the modules."""
+        every = self.refit_every
+        store_checked(
+            self,
+            kernel=copy.deepcopy(self.kernel),
+            noise=check_positive("noise", self.noise),
+            refit_every=None if every is None else check_integer("refit_every", every, minimum=1),
+            input_transform=copy.deepcopy(self.input_transform),
+            prior_mean=check_number("prior_mean", self.prior_mean),
+        )
+
+    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
+        """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0)."""
+        model: BanditGP = self.builder(seed=0)(X, Y)
+        return model
+
+    def builder(
+        self, seed: int, collapses: bool = False, separates_outputs: bool = False
+    ) -> Callable[[Tensor, Tensor], Any]:
+        """Return a function that builds models and refits only when it must.
+
+        The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
+        rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting
+        values or from the fit before it, whichever has the greater likelihood at its rows. So
+        hyperparameters depend on the data alone, not on which models were built before. A builder
+        remembers its fits and repeats only those whose rows have changed; a new one must make all
+        ``n // refit_every`` of them.
+
+        Args:
+            seed: Seeds what the fit may draw when it retries.
+            collapses: Make one row of all observations of an input, for one output: on arms the
+                cost then depends on how many of them were played, not on the number of rounds.
+            separates_outputs: Build a ``ModelListGP`` of one model for each output where there are
+                several. Its posterior is that of the model with several outputs, for these are
+                independent, but it takes a small part of the time and memory.
+
+        Returns:
+            A function from ``n x d`` inputs and ``n x m`` outcomes to a model.
+        """
+        build_model = partial(
+            self.model_class,
+            learn_hyperparameters=self.refit_every is not None,
+            input_transform=self.input_transform,
+            prior_mean=self.prior_mean,
+        )
+        return ModelBuilder(
+            build_model,
+            self.kernel,
+            self.noise,
+            refit_every=self.refit_every,
+            input_transform=self.input_transform,
+            seed=seed,
+            collapses=collapses,
+            separates_outputs=separates_outputs,
+        )
+
+    def fingerprint(self) -> str:
+        """Return a digest that is equal for recipes that build equal models."""
+        parts = [
+            f"{self.model_class.__module__}.{self.model_class.__qualname__}",
+            repr(self.noise),
+            repr(self.refit_every),
+            fingerprint_kernel(self.kernel),
+            "" if self.input_transform is None else describe_module(self.input_transform),
+            repr(self.prior_mean),
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by fingerprint."""
+        if not isinstance(other, BanditGPRecipe):
+            return NotImplemented
+        return self.fingerprint() == other.fingerprint()
+
+    def __hash__(self) -> int:
+        """Hash what cannot change: the numbers and the name of the class."""
+        name = self.model_class.__qualname__
+        return hash((name, self.noise, self.refit_every, self.prior_mean))
 
 
 def _check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> None:

@@ -28,8 +28,7 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.models.bandit_gp import BanditGP
-from botorch_bandits.models.recipe import BanditGPRecipe
+from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows of a smaller weight are left out: beside the latest row they are rounding error."""

@@ -29,7 +29,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import botorch.fit
 import numpy as np
@@ -56,10 +56,6 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import SMALLEST_DISTANCE, StationaryKernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.models.means import read_prior_mean
-
-if TYPE_CHECKING:
-    from botorch_bandits.models.bandit_gp import BanditGP
-
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -298,8 +294,11 @@ def _check_repeats(repeats: Tensor, num_rows: int) -> Tensor:
     return repeats
 
 
-def has_closed_form(model: BanditGP) -> bool:
+def has_closed_form(model: SingleTaskGP) -> bool:
     """Whether the marginal likelihood of a model, and its gradient, have a closed form here.
+
+    Args:
+        model: Exact, with a mean, a kernel and a likelihood.
 
     Returns:
         True for one output without a batch shape, a kernel that ``StationaryKernel`` knows, a
@@ -464,7 +463,7 @@ class _Transform:
         return joined.detach().numpy(), slopes.numpy()
 
 
-def _read_parameters(model: BanditGP) -> list[tuple[Parameter, Interval]]:
+def _read_parameters(model: SingleTaskGP) -> list[tuple[Parameter, Interval]]:
     """Return raw lengthscales, output scale (if there is one) and noise, with constraints."""
     kernel, noise = model.covar_module, model.likelihood.noise_covar
     scale = []

@@ -20,7 +20,7 @@ from botorch_bandits import (
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
 )
-from botorch_bandits.cli.main import main
+from botorch_bandits.cli import main
 from botorch_bandits.fingerprints import (
     RENAMED_CLASSES,
     RENAMED_OPTIONS,

@@ -89,7 +89,7 @@ def test_models_of_outputs_grow_row_by_row_and_keep_parameters_of_their_own() ->
     first = build(X[:7], Y[:7])
     first.posterior(X)
     second = build(X, Y)
-    assert all(part._known is not None for part in second.models)
+    assert all(part._cached is not None for part in second.models)
     second.models[0].likelihood.noise = 0.5
     for part in (first.models[0], second.models[1], build(X, Y).models[0]):
         assert part.likelihood.noise.item() == pytest.approx(0.05)

@@ -1,18 +1,16 @@
-"""Recipes for models: all settings but the data, comparable and safe to share.
+"""Model builders: from rows of data to a model, again and again, refitted only when it is due.
 
-A loop rebuilds its model from a recipe whenever its data change. Two recipes are equal if they
-build equal models: kernels are compared by class, parameters and their values at fixed probe
-points, because two GPyTorch kernels can differ while their printed forms do not.
+A loop builds its model anew whenever its data change. A builder continues the last model row by row
+where that gives the same model to the last bit, and learns hyperparameters in a chain of fits that
+depends on the data alone, so that a rebuilt loop has the same ones.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -23,21 +21,13 @@ from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_number, check_positive, store_checked
 from botorch_bandits.confidence.prior import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.kernels import (
-    StationaryKernel,
-    describe_module,
-    fingerprint_kernel,
-    kernel_of_output,
-)
+from botorch_bandits.models.growing import IncrementalGP
+from botorch_bandits.models.kernels import StationaryKernel, kernel_of_output
 from botorch_bandits.models.likelihoods import collapse_repeats
 from botorch_bandits.models.marginal_likelihood import log_marginal_likelihood
 from botorch_bandits.random_streams import derive_seed, seeded_globally
-
-if TYPE_CHECKING:
-    from botorch_bandits.models.bandit_gp import BanditGP
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,18 +45,18 @@ class BuiltModel:
     X: Tensor
     Y: Tensor
     kernel: Kernel
-    model: BanditGP
+    model: IncrementalGP
     parameters: list[Tensor]
 
     @classmethod
-    def remember(cls, X: Tensor, Y: Tensor, kernel: Kernel, model: BanditGP) -> BuiltModel:
+    def remember(cls, X: Tensor, Y: Tensor, kernel: Kernel, model: IncrementalGP) -> BuiltModel:
         """Copy what may change under a builder's hands: the caller may reuse the memory."""
         parameters = [parameter.detach().clone() for parameter in model.parameters()]
         return cls(X.clone(), Y.clone(), kernel, model, parameters)
 
     def continued(
         self, X: Tensor, Y: Tensor, kernel: Kernel, transform: InputTransform | None
-    ) -> BanditGP | None:
+    ) -> IncrementalGP | None:
         """Return the model that would be built from ``X`` and ``Y``, to the last bit.
 
         Rows are added or outcomes replaced in ``n^2`` operations.
@@ -75,7 +65,7 @@ class BuiltModel:
             X: ``n' x d`` inputs.
             Y: ``n' x m`` outcomes.
             kernel: Where the hyperparameters now come from.
-            transform: The input transform of the recipe.
+            transform: The input transform of the model.
 
         Returns:
             None if this model cannot become it: other hyperparameters, other first inputs, or a
@@ -99,7 +89,7 @@ class BuiltModel:
             model = model.with_outcomes(Y[:num_known])
         if X.shape[0] > num_known:
             grown = model.condition_on_observations(X[num_known:], Y[num_known:])
-            model = cast("BanditGP", grown)
+            model = cast(IncrementalGP, grown)
         return model
 
     def _is_left_as_it_was(self) -> bool:
@@ -116,117 +106,44 @@ class RefitWarning(RuntimeWarning):
     """A marginal-likelihood fit failed; the starting hyperparameters are used instead."""
 
 
-@dataclass(frozen=True, eq=False)
-class BanditGPRecipe:
-    """Everything a :class:`~botorch_bandits.BanditGP` needs but its data.
+class ModelBuilder:
+    """Builds models from rows, continues the last one and remembers its refits.
 
-    Made by :meth:`BanditGP.with_kernel`; calling it with data builds the model.
-
-    Attributes:
-        model_class: The class to build.
-        kernel: The kernel with its starting parameters, float64.
-        noise: The modeled noise variance, or its starting value.
+    Args:
+        model_class: What builds a model from inputs, outcomes, ``kernel=``, ``noise=`` and, for
+            rows that are means, ``repeats=`` and ``within_sum_of_squares=``.
+        kernel: With its starting hyperparameters.
+        noise: The noise variance, or its starting value.
         refit_every: Rows between refits of the hyperparameters; None for never.
-        input_transform: Applied to inputs before the kernel.
-        prior_mean: A constant, never learned.
-
-    The kernel and the input transform are copied, so later changes to those that were passed do
-    not reach the recipe.
-
-    Raises:
-        TypeError: If a number is not one.
-        ValueError: If a number is infeasible.
+        input_transform: What ``model_class`` applies to inputs.
+        seed: Seeds what a fit may draw when it retries.
+        collapses: Make one row of all observations of an input, for one output.
+        separates_outputs: Build one model for each output where there are several.
     """
-
-    model_class: type[BanditGP]
-    kernel: Kernel
-    noise: float
-    refit_every: int | None = None
-    input_transform: InputTransform | None = None
-    prior_mean: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check the numbers and copy the modules."""
-        every = self.refit_every
-        store_checked(
-            self,
-            kernel=copy.deepcopy(self.kernel),
-            noise=check_positive("noise", self.noise),
-            refit_every=None if every is None else check_integer("refit_every", every, minimum=1),
-            input_transform=copy.deepcopy(self.input_transform),
-            prior_mean=check_number("prior_mean", self.prior_mean),
-        )
-
-    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP:
-        """Build the model for ``n x d`` inputs and ``n x m`` outcomes (``n`` may be 0)."""
-        model: BanditGP = self.builder(seed=0)(X, Y)
-        return model
-
-    def builder(
-        self, seed: int, collapses: bool = False, separates_outputs: bool = False
-    ) -> Callable[[Tensor, Tensor], Any]:
-        """Return a function that builds models and refits only when it must.
-
-        The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
-        rows, the first ``2 * refit_every`` and so on. Each starts from the recipe's starting
-        values or from the fit before it, whichever has the greater likelihood at its rows. So
-        hyperparameters depend on the data alone, not on which models were built before. A builder
-        remembers its fits and repeats only those whose rows have changed; a new one must make all
-        ``n // refit_every`` of them.
-
-        Args:
-            seed: Seeds what the fit may draw when it retries.
-            collapses: Make one row of all observations of an input, for one output: on arms the
-                cost then depends on how many of them were played, not on the number of rounds.
-            separates_outputs: Build a ``ModelListGP`` of one model for each output where there are
-                several. Its posterior is that of the model with several outputs, for these are
-                independent, but it takes a small part of the time and memory.
-
-        Returns:
-            A function from ``n x d`` inputs and ``n x m`` outcomes to a model.
-        """
-        return _Builder(self, seed, collapses, separates_outputs)
-
-    def fingerprint(self) -> str:
-        """Return a digest that is equal for recipes that build equal models."""
-        parts = [
-            f"{self.model_class.__module__}.{self.model_class.__qualname__}",
-            repr(self.noise),
-            repr(self.refit_every),
-            fingerprint_kernel(self.kernel),
-            "" if self.input_transform is None else describe_module(self.input_transform),
-            repr(self.prior_mean),
-        ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        """Compare by fingerprint."""
-        if not isinstance(other, BanditGPRecipe):
-            return NotImplemented
-        return self.fingerprint() == other.fingerprint()
-
-    def __hash__(self) -> int:
-        """Hash what cannot change: the numbers and the name of the class."""
-        name = self.model_class.__qualname__
-        return hash((name, self.noise, self.refit_every, self.prior_mean))
-
-
-class _Builder:
-    """Builds models from one recipe, continues the last one and remembers its refits."""
 
     def __init__(
         self,
-        recipe: BanditGPRecipe,
+        model_class: Callable[..., IncrementalGP],
+        kernel: Kernel,
+        noise: float,
+        *,
+        refit_every: int | None,
+        input_transform: InputTransform | None,
         seed: int,
         collapses: bool = False,
         separates_outputs: bool = False,
     ) -> None:
+        """See the class."""
         # what a transform learns from the rows may depend on how often each is there
-        collapses = collapses and not learns_input_scale(recipe.input_transform)
+        collapses = collapses and not learns_input_scale(input_transform)
         self._collapses = collapses
         # BoTorch's own fit knows nothing of repeated rows
-        self._fits_collapsed = collapses and StationaryKernel.read(recipe.kernel) is not None
-        self._recipe = recipe
+        self._fits_collapsed = collapses and StationaryKernel.read(kernel) is not None
+        self._model_class = model_class
+        self._first_kernel = kernel
+        self._first_noise = noise
+        self._refit_every = refit_every
+        self._input_transform = input_transform
         self._seed = seed
         self._rows: tuple[Tensor, Tensor] | None = None
         self._fitted: list[tuple[Kernel, Tensor]] = []  # to refit_every rows, twice as many, ...
@@ -239,15 +156,16 @@ class _Builder:
     @property
     def latest_fit(self) -> tuple[int, Kernel, Tensor] | None:
         """To how many rows hyperparameters were last fitted, and which; None before that."""
-        every = self._recipe.refit_every
+        every = self._refit_every
         if every is None or not self._fitted:
             return None
         return (len(self._fitted) * every, *self._fitted[-1])
 
-    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP | ModelListGP:
-        kernel: Kernel = self._recipe.kernel
-        noise: float | Tensor = self._recipe.noise
-        every = self._recipe.refit_every
+    def __call__(self, X: Tensor, Y: Tensor) -> IncrementalGP | ModelListGP:
+        """Return the model of ``n x d`` inputs and ``n x m`` outcomes."""
+        kernel: Kernel = self._first_kernel
+        noise: float | Tensor = self._first_noise
+        every = self._refit_every
         num_fitted = 0 if every is None else X.shape[0] // every * every
         if num_fitted > 0:
             kernel, noise = self._fit(X[:num_fitted], Y[:num_fitted])
@@ -266,9 +184,9 @@ class _Builder:
         kernel: Kernel,
         noise: float | Tensor,
     ) -> BuiltModel:
-        model: BanditGP | None = None
+        model: IncrementalGP | None = None
         if latest is not None:
-            model = latest.continued(X, Y, kernel, self._recipe.input_transform)
+            model = latest.continued(X, Y, kernel, self._input_transform)
         if model is None:
             # the caller may reuse the memory, which later models continue
             model = self._build(_own(X), _own(Y), kernel, noise)
@@ -298,28 +216,19 @@ class _Builder:
 
     def _build(
         self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor, **repeats: Any
-    ) -> BanditGP:
-        return self._recipe.model_class(
-            X,
-            Y,
-            kernel=kernel,
-            noise=noise,
-            learn_hyperparameters=self._recipe.refit_every is not None,
-            input_transform=self._recipe.input_transform,
-            prior_mean=self._recipe.prior_mean,
-            **repeats,
-        )
+    ) -> IncrementalGP:
+        return self._model_class(X, Y, kernel=kernel, noise=noise, **repeats)
 
     def _build_collapsed(
         self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor
-    ) -> BanditGP:
+    ) -> IncrementalGP:
         distinct, means, repeats, squares = collapse_repeats(X, Y)
         return self._build(
             distinct, means, kernel, noise, repeats=repeats, within_sum_of_squares=squares
         )
 
     def _fit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
-        every = self._recipe.refit_every
+        every = self._refit_every
         assert every is not None
         del self._fitted[self._count_known_rows(X, Y) // every :]
         self._rows = (X.clone(), Y.clone())  # the caller may reuse the memory
@@ -337,9 +246,8 @@ class _Builder:
         return int(changed.int().argmax()) if bool(changed.any()) else num_known
 
     def _refit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
-        recipe = self._recipe
         build = self._build_collapsed if self._fits_collapsed else self._build
-        model = build(X, Y, recipe.kernel, recipe.noise)
+        model = build(X, Y, self._first_kernel, self._first_noise)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
         if self._fitted:
             previous = build(X, Y, *self._fitted[-1])
@@ -357,7 +265,7 @@ class _Builder:
                 RefitWarning,
                 stacklevel=5,
             )
-            model = build(X, Y, recipe.kernel, recipe.noise)
+            model = build(X, Y, self._first_kernel, self._first_noise)
         noise = model.likelihood.noise.detach()
         lowest = model.likelihood.noise_covar.raw_noise_constraint.lower_bound
         # a fit may round to the open end of the interval, where no model can be built

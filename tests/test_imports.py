@@ -1,0 +1,216 @@
+"""Names of the package are imported when they are asked for, and acquisitions are registered then."""
+
+import ast
+import importlib
+import json
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import botorch_bandits
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path(botorch_bandits.__file__).read_text(encoding="utf-8")
+
+
+def run_fresh(code: str) -> object:
+    """Run code in a process of its own and return what it prints as JSON."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_importing_the_package_loads_neither_torch_nor_botorch():
+    loaded = run_fresh(
+        """
+        import json, sys
+        import botorch_bandits
+        botorch_bandits.__version__, dir(botorch_bandits)
+        print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+        """
+    )
+    assert not set(loaded) & {"torch", "botorch", "gpytorch", "numpy", "scipy", "linear_operator"}
+
+
+def test_the_loop_loads_nothing_that_only_other_rooms_need():
+    loaded = run_fresh(
+        """
+        import json, sys
+        from botorch_bandits import BanditGP, BanditLoop, Box, ImprovedUpperConfidenceBound
+        print(json.dumps(sorted(sys.modules)))
+        """
+    )
+    heavy = {"scipy.stats", "sklearn", "matplotlib", "pandas", "botorch.test_functions"}
+    rooms = {f"botorch_bandits.{room}" for room in ("plotting", "problems", "cli", "simulation")}
+    registry = {"botorch.acquisition.input_constructors"}
+    assert not set(loaded) & (heavy | rooms | registry)
+
+
+@pytest.mark.parametrize("arguments", [["-m", "botorch_bandits"], ["-c", "ENTRY"]])
+def test_the_version_is_shown_without_torch(arguments):
+    entry = "import sys; from botorch_bandits.cli import main; sys.exit(main())"
+    arguments = [entry if part == "ENTRY" else part for part in arguments]
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments, "--version"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+    )
+    assert result.stdout.strip() == botorch_bandits.__version__
+    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "botorch_bandits.version" in loaded
+    assert not loaded & {"torch", "botorch", "gpytorch", "numpy"}
+
+
+def test_names_are_listed_alike_for_python_and_for_type_checkers():
+    """The list, the table of modules and what a type checker sees hold the same names."""
+    tree = ast.parse(SOURCE)
+    (typing_only,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen = {
+        alias.name: node.module.removeprefix("botorch_bandits.")
+        for node in typing_only.body
+        for alias in node.names
+    }
+    assert seen == botorch_bandits._MODULE_OF
+    assert {*seen, "__version__"} == set(botorch_bandits.__all__)
+    (listed,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    assert ast.literal_eval(listed) == botorch_bandits.__all__  # readable without running it
+
+
+def test_no_name_is_that_of_a_module():
+    """Importing the module would put it in the place of the name."""
+    modules = {path.stem for path in Path(botorch_bandits.__file__).parent.iterdir()}
+    assert not modules & set(botorch_bandits.__all__)
+    assert set(botorch_bandits._MODULES) <= modules
+
+
+def test_everything_can_be_asked_for_in_every_way():
+    namespace: dict[str, object] = {}
+    exec("from botorch_bandits import *", namespace)
+    assert set(botorch_bandits.__all__) <= set(namespace)
+    assert set(botorch_bandits.__all__) <= set(dir(botorch_bandits))
+    for name in botorch_bandits.__all__:
+        assert namespace[name] is getattr(botorch_bandits, name)
+    for name in botorch_bandits._MODULES:
+        module = importlib.import_module(f"botorch_bandits.{name}")
+        assert getattr(botorch_bandits, name) is module
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        botorch_bandits.Nonsense  # noqa: B018
+    with pytest.raises(ImportError, match="Nonsense"):
+        from botorch_bandits import Nonsense  # noqa: F401
+
+
+def test_modules_are_there_without_an_import_of_their_own():
+    name = run_fresh(
+        "import botorch_bandits, json; print(json.dumps(botorch_bandits.penalties.Linear.__name__))"
+    )
+    assert name == "Linear"
+
+
+def test_classes_of_the_package_can_be_pickled():
+    for name in {*botorch_bandits.__all__} - {"__version__"}:
+        value = getattr(botorch_bandits, name)
+        assert pickle.loads(pickle.dumps(value)) is value
+
+
+ASK = """
+from botorch.acquisition.input_constructors import (
+    ACQF_INPUT_CONSTRUCTOR_REGISTRY, get_acqf_input_constructor
+)
+"""
+PATHS = {
+    "by the package": "from botorch_bandits import ImprovedUpperConfidenceBound as found",
+    "by the room": "from botorch_bandits.acquisition import ImprovedUpperConfidenceBound as found",
+    "by its file": (
+        "from botorch_bandits.acquisition.upper_confidence_bound import "
+        "ImprovedUpperConfidenceBound as found"
+    ),
+    "as an attribute": (
+        "import botorch_bandits; found = botorch_bandits.acquisition.ImprovedUpperConfidenceBound"
+    ),
+    "by unpickling": (
+        "import pickle; found = pickle.loads(b'cbotorch_bandits.acquisition."
+        "upper_confidence_bound\\nImprovedUpperConfidenceBound\\n.')"
+    ),
+    "by the loop": (
+        "import botorch_bandits.loop, sys; found = sys.modules['botorch_bandits.acquisition."
+        "upper_confidence_bound'].ImprovedUpperConfidenceBound"
+    ),
+}
+
+
+@pytest.mark.parametrize("order", ["registry first", "registry last"])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_class_that_is_reached_is_registered(path, order):
+    parts = [ASK, PATHS[path]] if order == "registry first" else [PATHS[path], ASK]
+    code = "\n".join(
+        [
+            "import json, sys",
+            "finders = list(sys.meta_path)",
+            *parts,
+            "inputs = get_acqf_input_constructor(found)(model=None, width=2.0)",
+            "module = sys.modules['botorch.acquisition.input_constructors']",
+            "loader = type(module.__loader__).__name__, type(module.__spec__.loader).__name__",
+            "left = [f for f in sys.meta_path if type(f).__module__.startswith('botorch_bandits')]",
+            "ours = [c for c in ACQF_INPUT_CONSTRUCTOR_REGISTRY",
+            "        if c.__module__.startswith('botorch_bandits')]",
+            "print(json.dumps([inputs, loader, len(left), len(ours)]))",
+        ]
+    )
+    inputs, loader, left, ours = run_fresh(code)
+    assert inputs == {"model": None, "width": 2.0}
+    assert loader == ["SourceFileLoader", "SourceFileLoader"]
+    assert (left, ours) == (0, 16)
+
+
+def test_type_checkers_know_the_names(tmp_path):
+    """As a user's own file sees them, in mypy's strict mode."""
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(
+        "from botorch_bandits import Arms, BanditLoop, Box, run\n"
+        "import botorch_bandits\n"
+        "reveal_type(Box)\n"
+        "reveal_type(BanditLoop.ask)\n"
+        "reveal_type(botorch_bandits.__version__)\n"
+        "from botorch_bandits import Nonsense\n",
+        encoding="utf-8",
+    )
+    config = tmp_path / "mypy.ini"
+    config.write_text(
+        "[mypy]\nstrict = True\nfollow_imports = silent\n"
+        "[mypy-torch.*,botorch.*,gpytorch.*,linear_operator.*,numpy.*,scipy.*]\n"
+        "follow_imports = skip\nignore_missing_imports = True\n",
+        encoding="utf-8",
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", config, "--cache-dir", tmp_path, snippet],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=ROOT,
+    )
+    lines = [line for line in result.stdout.splitlines() if "snippet.py" in line]
+    notes = [line for line in lines if " note: Revealed type" in line]
+    assert ["Box" in notes[0], "Query" in notes[1], "str" in notes[2]] == [True] * 3, lines
+    errors = [line for line in lines if " error: " in line]
+    assert len(errors) == 1, result.stdout
+    assert "Nonsense" in errors[0]
