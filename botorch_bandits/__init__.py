@@ -1,8 +1,8 @@
 """Gaussian-process bandits with guarantees, for BoTorch and GPyTorch.
 
-What most users type is here; the rest is in the rooms, such as ``botorch_bandits.penalties``. A name
-is imported when it is first asked for, so that ``import botorch_bandits`` loads neither torch nor
-BoTorch.
+What most users type is here; the rest is in the package's modules, such as
+``botorch_bandits.penalties``. A name is imported when it is first asked for, so that
+``import botorch_bandits`` loads neither torch nor BoTorch.
 """
 
 from importlib import import_module

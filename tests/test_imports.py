@@ -1,4 +1,4 @@
-"""Names of the package are imported when they are asked for, and acquisitions are registered then."""
+"""Names are imported when they are asked for, and acquisition functions are registered then."""
 
 import ast
 import importlib

@@ -3,10 +3,10 @@
 What Ax knows and our classes do not is translated here: bounds, training data, minimization,
 outcome constraints ``A f <= b``, and options that went through JSON. Ax itself is not imported.
 
-Every acquisition function of the package is registered as soon as it and BoTorch's registry are both
-imported, whichever comes first. BoTorch's registry imports every acquisition function of BoTorch and
+Every acquisition function of the package is registered as soon as it and BoTorch's registry are
+both imported, whichever comes first. The registry imports all acquisition functions of BoTorch and
 ``scipy.stats``, which takes longer than all that this package needs, so it is left to those who use
-it: if it is not there yet, a finder of modules waits for it and then goes.
+it: as long as it is not imported, a finder of modules waits for it.
 """
 
 from __future__ import annotations
