@@ -5,9 +5,9 @@ What most users type is here; the rest is in the package's modules, such as
 ``import botorch_bandits`` loads neither torch nor BoTorch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from botorch_bandits.late_imports import import_late
 from botorch_bandits.version import __version__
 
 if TYPE_CHECKING:
@@ -260,20 +260,5 @@ _MODULES = (
 )
 """Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
 
-if not TYPE_CHECKING:  # for a type checker, any name would then be there
-
-    def __getattr__(name: str) -> object:
-        """Import what is asked for: a name of ``__all__``, or a module of the package."""
-        if name in _MODULE_OF:
-            value = getattr(import_module(f"botorch_bandits.{_MODULE_OF[name]}"), name)
-        elif name in _MODULES:
-            return import_module(f"botorch_bandits.{name}")
-        else:
-            raise AttributeError(f"module 'botorch_bandits' has no attribute {name!r}")
-        globals()[name] = value  # the next time it is found without this function
-        return value
-
-
-def __dir__() -> list[str]:
-    """List what can be asked for, imported or not."""
-    return sorted({*globals(), *__all__, *_MODULES})
+if not TYPE_CHECKING:  # or any name would be one of the package for a type checker
+    __getattr__, __dir__ = import_late(__name__, _MODULE_OF, _MODULES)

@@ -8,16 +8,20 @@ exported here too.
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from botorch_bandits.cli.command_line import (
-    BAD_ARGUMENTS,
-    INTERRUPTED,
-    CommandParser,
-    Executable,
-    run_command,
-    write_atomically,
-)
+from botorch_bandits.late_imports import import_late
 from botorch_bandits.version import __version__
+
+if TYPE_CHECKING:
+    from botorch_bandits.cli.command_line import (
+        BAD_ARGUMENTS,
+        INTERRUPTED,
+        CommandParser,
+        Executable,
+        run_command,
+        write_atomically,
+    )
 
 __all__ = [
     "BAD_ARGUMENTS",
@@ -28,6 +32,11 @@ __all__ = [
     "run_command",
     "write_atomically",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = import_late(
+        __name__, {name: "command_line" for name in __all__ if name != "main"}
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
