@@ -1,14 +1,13 @@
 """Models: the bandit's Gaussian process, its recipes, and conditioning of any BoTorch model."""
 
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
-from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
+from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
 from botorch_bandits.models.condition import condition, hallucinate
 from botorch_bandits.models.fitted import FittedSingleTaskGP
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
-from botorch_bandits.models.model_builder import RefitWarning
 
 __all__ = [
     "RINGING_TOLERANCE",

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from botorch_bandits.confidence.prior import RunningPriorSummary
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.inverse_factor import SMALLEST_PIVOT
+from botorch_bandits.models.closed_form import SMALLEST_PIVOT
 from botorch_bandits.models.kernels import StationaryKernel
 
 CHUNK_ENTRIES = 2**17

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_bandits.models.inverse_factor import SLAB_ROWS, STEP_ROWS, InverseFactor
+from botorch_bandits.models.closed_form import SLAB_ROWS, STEP_ROWS, InverseFactor
 
 from .textbook import matern, uniform
 

@@ -309,7 +309,7 @@ def test_a_chain_in_steps_is_the_chain_at_once(num_outputs: int, base: Kernel) -
 
 
 def test_a_changed_row_changes_the_links_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    import botorch_bandits.models.model_builder as module
+    import botorch_bandits.models.bandit_gp as module
 
     fits: list[int] = []
     plain: Callable[..., Any] = module.fit_gpytorch_mll
@@ -349,7 +349,7 @@ def test_a_refit_is_a_maximum_of_the_likelihood() -> None:
 
 
 def test_a_fit_is_not_repeated_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    import botorch_bandits.models.model_builder as module
+    import botorch_bandits.models.bandit_gp as module
 
     fits: list[int] = []
     plain: Callable[..., Any] = module.fit_gpytorch_mll
@@ -389,7 +389,7 @@ def test_a_fit_that_draws_draws_from_the_seed(monkeypatch: pytest.MonkeyPatch) -
         mll.model.covar_module.outputscale = torch.rand((), dtype=torch.float64)
         return mll
 
-    monkeypatch.setattr("botorch_bandits.models.model_builder.fit_gpytorch_mll", drawing)
+    monkeypatch.setattr("botorch_bandits.models.bandit_gp.fit_gpytorch_mll", drawing)
 
     def scale(seed: int, num_rows: int) -> float:
         torch.rand(7)  # what others draw must not matter
@@ -407,7 +407,7 @@ def test_a_failed_fit_is_warned_of_and_keeps_the_starting_values(
         mll.model.covar_module.outputscale = double(1e9)
         raise ModelFittingError("all attempts failed")
 
-    monkeypatch.setattr("botorch_bandits.models.model_builder.fit_gpytorch_mll", failing)
+    monkeypatch.setattr("botorch_bandits.models.bandit_gp.fit_gpytorch_mll", failing)
     with pytest.warns(RefitWarning, match=r"fit to 10 rows failed \(all attempts failed\)"):
         model = refitting()(X[:12], Y[:12])
     assert hyperparameters(model) == pytest.approx([0.5, 1.0, 0.1], rel=1e-12)
@@ -429,7 +429,7 @@ def test_a_noise_fitted_to_its_lower_end_builds_a_model(monkeypatch: pytest.Monk
         mll.model.likelihood.noise_covar.raw_noise.data.fill_(-1e3)
         return mll
 
-    monkeypatch.setattr("botorch_bandits.models.model_builder.fit_gpytorch_mll", vanishing)
+    monkeypatch.setattr("botorch_bandits.models.bandit_gp.fit_gpytorch_mll", vanishing)
     model = refitting()(X[:12], Y[:12])
     assert model.likelihood.noise.item() == pytest.approx(1e-10, rel=1e-9)
 
