@@ -191,6 +191,25 @@ def convert_number(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be one number, got {value!r}.") from error
 
 
+def check_text(name: str, value: Any, remedy: str = "leave it out or give it some letters.") -> str:
+    """Return a text that is not empty.
+
+    Args:
+        name: The argument's name, for the error.
+        value: Anything.
+        remedy: What to do about a text that is empty.
+
+    Raises:
+        TypeError: If it is no text.
+        ValueError: If it is empty.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a text, got {value!r}.")
+    if not value:
+        raise ValueError(f"{name} is empty; {remedy}")
+    return value
+
+
 def check_positive(name: str, value: Any, or_infinite: bool = False) -> float:
     """Return ``value`` as a finite Python float greater than zero.
 

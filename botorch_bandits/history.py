@@ -1,15 +1,25 @@
-"""The history of a bandit: an append-only table of queries and what came back."""
+"""The history of a bandit: an append-only table of queries and what came back.
+
+A loop writes to its :class:`History` and derives everything else from it. Each row is a
+:class:`Query`, which an :class:`Outcome`, a :class:`Failure` or a :class:`Retraction` may end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from botorch_bandits.checks import DTYPE, check_integer, check_number, check_vector
+from botorch_bandits.checks import (
+    DTYPE,
+    check_integer,
+    check_number,
+    check_text,
+    check_vector,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 
 if TYPE_CHECKING:
@@ -141,287 +151,6 @@ Event: TypeAlias = Outcome | Failure
 """What ends the waiting for a query."""
 
 
-class HistoryViews:
-    """The part of :class:`~botorch_bandits.History` that changes nothing."""
-
-    dim: int
-    context_dim: int
-    num_constraints: int
-    _queries: list[Query]
-    _outcomes: dict[int, Outcome]  # by query id, in order of arrival
-    _failures: dict[int, Failure]  # likewise, without retractions
-    _retractions: dict[int, Retraction]  # by query id, in the order in which they were made
-    _pending: dict[int, Query]  # by id, in asking order
-    _arrivals: list[Outcome]
-    _events: list[Event]  # in order of arrival; a retraction is in its outcome's place
-    _requests: dict[str, int]  # ids of queries
-    _best: Outcome | None
-    _num_inputs: int
-    # inputs, reward and constraints in order of arrival, in memory that grows by doubling
-    _rows: Tensor
-
-    def __repr__(self) -> str:
-        """Show the counts."""
-        retracted = f", {self.num_retracted} retracted" if self._retractions else ""
-        return f"History({self.num_queries} queries, {self.num_arrived} arrived{retracted})"
-
-    @property
-    def version(self) -> int:
-        """Changes when old outcomes are read otherwise than before; here they never are."""
-        return self.first_version
-
-    @property
-    def first_version(self) -> int:
-        """The :attr:`version` of an empty history."""
-        return 0
-
-    @property
-    def changed_after(self) -> int:
-        """How many queries had been asked when :attr:`version` last changed."""
-        return 0
-
-    @property
-    def num_queries(self) -> int:
-        """How many queries were asked."""
-        return len(self._queries)
-
-    @property
-    def num_arrived(self) -> int:
-        """How many outcomes arrived and were not retracted."""
-        return len(self._outcomes)
-
-    @property
-    def num_failed(self) -> int:
-        """How many queries failed; those whose outcome was retracted are not counted."""
-        return len(self._failures)
-
-    @property
-    def num_retracted(self) -> int:
-        """How many outcomes were retracted."""
-        return len(self._retractions)
-
-    @property
-    def num_pending(self) -> int:
-        """How many queries have no outcome yet, and have not failed."""
-        return len(self._pending)
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """All queries in the order in which they were asked."""
-        return tuple(self._queries)
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """All outcomes in the order in which they arrived, without those that were retracted."""
-        return tuple(self._arrivals)
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """All failures in the order in which they arrived."""
-        return tuple(self._failures.values())
-
-    @property
-    def retractions(self) -> tuple[Retraction, ...]:
-        """All retractions, with what had been told, in the order in which they were made."""
-        return tuple(self._retractions.values())
-
-    def rounds_with_retracted(self) -> list[int]:
-        """Return the rounds, in order, that were chosen with an outcome that was retracted later.
-
-        They came after the outcome arrived, and before it was withdrawn.
-        """
-        known: set[int] = set()
-        for retraction in self._retractions.values():
-            known.update(range(retraction.arrived_round + 1, retraction.retracted_round + 1))
-        return sorted(known)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Outcomes and failures in the order in which they arrived.
-
-        A retraction stands in the place of its outcome: the query counts as one that failed then.
-        """
-        return tuple(self._events)
-
-    def queries_since(self, num_known: int) -> list[Query]:
-        """Return the queries but the first ``num_known``, in the order in which they were asked."""
-        return self._queries[num_known:]
-
-    def outcomes_since(self, num_known: int) -> list[Outcome]:
-        """Return the outcomes but the first ``num_known``, in the order in which they arrived."""
-        return self._arrivals[num_known:]
-
-    def events_since(self, num_known: int) -> list[Event]:
-        """Return outcomes and failures but the first ``num_known``, in order of arrival."""
-        return self._events[num_known:]
-
-    def query(self, query_id: int) -> Query:
-        """Return the query with this id.
-
-        Args:
-            query_id: The query's id.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        if isinstance(query_id, Query):
-            raise TypeError(f"query_id is {query_id!r}; pass its id, query.id.")
-        query_id = check_integer("query_id", query_id, minimum=0)
-        if query_id >= len(self._queries):
-            asked = f"0 to {len(self._queries) - 1}" if self._queries else "none yet"
-            raise KeyError(
-                f"query_id {query_id} was never asked (asked so far: {asked}). Tell the id of a "
-                "Query that ask() returned."
-            )
-        return self._queries[query_id]
-
-    def query_of_request(self, request_id: str) -> Query | None:
-        """Return the query that a request was answered with, or None if it is new.
-
-        Args:
-            request_id: The caller's name for the request.
-        """
-        query_id = self._requests.get(request_id)
-        return None if query_id is None else self._queries[query_id]
-
-    def outcome(self, query_id: int) -> Outcome | None:
-        """Return the outcome of a query, or None if it has none, or has it no more.
-
-        Args:
-            query_id: The query's id.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        return self._outcomes.get(self.query(query_id).id)
-
-    def failure(self, query_id: int) -> Failure | None:
-        """Return the failure of a query, or None if it did not fail.
-
-        Args:
-            query_id: The query's id.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        return self._failures.get(self.query(query_id).id)
-
-    def retraction(self, query_id: int) -> Retraction | None:
-        """Return the retraction of a query's outcome, or None if there is none.
-
-        Args:
-            query_id: The query's id.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        return self._retractions.get(self.query(query_id).id)
-
-    def state(self, query_id: int) -> str:
-        """Return ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``.
-
-        Args:
-            query_id: The query's id.
-
-        Raises:
-            KeyError: If no such query was asked.
-        """
-        query_id = self.query(query_id).id
-        if query_id in self._retractions:
-            return "retracted"
-        if query_id in self._failures:
-            return "failed"
-        return "told" if query_id in self._outcomes else "pending"
-
-    def arrived(self) -> tuple[Tensor, Tensor]:
-        """Return the inputs and rewards that arrived, in order of arrival.
-
-        Returns:
-            ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
-        """
-        rows = self._rows[: self.num_arrived]
-        reward = self._num_inputs
-        return rows[:, :reward].clone(), rows[:, reward : reward + 1].clone()
-
-    def constraints(self) -> Tensor:
-        """Return the constraint values that arrived, in order of arrival.
-
-        Returns:
-            ``n x num_constraints`` observed values.
-        """
-        return self._rows[: self.num_arrived, self._num_inputs + 1 :].clone()
-
-    def pending(self) -> tuple[Query, ...]:
-        """Return the queries that are waited for, in the order in which they were asked."""
-        return tuple(self._pending.values())
-
-    def pending_in(self, round_number: int) -> tuple[Query, ...]:
-        """Return the queries that were pending when the query of a round was chosen.
-
-        Args:
-            round_number: From 1; one more than the rounds so far stands for now.
-        """
-        ended = (self._outcomes, self._failures, self._retractions)
-        rounds = {e.query_id: e.arrived_round for known in ended for e in known.values()}
-        return tuple(
-            query
-            for query in self._queries[: round_number - 1]
-            if rounds.get(query.id, round_number) >= round_number
-        )
-
-    def inputs(self) -> Tensor:
-        """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
-        rows = [input_of(query) for query in self._queries]
-        if not rows:
-            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
-        return torch.stack(rows)
-
-    def pending_inputs(self) -> Tensor:
-        """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
-        rows = [input_of(query) for query in self._pending.values()]
-        if not rows:
-            return torch.empty(0, self.context_dim + self.dim, dtype=DTYPE)
-        return torch.stack(rows)
-
-    def best(self) -> tuple[Query, Outcome] | None:
-        """Return the query with the largest observed reward (the first of equals), if any."""
-        if not self._outcomes:
-            return None
-        assert self._best is not None
-        return self._queries[self._best.query_id], self._best
-
-    def to_records(self) -> list[dict[str, Any]]:
-        """Return one dictionary a query, in asking order, of plain Python values.
-
-        ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again. ``state`` is
-        ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. While a query is pending
-        ``arrival_order`` is None, and so are ``constraints``, if there are. A failure has its place
-        in the order too, and a ``reason``.
-
-        A query whose outcome was retracted has the outcome's place, the reason of the retraction
-        and None for ``reward`` and ``constraints``. What had been told is in ``retracted_reward``
-        and ``retracted_constraints``; ``retracted_at``, ``retracted_round`` and
-        ``retraction_order`` say when it was withdrawn. Other queries lack these entries.
-        """
-        return to_records(
-            tuple(self._queries),
-            tuple(self._events),
-            self.num_constraints,
-            tuple(self._retractions),
-        )
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return the table as a pandas DataFrame, one row a query in asking order.
-
-        The columns are those of :meth:`to_records`, with ``x``, ``context`` and ``constraints`` as
-        one column an entry (``x0``, ``x1``, ...) and each diagnostic as a column of its own.
-
-        Raises:
-            ImportError: If pandas is not installed.
-        """
-        return to_dataframe(self.to_records())
-
-
 def input_of(query: Query) -> Tensor:
     """Return the context and the point of a query in one vector."""
     return (
@@ -429,7 +158,7 @@ def input_of(query: Query) -> Tensor:
     )
 
 
-class History(HistoryViews):
+class History:
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
     The history is the only truth. Models, acquisition functions and suggestions are derived from
@@ -457,16 +186,19 @@ class History(HistoryViews):
         self.dim = check_integer("dim", dim, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.num_constraints = check_integer("num_constraints", num_constraints, minimum=0)
-        self._queries = []
-        self._outcomes = {}
-        self._failures = {}
-        self._retractions = {}
-        self._pending = {}
-        self._arrivals = []
-        self._events = []
-        self._requests = {}
-        self._best = None
+        self._queries: list[Query] = []
+        self._outcomes: dict[int, Outcome] = {}  # by query id, in order of arrival
+        self._failures: dict[int, Failure] = {}  # likewise, without retractions
+        # by query id, in the order in which they were made
+        self._retractions: dict[int, Retraction] = {}
+        self._pending: dict[int, Query] = {}  # by id, in asking order
+        self._arrivals: list[Outcome] = []
+        # in order of arrival; a retraction is in its outcome's place
+        self._events: list[Event] = []
+        self._requests: dict[str, int] = {}  # ids of queries
+        self._best: Outcome | None = None
         self._num_inputs = self.context_dim + self.dim
+        # inputs, reward and constraints in order of arrival, in memory that grows by doubling
         self._rows = torch.empty(16, self._num_inputs + 1 + self.num_constraints, dtype=DTYPE)
 
     def add_query(
@@ -587,10 +319,10 @@ class History(HistoryViews):
     ) -> Outcome:
         """Return what :meth:`add_outcome` would record, checked; see there."""
         query = self.query(query_id)
-        known = self._outcomes.get(query.id)
-        if known is not None:
+        told = self._outcomes.get(query.id)
+        if told is not None:
             raise ValueError(
-                f"query_id {query.id} already has the reward {known.reward}; the history is "
+                f"query_id {query.id} already has the reward {told.reward}; the history is "
                 "append-only. Ask again to evaluate the point a second time; if the reward on "
                 "record is wrong, withdraw it: loop.retract(query_id, reason)."
             )
@@ -730,6 +462,295 @@ class History(HistoryViews):
         fill(history, records)
         return history
 
+    def __repr__(self) -> str:
+        """Show the counts."""
+        retracted = f", {self.num_retracted} retracted" if self._retractions else ""
+        return f"History({self.num_queries} queries, {self.num_arrived} arrived{retracted})"
+
+    @property
+    def version(self) -> int:
+        """Changes when old outcomes are read otherwise than before; here they never are."""
+        return self.first_version
+
+    @property
+    def first_version(self) -> int:
+        """The :attr:`version` of an empty history."""
+        return 0
+
+    @property
+    def changed_after(self) -> int:
+        """How many queries had been asked when :attr:`version` last changed."""
+        return 0
+
+    @property
+    def num_queries(self) -> int:
+        """How many queries were asked."""
+        return len(self._queries)
+
+    @property
+    def num_arrived(self) -> int:
+        """How many outcomes arrived and were not retracted."""
+        return len(self._outcomes)
+
+    @property
+    def num_failed(self) -> int:
+        """How many queries failed; those whose outcome was retracted are not counted."""
+        return len(self._failures)
+
+    @property
+    def num_retracted(self) -> int:
+        """How many outcomes were retracted."""
+        return len(self._retractions)
+
+    @property
+    def num_pending(self) -> int:
+        """How many queries have no outcome yet, and have not failed."""
+        return len(self._pending)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """All queries in the order in which they were asked."""
+        return tuple(self._queries)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """All outcomes in the order in which they arrived, without those that were retracted."""
+        return tuple(self._arrivals)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """All failures in the order in which they arrived."""
+        return tuple(self._failures.values())
+
+    @property
+    def retractions(self) -> tuple[Retraction, ...]:
+        """All retractions, with what had been told, in the order in which they were made."""
+        return tuple(self._retractions.values())
+
+    def rounds_with_retracted(self) -> list[int]:
+        """Return the rounds, in order, that were chosen with an outcome that was retracted later.
+
+        They came after the outcome arrived, and before it was withdrawn.
+        """
+        rounds: set[int] = set()
+        for retraction in self._retractions.values():
+            rounds.update(range(retraction.arrived_round + 1, retraction.retracted_round + 1))
+        return sorted(rounds)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Outcomes and failures in the order in which they arrived.
+
+        A retraction stands in the place of its outcome: the query counts as one that failed then.
+        """
+        return tuple(self._events)
+
+    def queries_since(self, num_seen: int) -> list[Query]:
+        """Return the queries but the first ``num_seen``, in the order in which they were asked."""
+        return self._queries[num_seen:]
+
+    def outcomes_since(self, num_seen: int) -> list[Outcome]:
+        """Return the outcomes but the first ``num_seen``, in the order in which they arrived."""
+        return self._arrivals[num_seen:]
+
+    def events_since(self, num_seen: int) -> list[Event]:
+        """Return outcomes and failures but the first ``num_seen``, in order of arrival."""
+        return self._events[num_seen:]
+
+    def query(self, query_id: int) -> Query:
+        """Return the query with this id.
+
+        Args:
+            query_id: The query's id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        if isinstance(query_id, Query):
+            raise TypeError(f"query_id is {query_id!r}; pass its id, query.id.")
+        query_id = check_integer("query_id", query_id, minimum=0)
+        if query_id >= len(self._queries):
+            asked = f"0 to {len(self._queries) - 1}" if self._queries else "none yet"
+            raise KeyError(
+                f"query_id {query_id} was never asked (asked so far: {asked}). Tell the id of a "
+                "Query that ask() returned."
+            )
+        return self._queries[query_id]
+
+    def query_of_request(self, request_id: str) -> Query | None:
+        """Return the query that a request was answered with, or None if it is new.
+
+        Args:
+            request_id: The caller's name for the request.
+        """
+        query_id = self._requests.get(request_id)
+        return None if query_id is None else self._queries[query_id]
+
+    def outcome(self, query_id: int) -> Outcome | None:
+        """Return the outcome of a query, or None if it has none, or has it no more.
+
+        Args:
+            query_id: The query's id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        return self._outcomes.get(self.query(query_id).id)
+
+    def failure(self, query_id: int) -> Failure | None:
+        """Return the failure of a query, or None if it did not fail.
+
+        Args:
+            query_id: The query's id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        return self._failures.get(self.query(query_id).id)
+
+    def retraction(self, query_id: int) -> Retraction | None:
+        """Return the retraction of a query's outcome, or None if there is none.
+
+        Args:
+            query_id: The query's id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        return self._retractions.get(self.query(query_id).id)
+
+    def state(self, query_id: int) -> str:
+        """Return ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``.
+
+        Args:
+            query_id: The query's id.
+
+        Raises:
+            KeyError: If no such query was asked.
+        """
+        i = self.query(query_id).id
+        return _state(self._retractions.get(i) or self._failures.get(i) or self._outcomes.get(i))
+
+    def arrived(self) -> tuple[Tensor, Tensor]:
+        """Return the inputs and rewards that arrived, in order of arrival.
+
+        Returns:
+            ``n x (context_dim + d)`` inputs (columns: context, then point) and ``n x 1`` rewards.
+        """
+        rows = self._rows[: self.num_arrived]
+        reward = self._num_inputs
+        return rows[:, :reward].clone(), rows[:, reward : reward + 1].clone()
+
+    def constraints(self) -> Tensor:
+        """Return the constraint values that arrived, in order of arrival.
+
+        Returns:
+            ``n x num_constraints`` observed values.
+        """
+        return self._rows[: self.num_arrived, self._num_inputs + 1 :].clone()
+
+    def pending(self) -> tuple[Query, ...]:
+        """Return the queries that are waited for, in the order in which they were asked."""
+        return tuple(self._pending.values())
+
+    def pending_in(self, round_number: int) -> tuple[Query, ...]:
+        """Return the queries that were pending when the query of a round was chosen.
+
+        Args:
+            round_number: From 1; one more than the rounds so far stands for now.
+        """
+        rounds = {event.query_id: event.arrived_round for event in self._events}
+        return tuple(
+            query
+            for query in self._queries[: round_number - 1]
+            if rounds.get(query.id, round_number) >= round_number
+        )
+
+    def inputs(self) -> Tensor:
+        """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
+        return self._stack(self._queries)
+
+    def pending_inputs(self) -> Tensor:
+        """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
+        return self._stack(self._pending.values())
+
+    def best(self) -> tuple[Query, Outcome] | None:
+        """Return the query with the largest observed reward (the first of equals), if any."""
+        if not self._outcomes:
+            return None
+        assert self._best is not None
+        return self._queries[self._best.query_id], self._best
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one dictionary a query, in asking order, of plain Python values.
+
+        ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again. ``state`` is
+        ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. While a query is pending
+        ``arrival_order`` is None, and so are ``constraints``, if there are. A failure has its place
+        in the order too, and a ``reason``.
+
+        A query whose outcome was retracted has the outcome's place, the reason of the retraction
+        and None for ``reward`` and ``constraints``. What had been told is in ``retracted_reward``
+        and ``retracted_constraints``; ``retracted_at``, ``retracted_round`` and
+        ``retraction_order`` say when it was withdrawn. Other queries lack these entries.
+        """
+        retraction_orders = {query_id: order for order, query_id in enumerate(self._retractions)}
+        ended = {event.query_id: (order, event) for order, event in enumerate(self._events)}
+        records = []
+        for query in self._queries:
+            order, event = ended.get(query.id, (None, None))
+            outcome = event if isinstance(event, Outcome) else None
+            failure = event if isinstance(event, Failure) else None
+            record: dict[str, Any] = {
+                "id": query.id,
+                "round_number": query.round_number,
+                "origin": query.origin,
+                "x": query.x.tolist(),
+                "context": None if query.context is None else query.context.tolist(),
+                "asked_at": query.asked_at,
+                "state": _state(event),
+                "reward": None if outcome is None else outcome.reward,
+                "arrived_at": None if event is None else event.arrived_at,
+                "arrived_round": None if event is None else event.arrived_round,
+                "arrival_order": order,
+                "reason": None if failure is None else failure.reason,
+                "request_id": query.request_id,
+                "diagnostics": query.diagnostics,
+            }
+            if self.num_constraints:
+                record["constraints"] = None if outcome is None else list(outcome.constraints)
+            if isinstance(event, Retraction):
+                record["retracted_reward"] = event.outcome.reward
+                if self.num_constraints:
+                    record["retracted_constraints"] = list(event.outcome.constraints)
+                record["retracted_at"] = event.retracted_at
+                record["retracted_round"] = event.retracted_round
+                record["retraction_order"] = retraction_orders[query.id]
+            records.append(record)
+        return records
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return the table as a pandas DataFrame, one row a query in asking order.
+
+        The columns are those of :meth:`to_records`, with ``x``, ``context`` and ``constraints`` as
+        one column an entry (``x0``, ``x1``, ...) and each diagnostic as a column of its own.
+
+        Raises:
+            ImportError: If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
+                "History.to_records gives the same as plain dictionaries."
+            ) from error
+        return pd.DataFrame([flatten_record(record) for record in self.to_records()])
+
+    def _stack(self, queries: Iterable[Query]) -> Tensor:
+        rows = [input_of(query) for query in queries]
+        return torch.stack(rows) if rows else torch.empty(0, self._num_inputs, dtype=DTYPE)
+
     def _check_constraints(self, constraints: Any) -> tuple[float, ...]:
         if self.num_constraints == 0:
             if constraints is not None:
@@ -758,9 +779,7 @@ class History(HistoryViews):
             self._rows[n, self._num_inputs + 1 :] = torch.tensor(outcome.constraints, dtype=DTYPE)
         self._outcomes[outcome.query_id] = outcome
         self._arrivals.append(outcome)
-        best = self._best
-        if best is None or _rank(outcome) > _rank(best):
-            self._best = outcome
+        self._best = max(self._best or outcome, outcome, key=_rank)
 
     def _withdraw(self, retraction: Retraction) -> None:
         """Put a retraction in the place of its outcome."""
@@ -768,86 +787,17 @@ class History(HistoryViews):
         row = self._arrivals.index(outcome)
         rows = self._rows.clone()  # another tensor, for whoever holds this one
         rows[row:-1] = self._rows[row + 1 :]
-        arrivals = [known for known in self._arrivals if known is not outcome]
+        arrivals = [kept for kept in self._arrivals if kept is not outcome]
         self._events[self._events.index(outcome)] = retraction
         self._retractions[retraction.query_id] = retraction
         self._rows, self._arrivals = rows, arrivals
-        self._outcomes = {known.query_id: known for known in arrivals}
+        self._outcomes = {kept.query_id: kept for kept in arrivals}
         self._best = max(arrivals, key=_rank, default=None)
 
 
 def _rank(outcome: Outcome) -> tuple[float, int]:
     """Order outcomes by reward; of equals the first that was asked is the largest."""
     return outcome.reward, -outcome.query_id
-
-
-def check_text(name: str, value: Any, remedy: str = "leave it out or give it some letters.") -> str:
-    """Return a text that is not empty.
-
-    Args:
-        name: The argument's name, for the error.
-        value: Anything.
-        remedy: What to do about a text that is empty.
-
-    Raises:
-        TypeError: If it is no text.
-        ValueError: If it is empty.
-    """
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a text, got {value!r}.")
-    if not value:
-        raise ValueError(f"{name} is empty; {remedy}")
-    return value
-
-
-def to_records(
-    queries: Iterable[Query],
-    events: Sequence[Event],
-    num_constraints: int,
-    retracted: Sequence[int] = (),
-) -> list[dict[str, Any]]:
-    """Return one dictionary a query; see :meth:`History.to_records`.
-
-    Args:
-        queries: In asking order.
-        events: What ended the waiting for them, in order of arrival.
-        num_constraints: How many constraint values come with each reward.
-        retracted: Ids of the queries whose outcome was retracted, in the order in which that was.
-    """
-    retraction_orders = {query_id: order for order, query_id in enumerate(retracted)}
-    ended = {event.query_id: (order, event) for order, event in enumerate(events)}
-    records = []
-    for query in queries:
-        order, event = ended.get(query.id, (None, None))
-        outcome = event if isinstance(event, Outcome) else None
-        failure = event if isinstance(event, Failure) else None
-        record: dict[str, Any] = {
-            "id": query.id,
-            "round_number": query.round_number,
-            "origin": query.origin,
-            "x": query.x.tolist(),
-            "context": None if query.context is None else query.context.tolist(),
-            "asked_at": query.asked_at,
-            "state": _state(event),
-            "reward": None if outcome is None else outcome.reward,
-            "arrived_at": None if event is None else event.arrived_at,
-            "arrived_round": None if event is None else event.arrived_round,
-            "arrival_order": order,
-            "reason": None if failure is None else failure.reason,
-            "request_id": query.request_id,
-            "diagnostics": query.diagnostics,
-        }
-        if num_constraints:
-            record["constraints"] = None if outcome is None else list(outcome.constraints)
-        if isinstance(event, Retraction):
-            record["retracted_reward"] = event.outcome.reward
-            if num_constraints:
-                record["retracted_constraints"] = list(event.outcome.constraints)
-            record["retracted_at"] = event.retracted_at
-            record["retracted_round"] = event.retracted_round
-            record["retraction_order"] = retraction_orders[query.id]
-        records.append(record)
-    return records
 
 
 def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
@@ -897,15 +847,16 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
             )
         last_round = arrived_round
         arrived_at = check_number("arrived_at", record["arrived_at"])
+        prefix = "retracted_" if record.get("state") == "retracted" else ""
         history.record(
             Failure(record["id"], record.get("reason"), arrived_at, arrived_round)
             if record.get("state") == "failed"
             else history.outcome_of(
                 record["id"],
-                record[_value_name("reward", record)],
+                record[f"{prefix}reward"],
                 arrived_at,
                 arrived_round,
-                record.get(_value_name("constraints", record)),
+                record.get(f"{prefix}constraints"),
             )
         )
     retracted = [record for record in arrivals if record.get("state") == "retracted"]
@@ -921,18 +872,6 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
                 record["id"], record["reason"], record["retracted_at"], retracted_round
             )
         )
-
-
-def to_dataframe(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return records as a pandas DataFrame; see :meth:`History.to_dataframe`."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
-            "History.to_records gives the same as plain dictionaries."
-        ) from error
-    return pd.DataFrame([flatten_record(record) for record in records])
 
 
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -955,11 +894,6 @@ def _state(event: Event | None) -> str:
     if isinstance(event, Failure):
         return "failed"
     return "pending" if event is None else "told"
-
-
-def _value_name(name: str, record: Mapping[str, Any]) -> str:
-    """Return under which name a record has a value that was told."""
-    return f"retracted_{name}" if record.get("state") == "retracted" else name
 
 
 fill_in_docstrings(__name__)

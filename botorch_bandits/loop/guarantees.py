@@ -190,15 +190,15 @@ def realized_regret_bound(history: History) -> float | None:
     total = 0.0
     for query in history.queries:
         outcome = history.outcome(query.id)
-        known = query.diagnostics
+        diagnostics = query.diagnostics
         if (
             query.origin != "acquisition"
             or outcome is None
             or outcome.arrived_round != query.round_number
-            or "width" not in known
+            or "width" not in diagnostics
         ):
             return None
-        total += 2.0 * known["width"] * known["standard_deviation"]
+        total += 2.0 * diagnostics["width"] * diagnostics["standard_deviation"]
     return total
 
 
@@ -387,10 +387,10 @@ def _width_of(
             summary = PriorSummary(model, select_output(constraint + 1, num_outputs))
             return float(options.get("scale", 1.0) * of_output.width(summary, 1))
         shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)
-        known = shared.arms_rule(settings.domain)  # on a box too, for its settings
-        is_drawn = isinstance(known, RandomizedArmsRule)
-        if isinstance(known, WidthArmsRule | ThompsonArmsRule) and not is_drawn:
-            return float(known.scale * known.rule.width(PriorSummary(model), round_number))
+        arms_rule = shared.arms_rule(settings.domain)  # on a box too, for its settings
+        is_drawn = isinstance(arms_rule, RandomizedArmsRule)
+        if isinstance(arms_rule, WidthArmsRule | ThompsonArmsRule) and not is_drawn:
+            return float(arms_rule.scale * arms_rule.rule.width(PriorSummary(model), round_number))
     raise NoWidthError(
         f"acquisition={recipe!r} has no width for a confidence bound of the constraints; pass "
         "width=, the factor of the standard deviation, such as feasibility(width=2.0)."

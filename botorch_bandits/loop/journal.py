@@ -186,7 +186,7 @@ class LoopJournal:
         self._sizes = (settings.domain.dim, settings.context_dim, settings.num_constraints)
         self.num_given = 0
         self._covered = 0  # records that the snapshot has
-        self._known_fit: Fit | None = None  # the latest that is on record
+        self._recorded_fit: Fit | None = None  # the latest that is on record
         self._is_checked = True  # whether this process has made that fit too
         header = header_of(settings)
         path = Path(path)
@@ -222,15 +222,15 @@ class LoopJournal:
         self._covered = 0
         if snapshot is not None:
             self._covered = snapshot.num_records
-            self.num_given, self._known_fit = read_state(snapshot.state, history)
+            self.num_given, self._recorded_fit = read_state(snapshot.state, history)
         for record in self._journal.records(after=self._covered):
             if record.get("kind") == "given":
                 _fill(history, record["history"])
                 self.num_given = history.num_queries
             else:
-                self._known_fit = record.get("fit", self._known_fit)
+                self._recorded_fit = record.get("fit", self._recorded_fit)
                 if record.get("kind") == "retracted":
-                    self._known_fit = None  # it may be to a row that does not count any more
+                    self._recorded_fit = None  # it may be to a row that does not count any more
                 replay(record, history)
         self._is_checked = False
         return history
@@ -248,20 +248,20 @@ class LoopJournal:
         record = record_of(*entries)
         if fit is not None:
             self._check_fit(fit)
-            if fit != self._known_fit:
+            if fit != self._recorded_fit:
                 record["fit"] = fit
         self._journal.append(record)
         if fit is not None:
-            self._known_fit = fit
+            self._recorded_fit = fit
         if isinstance(entries[0], Retraction):
-            self._known_fit = None  # see read()
+            self._recorded_fit = None  # see read()
 
     def write_snapshot_if_due(self, history: History) -> None:
         """Write a snapshot after a thousand records, or half of what the last one covers."""
         num_records = self.num_records
         if num_records - self._covered < max(SNAPSHOT_EVERY, self._covered // 2):
             return
-        state = {"given": self.num_given, "fit": self._known_fit, "history": _encode(history)}
+        state = {"given": self.num_given, "fit": self._recorded_fit, "history": _encode(history)}
         try:
             self._journal.write_snapshot(state, after=num_records)
         except (JournalError, ValueError) as error:  # what happened is on disk all the same
@@ -277,12 +277,12 @@ class LoopJournal:
         self._journal.close()
 
     def _check_header(self, header: Mapping[str, Any]) -> None:
-        path, known = self._journal.path, self._journal.header
+        path, recorded = self._journal.path, self._journal.header
         check_content(self._journal)
-        differences = difference(settings_of(known), header["settings"])
+        differences = difference(settings_of(recorded), header["settings"])
         if differences:
             raise DifferentSettingsError(path, differences)
-        lines = environment_warnings(known["environment"], header["environment"])
+        lines = environment_warnings(recorded["environment"], header["environment"])
         if lines:
             warnings.warn(
                 f"{path} is continued elsewhere: " + " ".join(lines),
@@ -292,14 +292,15 @@ class LoopJournal:
 
     def _check_fit(self, fit: Fit) -> None:
         """Compare the first fit after opening with the one on record."""
-        known, is_checked, self._is_checked = self._known_fit, self._is_checked, True
-        if is_checked or known is None or known == fit:
+        recorded, is_checked, self._is_checked = self._recorded_fit, self._is_checked, True
+        if is_checked or recorded is None or recorded == fit:
             return
-        if all(known[name] == fit[name] for name in ("num_rows", "segment", "epoch")):
+        if all(recorded[name] == fit[name] for name in ("num_rows", "segment", "epoch")):
             warnings.warn(
                 f"the fit to {fit['num_rows']} rows came out as {fit['kernel']}, noise "
-                f"{fit['noise']}, but the journal has {known['kernel']}, noise {known['noise']}: "
-                "suggestions differ from those of a run that was not interrupted.",
+                f"{fit['noise']}, but the journal has {recorded['kernel']}, noise "
+                f"{recorded['noise']}: suggestions differ from those of a run that was not "
+                "interrupted.",
                 EnvironmentWarning,
                 stacklevel=level_of_users_line(),
             )

@@ -119,7 +119,7 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             reason = f"has no width for the acquisition {name}, to which it could add its terms"
         raise ValueError(
             f"feedback=Censored(...) {reason}. Use one of "
-            f"{', '.join(known.__name__ for known in CENSORABLE)}, or feedback=Hallucinated()."
+            f"{', '.join(each.__name__ for each in CENSORABLE)}, or feedback=Hallucinated()."
         )
     options = cls.complete_options(dict(acquisition.options), domain)
     if not options.get("maximize", True):

@@ -1,12 +1,10 @@
-"""What is derived from the history of a loop: segments, targets, multipliers.
+"""What is derived from the history of a loop: segments, penalized outcomes and multipliers.
 
-The state is derived from the history, query by query and outcome by outcome, in the order in which
-things happened. Before each query but the first of a segment one round passes, and after the last
-round of an epoch the multipliers change. An outcome counts in the epoch in which it arrives.
-
-Resets and multipliers are derived from the history, query by query and outcome by outcome, in the
-order in which things happened. A loop that is rebuilt from its history therefore resets where the
-first one did.
+:class:`Segments` cuts the history at resets, and :class:`Multipliers` follows it with the rule for
+the multipliers. Both take in query by query and outcome by outcome, in the order in which things
+happened, so that a loop that is rebuilt from its history resets where the first one did. Before
+each query but the first of a segment one round passes, and after the last round of an epoch the
+multipliers change. An outcome counts in the epoch in which it arrives.
 
 With constraints whose surrogate is fresh in each epoch, the end of an epoch is a reset of the data
 too, though not of the multipliers.
@@ -109,9 +107,9 @@ class PenalizedHistory(History):
         outcome = super().outcome(query_id)
         return None if outcome is None else self._penalize([outcome])[0]
 
-    def outcomes_since(self, num_known: int) -> list[Outcome]:
+    def outcomes_since(self, num_seen: int) -> list[Outcome]:
         """See :class:`History`; penalized."""
-        return self._penalize(super().outcomes_since(num_known))
+        return self._penalize(super().outcomes_since(num_seen))
 
     def arrived(self) -> tuple[Tensor, Tensor]:
         """See :class:`History`; penalized."""
@@ -225,16 +223,16 @@ class Multipliers:
         """
         self.num_rounds += 1
         if counts and self.rule.observes == "lower_bounds":
-            known = query.diagnostics
+            diagnostics = query.diagnostics
             names = [lower_bound_name(j) for j in range(self.rule.num_constraints)]
-            if query.origin == "acquisition" and not all(name in known for name in names):
+            if query.origin == "acquisition" and not all(name in diagnostics for name in names):
                 raise RuntimeError(
                     f"the acquisition did not say {', '.join(names)}, which "
                     f"{type(self.rule).__name__} needs. Use LagrangianUpperConfidenceBound or "
                     "LagrangianThompsonSampling."
                 )
-            if all(name in known for name in names):
-                bounds = torch.tensor([known[name] for name in names], dtype=DTYPE)
+            if all(name in diagnostics for name in names):
+                bounds = torch.tensor([diagnostics[name] for name in names], dtype=DTYPE)
                 self._state = self.rule.observe(self._state, bounds)
 
     def check_outcome(self, outcome: Outcome) -> None:
@@ -371,12 +369,12 @@ class Segments:
 
     def describe(self) -> dict[str, float]:
         """Return what is in force now, for a query's diagnostics."""
-        known = {} if self._restart is None else {"segment": float(self.number)}
+        diagnostics = {} if self._restart is None else {"segment": float(self.number)}
         if self.multipliers is not None:
-            known["epoch"] = float(self.multipliers.num_epochs)
+            diagnostics["epoch"] = float(self.multipliers.num_epochs)
             for j, value in enumerate(self.multipliers.values.tolist()):
-                known[f"multiplier_{j + 1}"] = value
-        return known
+                diagnostics[f"multiplier_{j + 1}"] = value
+        return diagnostics
 
     def explores(self) -> bool:
         """Return whether the next query is to be drawn uniformly."""
@@ -484,12 +482,12 @@ class Segments:
 
     def _test(self) -> Reset | None:
         """Test the uniform queries with an outcome, in the order in which they were asked."""
-        known = [query for query in self._uniform if query.id in self._told]
-        if len(known) < 2:
+        tested = [query for query in self._uniform if query.id in self._told]
+        if len(tested) < 2:
             return None
-        outcomes = [self._told[query.id] for query in known]
-        X = torch.stack([query.x for query in known])
-        contexts = _contexts(known)
+        outcomes = [self._told[query.id] for query in tested]
+        X = torch.stack([query.x for query in tested])
+        contexts = _contexts(tested)
         columns = [[o.reward for o in outcomes]]
         columns += [[o.constraints[j] for o in outcomes] for j in range(len(self._engines) - 1)]
         after_round = self.first_id + self.current.num_queries
@@ -521,7 +519,7 @@ class Segments:
                     statistic=test.statistic,
                     threshold=test.threshold,
                     half_size=test.half_size,
-                    change_round=self.first_id + known[test.location].round_number,
+                    change_round=self.first_id + tested[test.location].round_number,
                     quantity=quantity,
                 )
         return None
@@ -575,9 +573,8 @@ def _check_engine(quantity: str, engine: DetectorEngine, domain: Domain, context
 
 
 def _contexts(queries: list[Query]) -> Tensor | None:
-    contexts = [query.context for query in queries]
-    known = [context for context in contexts if context is not None]
-    return torch.stack(known) if known else None
+    contexts = [query.context for query in queries if query.context is not None]
+    return torch.stack(contexts) if contexts else None
 
 
 def at_multipliers(
