@@ -14,7 +14,9 @@ import inspect
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -178,19 +180,17 @@ class AcquisitionRecipe:
         Args:
             share: From the probability to the one to use, such as a segment's share of it.
         """
-        parameter = inspect.signature(self.acquisition_class).parameters.get("delta")
-        constant = self.options.get("width", self.options.get("beta"))
-        if parameter is None or constant is not None:
-            return self
-        delta = self.options.get("delta", parameter.default)
-        if not isinstance(delta, float):
+        complete = {**default_options(self.acquisition_class), **self.options}
+        has_constant_width = any(complete.get(name) is not None for name in ("width", "beta"))
+        delta = complete.get("delta")
+        if has_constant_width or not isinstance(delta, float):
             return self
         options = {**self.options, "delta": share(delta)}
         return AcquisitionRecipe(self.acquisition_class, options)
 
     def check(self, domain: Domain) -> None:
         """Raise what building on this domain would raise for bad options."""
-        self.acquisition_class.complete_options(dict(self.options), domain)
+        self.acquisition_class.check_options(self.options, domain)
 
     def arms_rule(self, domain: Domain) -> ArmsRule | None:
         """Return the rule that plays this acquisition on arms from their exact posterior.
@@ -198,14 +198,17 @@ class AcquisitionRecipe:
         On a box its settings are of use: what it needs of the domain comes from there.
 
         None if there is none: then the acquisition function itself must be evaluated. A subclass
-        does not inherit the rule, for what it changes would be passed over.
+        inherits the rule unless it changes how the acquisition function is evaluated; see
+        :attr:`BanditAcquisition.defines_rule`.
         """
-        if "arms_rule" not in vars(self.acquisition_class):
+        cls = self.acquisition_class
+        if not is_evaluated_by_rule(cls) or any(
+            self.options.get(name) is not None
+            # another scalar, other points than the arms, a draw of its own
+            for name in ("posterior_transform", "choices", *GIVEN_BY_THE_LOOP)
+        ):
             return None
-        if self.options.get("choices") is not None:
-            return None  # other points than the arms
-        options = self.acquisition_class.complete_options(dict(self.options), domain)
-        return self.acquisition_class.arms_rule(options)
+        return cls.arms_rule(cls.complete_options(self.options, domain))
 
     def build(self, model: Model, domain: Domain, **given: Any) -> AcquisitionFunction:
         """Build the acquisition function of one round.
@@ -217,14 +220,24 @@ class AcquisitionRecipe:
             given: Of ``round_number``, ``X_pending``, ``seed``, ``X_observed`` and
                 ``Y_observed`` what the caller has; the class takes those that it knows.
         """
-        known = _constructor_names(self.acquisition_class)
-        options = self.acquisition_class.complete_options(dict(self.options), domain)
-        options.update({name: value for name, value in given.items() if name in known})
-        return self.acquisition_class(model, **options)
+        cls = self.acquisition_class
+        parameters = constructor_parameters(cls)
+        complete = cls.complete_options(self.options, domain)
+        for name, parameter in parameters.items():  # the constructor itself says what is missing
+            if parameter.default is inspect.Parameter.empty and complete.get(name) is None:
+                complete.pop(name, None)
+        complete.update({name: value for name, value in given.items() if name in parameters})
+        return cls(model, **complete)
 
 
 class BanditAcquisition(AcquisitionFunction):
     """What every acquisition function of this package has beside ``forward``."""
+
+    defines_rule: ClassVar[bool] = False
+    """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
+    the values of ``forward``. A subclass inherits the rule if it has nothing of its own but a
+    docstring, ``width_rule``, ``guarantee`` and ``describe``. Another one has none, unless it sets
+    this to True because its own ``arms_rule`` agrees with what it changes."""
 
     @property
     def is_optimistic(self) -> bool:
@@ -242,35 +255,75 @@ class BanditAcquisition(AcquisitionFunction):
             TypeError: If an option is unknown, or changes from round to round.
             ValueError: If a value is infeasible on any domain.
         """
-        known = [name for name in _constructor_names(cls) if name not in GIVEN_BY_THE_LOOP]
+        known = default_options(cls)
         for name in options:
             if name not in known:
                 raise TypeError(
                     f"{cls.__name__}.with_options has no option {name!r}; it has "
                     f"{', '.join(known)}."
                 )
-        cls.complete_options(dict(options), None)
-        return AcquisitionRecipe(cls, dict(options))
+        cls.check_options(options, None)
+        return AcquisitionRecipe(cls, options)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check options and add what the domain knows.
+    def complete_options(cls, options: Mapping[str, Any], domain: Domain | None) -> dict[str, Any]:
+        """Return every option of the constructor: as given, as the domain knows it, or the default.
+
+        Args:
+            options: Constructor arguments; None stands for one that is left out.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+
+        Raises:
+            ValueError: If an option contradicts the domain.
+        """
+        complete = {**default_options(cls), **options}
+        if domain is not None:
+            complete.update(cls.options_from_domain(complete, domain))
+            check_domain_size(cls.__name__, complete, domain)
+        return complete
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
+        """Raise what the constructor would raise for bad options.
 
         Args:
             options: Constructor arguments.
             domain: Where the acquisition will be maximized; None if that is not known yet.
 
-        Returns:
-            The constructor arguments to use.
+        Raises:
+            ValueError: If an option is infeasible (without a domain: on every domain).
         """
-        return options
+        complete = cls.complete_options(options, domain)
+        if domain is None:
+            complete.update(cls.options_from_domain(complete, None))
+        definer = next((each for each in cls.__mro__ if vars(each).get("defines_rule")), None)
+        if definer is not None and cls.__init__ is definer.__init__:  # type: ignore[misc]
+            cls.arms_rule(complete)
 
     @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
-        """Return the rule that plays this on arms, or None if these options have none.
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return options that were left out and that the domain knows, such as the number of arms.
 
         Args:
-            options: Constructor arguments, completed for a domain of arms.
+            options: All constructor arguments; those that were left out are None or the default.
+            domain: Where the acquisition will be maximized. None if that is not known yet: then
+                any domain's, to check the other options with.
+        """
+        return {}
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """Return the rule that plays this on arms, or None if there is none; check the options.
+
+        It is not asked for where a ``posterior_transform`` or ``choices`` are given.
+
+        Args:
+            options: All constructor arguments but those of a round, from :meth:`complete_options`.
+
+        Raises:
+            ValueError: If an option is missing or infeasible.
         """
         return None
 
@@ -323,7 +376,7 @@ def check_pending(X_pending: Tensor | None) -> Tensor | None:
     return X_pending if len(X_pending) > 0 else None
 
 
-def check_required(name: str, options: dict[str, Any], required: tuple[str, ...]) -> None:
+def check_required(name: str, options: Mapping[str, Any], required: tuple[str, ...]) -> None:
     """Raise if a required option is missing.
 
     Raises:
@@ -334,7 +387,7 @@ def check_required(name: str, options: dict[str, Any], required: tuple[str, ...]
         raise ValueError(f"{name} needs {' and '.join(f'{option}=' for option in missing)}.")
 
 
-def check_domain_size(name: str, options: dict[str, Any], domain: Domain | None) -> None:
+def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | None) -> None:
     """Raise if options understate the domain on which the acquisition will be maximized.
 
     Raises:
@@ -379,8 +432,44 @@ def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:
         )
 
 
-def _constructor_names(cls: type) -> list[str]:
-    return list(inspect.signature(cls).parameters)
+_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+@cache
+def constructor_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class's constructor, by name."""
+    return inspect.signature(cls).parameters
+
+
+@cache
+def default_options(cls: type) -> Mapping[str, Any]:
+    """Return the constructor's options and their defaults, None for those without one."""
+    return MappingProxyType(
+        {
+            name: None if parameter.default is inspect.Parameter.empty else parameter.default
+            for name, parameter in constructor_parameters(cls).items()
+            if name not in GIVEN_BY_THE_LOOP and parameter.kind not in _VARIADIC
+        }
+    )
+
+
+_NO_EVALUATION = frozenset(
+    {"describe", "guarantee", "width_rule", "__annotate_func__", "__annotations__", "__doc__"}
+    | {"__annotations_cache__", "__firstlineno__", "__module__", "__orig_bases__", "__parameters__"}
+    | {"__static_attributes__", "__type_params__", "__abstractmethods__", "_abc_impl"}
+)
+"""What a class can have of its own without changing what is evaluated, but by its width rule."""
+
+
+@cache
+def is_evaluated_by_rule(cls: type[BanditAcquisition]) -> bool:
+    """Return whether ``cls.arms_rule`` computes what the acquisition function evaluates."""
+    for each in cls.__mro__:
+        if vars(each).get("defines_rule"):
+            return True
+        if not vars(each).keys() <= _NO_EVALUATION:
+            return False
+    return False
 
 
 class HallucinatesPending(BanditAcquisition):

@@ -9,6 +9,7 @@ hopeless everywhere; the largest posterior mean at an observed point does not dr
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,7 +33,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Domain
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,15 @@ class MeanOnly(_OneMoment):
         torch.Size([3])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
         return mean if self.maximize else -mean
 
     @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """See the base class."""
-        if options.get("posterior_transform") is not None:
-            return None
-        return OneMomentArmsRule(uses_mean=True, maximize=options.get("maximize", True))
+        return OneMomentArmsRule(uses_mean=True, maximize=options["maximize"])
 
 
 class VarianceOnly(_OneMoment):
@@ -132,17 +132,17 @@ class VarianceOnly(_OneMoment):
         torch.Size([3])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
         # without data sigma does not depend on X; its zero gradient must exist
         sigma = sigma + 0.0 * mean
         return sigma if self.maximize else -sigma
 
     @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """See the base class."""
-        if options.get("posterior_transform") is not None:
-            return None
-        return OneMomentArmsRule(uses_mean=False, maximize=options.get("maximize", True))
+        return OneMomentArmsRule(uses_mean=False, maximize=options["maximize"])
 
 
 INCUMBENTS = ("posterior_mean", "observed")
@@ -151,7 +151,12 @@ INCUMBENTS = ("posterior_mean", "observed")
 class _Improvement(HallucinatesPending):
     """What expected improvement and probability of improvement share: the incumbent."""
 
-    default_margin: ClassVar[float] = 0.0
+    default_margin: ClassVar[float]
+    """Used where no margin is given."""
+
+    is_expected: ClassVar[bool]
+    """Expected improvement; otherwise its probability."""
+
     observed_best_f: Tensor
     best_f: Tensor
 
@@ -187,20 +192,26 @@ class _Improvement(HallucinatesPending):
             posterior_transform=posterior_transform,
             maximize=maximize,
         )
-        self.margin = check_nonnegative("margin", self.default_margin if margin is None else margin)
+        self.margin = self._margin(margin)
         self.base_model = model
         self.register_buffer("observed_best_f", self.best_f)
         self.set_X_pending(X_pending)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the options; see the base class."""
-        check_one_of("incumbent", options.get("incumbent", "posterior_mean"), INCUMBENTS)
-        if options.get("best_f") is not None:
-            check_number("best_f", options["best_f"])
-        if options.get("margin") is not None:
-            check_nonnegative("margin", options["margin"])
-        return options
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        best_f = options["best_f"]
+        return ImprovementArmsRule(
+            cls.is_expected,
+            check_one_of("incumbent", options["incumbent"], INCUMBENTS),
+            cls._margin(options["margin"]),
+            None if best_f is None else check_number("best_f", best_f),
+            options["maximize"],
+        )
+
+    @classmethod
+    def _margin(cls, margin: float | None) -> float:
+        return check_nonnegative("margin", cls.default_margin if margin is None else margin)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending; their posterior means compete for the incumbent.
@@ -269,10 +280,9 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
         torch.Size([3])
     """
 
-    @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
-        """See the base class."""
-        return _arms_rule(options, True, cls.default_margin)
+    defines_rule: ClassVar[bool] = True
+    default_margin: ClassVar[float] = 0.0
+    is_expected: ClassVar[bool] = True
 
 
 class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprovement):
@@ -301,27 +311,9 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
         torch.Size([3])
     """
 
-    default_margin = 0.01
-
-    @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
-        """See the base class."""
-        return _arms_rule(options, False, cls.default_margin)
-
-
-def _arms_rule(
-    options: dict[str, Any], is_expected: bool, default_margin: float
-) -> ArmsRule | None:
-    if options.get("posterior_transform") is not None:
-        return None
-    margin = options.get("margin")
-    return ImprovementArmsRule(
-        is_expected,
-        options.get("incumbent", "posterior_mean"),
-        default_margin if margin is None else margin,
-        options.get("best_f"),
-        options.get("maximize", True),
-    )
+    defines_rule: ClassVar[bool] = True
+    default_margin: ClassVar[float] = 0.01
+    is_expected: ClassVar[bool] = False
 
 
 def _given_best(best_f: float | Tensor) -> Tensor:

@@ -14,7 +14,6 @@ Theorems 1 and 2 for GP-UCB-SDF, Theorem 3 for GP-TS-SDF.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -26,13 +25,14 @@ from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import BanditAcquisition, copy_pending
+from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence import CensoredWidth, Guarantee, PriorSummary
 from botorch_bandits.confidence.width_rules import check_scale
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Domain
+from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
 from botorch_bandits.models.condition import observed_outcomes, prior_means
 
@@ -75,17 +75,6 @@ def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> D
         units=options["units"],
         ringing_tolerance=options["ringing_tolerance"],
     )
-
-
-def complete(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the constructor's own defaults for those that are left out.
-
-    Args:
-        cls: The acquisition class.
-        options: Constructor arguments.
-    """
-    parameters = inspect.signature(cls).parameters
-    return {**{name: parameter.default for name, parameter in parameters.items()}, **options}
 
 
 class CensorsPending(BanditAcquisition):
@@ -267,6 +256,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         True
     """
 
+    defines_rule: ClassVar[bool] = True
+
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
     """Options as printed in Theorem 1: the sum has the last ``m`` queries; pass ``max_delay=m``."""
 
@@ -334,13 +325,12 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the ingredients; see the base class."""
-        settings = complete(cls, options)
-        censored_width_rule(settings, check_probability("delta", settings["delta"]))
-        drop_in_censoring(settings, settings["predictive"])
-        check_scale(settings["scale"])
-        return options
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """Check the options; there is no rule on arms."""
+        censored_width_rule(options, check_probability("delta", options["delta"]))
+        drop_in_censoring(options, options["predictive"])
+        check_scale(options["scale"])
+        return None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Censor these points, starting again from the user's model.
@@ -419,6 +409,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         torch.Size([2])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
     """Options as printed: the sum has the last ``m`` queries; pass ``max_delay=m``."""
 
@@ -487,20 +479,14 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the ingredients, and draw on the arms of a finite domain.
-
-        Args:
-            options: Constructor arguments.
-            domain: Where the acquisition will be maximized; None if that is not known yet.
-        """
-        settings = complete(cls, options)
-        censored_width_rule(settings, check_probability("delta", settings["delta"]))
-        drop_in_censoring(settings)
-        check_scale(settings["scale"])
-        plain = {"choices": options["choices"]} if "choices" in options else {}
-        completed = super().complete_options({"width": 1.0, **plain}, domain)
-        return {**options, **{k: v for k, v in completed.items() if k == "choices"}}
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """Check the options; there is no rule on arms."""
+        censored_width_rule(options, check_probability("delta", options["delta"]))
+        drop_in_censoring(options)
+        check_scale(options["scale"])
+        if options["choices"] is not None:
+            Arms(options["choices"])
+        return None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Censor these points, starting again from the user's model, and draw again.

@@ -15,9 +15,9 @@ Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regress
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -56,7 +56,6 @@ from botorch_bandits.confidence.width_rules import (
     prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +179,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         torch.Size([3])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -235,31 +236,19 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the ingredients; see the base class."""
-        check_required(cls.__name__, options, ("rkhs_bound", "noise_bound"))
-        _check_ingredients(
-            options["rkhs_bound"],
-            options["noise_bound"],
-            options.get("delta", 0.1),
-            options.get("num_ridges", 48),
-            options.get("on_refuted", "warn"),
-        )
-        return options
-
-    @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """See the base class."""
-        if options.get("posterior_transform") is not None:
-            return None
+        check_required(cls.__name__, options, ("rkhs_bound", "noise_bound"))
+        names = ("rkhs_bound", "noise_bound", "delta", "num_ridges", "on_refuted")
+        delta, num_ridges = _check_ingredients(*(options[name] for name in names))
         return DMMArmsRule(
             options["rkhs_bound"],
             options["noise_bound"],
-            options.get("delta", 0.1),
-            options.get("num_ridges", 48),
-            options.get("double_rkhs_bound", False),
-            options.get("on_refuted", "warn"),
-            options.get("maximize", True),
+            delta,
+            num_ridges,
+            options["double_rkhs_bound"],
+            options["on_refuted"],
+            options["maximize"],
         )
 
     @property

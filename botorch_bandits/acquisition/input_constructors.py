@@ -144,7 +144,10 @@ def _construct_inputs(
             "LagrangianThompsonSampling, or track the metric without a constraint."
         )
     settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
-    options.update(cls.complete_options(settings, _domain_of(options, context)))
+    domain = _domain_of(options, context)
+    cls.check_options(settings, domain)
+    if domain is not None:
+        options.update(cls.options_from_domain(cls.complete_options(settings, None), domain))
     required = (
         key
         for key, parameter in parameters.items()

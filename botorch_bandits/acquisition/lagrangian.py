@@ -13,9 +13,9 @@ Algorithm 3 is not covered then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -43,12 +43,9 @@ from botorch_bandits.acquisition.base import (
     check_pending,
     check_single_point,
 )
-from botorch_bandits.acquisition.scores import half_width, score
+from botorch_bandits.acquisition.scores import ArmsRule, half_width, score
 from botorch_bandits.acquisition.thompson_sampling import SeededDraw, check_gaussian, draw_deviation
-from botorch_bandits.acquisition.upper_confidence_bound import (
-    KERNELIZED_OPTIONS,
-    kernelized_rule,
-)
+from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
 from botorch_bandits.checks import (
     DTYPE,
     check_one_of,
@@ -134,7 +131,11 @@ def check_num_outputs(name: str, found: int, wanted: int) -> None:
         )
 
 
-def output_rules(name: str, num_outputs: int, **options: Any) -> tuple[WidthRule, ...]:
+PER_OUTPUT = ("rkhs_bound", "noise_bound", "width")
+"""Options that may be tuples with one entry an output."""
+
+
+def output_rules(name: str, num_outputs: int, options: Mapping[str, Any]) -> tuple[WidthRule, ...]:
     """Return a width rule for each output, with an equal share of ``delta`` each.
 
     Each output always gets ``delta / num_outputs``, also where its multiplier is 0: the bounds
@@ -143,39 +144,39 @@ def output_rules(name: str, num_outputs: int, **options: Any) -> tuple[WidthRule
     Args:
         name: The acquisition class, for errors.
         num_outputs: The reward's and the constraints'.
-        options: Those of :data:`KERNELIZED_OPTIONS` that were given; bounds and ``width`` may be
-            tuples with one entry an output.
+        options: Constructor arguments, at least those of :func:`kernelized_rule`.
     """
-    given = {key: value for key, value in options.items() if key in KERNELIZED_OPTIONS}
-    delta = check_probability("delta", given.pop("delta", 0.1)) / num_outputs
-    each = ("rkhs_bound", "noise_bound", "width")
+    delta = check_probability("delta", options["delta"]) / num_outputs
+    return tuple(
+        kernelized_rule(
+            name,
+            {
+                **options,
+                "delta": delta,
+                **{key: pick_bound(key, options[key], j, num_outputs) for key in PER_OUTPUT},
+            },
+        )
+        for j in range(num_outputs)
+    )
 
-    def of_output(j: int) -> dict[str, Any]:
-        return {
-            key: pick_bound(key, value, j, num_outputs) if key in each else value
-            for key, value in given.items()
-        }
 
-    return tuple(kernelized_rule(name, delta=delta, **of_output(j)) for j in range(num_outputs))
-
-
-def check_lagrangian_options(name: str, options: dict[str, Any]) -> None:
+def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise what the constructors raise for bad options, as far as it can be known.
 
     ``multipliers`` may be missing: in a loop the rule in use gives them.
+
+    Args:
+        name: The acquisition class, for errors.
+        options: All constructor arguments.
     """
-    check_scale(options.get("scale", 1.0))
-    if "penalty" in options:
+    check_scale(options["scale"])
+    if options["penalty"] is not None:
         check_penalty(options["penalty"])
-    tuples = [
-        len(options[key])
-        for key in ("rkhs_bound", "noise_bound", "width")
-        if isinstance(options.get(key), tuple)
-    ]
-    num_outputs = tuples[0] if tuples else 2
-    if options.get("multipliers") is not None:
+    lengths = [len(options[key]) for key in PER_OUTPUT if isinstance(options[key], tuple)]
+    num_outputs = lengths[0] if lengths else 2
+    if options["multipliers"] is not None:
         num_outputs = 1 + len(check_multipliers(options["multipliers"]))
-    output_rules(name, num_outputs, **options)
+    output_rules(name, num_outputs, options)
 
 
 class OutputWidths:
@@ -197,14 +198,13 @@ class OutputWidths:
         model: Model,
         num_outputs: int,
         posterior_transform: PosteriorTransform | None,
-        scale: float = 1.0,
-        **options: Any,
+        scale: float,
+        options: Mapping[str, Any],
     ) -> None:
         """See the class."""
-        check_one_of("any_lambda", options.get("any_lambda", False), (True, False))
-        self.rules = output_rules(name, num_outputs, **options)
+        self.rules = output_rules(name, num_outputs, options)
         self.scale = check_scale(scale)
-        width = options.get("width")
+        width = options["width"]
         self.is_one_number = width is not None and not isinstance(width, tuple)
         self.model = model
         self.posterior_transform = posterior_transform
@@ -327,7 +327,7 @@ class LagrangianAcquisition(BanditAcquisition):
         num_outputs = 1 + len(self.multipliers)
         check_outputs(name, model, num_outputs, posterior_transform)
         self._output_widths = OutputWidths(
-            name, model, num_outputs, posterior_transform, scale, **options
+            name, model, num_outputs, posterior_transform, scale, options
         )
         self.register_buffer("widths", self._output_widths.compute().to(here))
 
@@ -432,6 +432,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         torch.Size([3])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -476,12 +478,12 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         self.set_X_pending(X_pending)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the ingredients; see the base class."""
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """Check the options; there is no rule on arms."""
         check_lagrangian_options(cls.__name__, options)
         for name in ("reward_bound", "constraint_bound"):
-            _check_clip(name, options.get(name))
-        return options
+            _check_clip(name, options[name])
+        return None
 
     @property
     def is_scalarised(self) -> bool:
@@ -735,6 +737,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     stream = "lagrangian thompson"
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -785,14 +789,25 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Draw on the arms of a finite domain; see the base class."""
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the arms as the points to draw on.
+
+        Args:
+            options: All constructor arguments.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+        """
+        is_left_out = options["choices"] is None
+        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """Check the options; there is no rule on arms."""
         check_lagrangian_options(cls.__name__, options)
-        if options.get("choices") is not None:
+        if options["choices"] is not None:
             Arms(options["choices"])
-        elif isinstance(domain, Arms):
-            options["choices"] = domain.choices
-        return options
+        return None
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending and draw again.

@@ -245,13 +245,6 @@ class WidthArmsRule(ArmsRule):
         return self.width_in_round(seen.summary, seen.round_number)
 
 
-def width_arms_rule(rule: WidthRule, options: dict[str, Any]) -> WidthArmsRule | None:
-    """Return the rule of an upper confidence bound with these options, if it has one."""
-    if options.get("posterior_transform") is not None:
-        return None
-    return WidthArmsRule(rule, options.get("scale", 1.0), options.get("maximize", True))
-
-
 @dataclass(frozen=True, eq=False)
 class RandomizedArmsRule(WidthArmsRule):
     """IRGP-UCB: each round and replicate has a width of its own draw.

@@ -16,7 +16,7 @@ exactly; on a box a pathwise draw is scaled, ``mu + v_t (path - mu)``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -46,11 +46,7 @@ from botorch_bandits.acquisition.scores import (
     half_width,
     score,
 )
-from botorch_bandits.acquisition.upper_confidence_bound import (
-    check_kernelized_options,
-    kernelized_rule,
-    kernelized_rule_of,
-)
+from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
 from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
@@ -341,6 +337,7 @@ class GPThompsonSampling(SeededDraw):
         True
     """
 
+    defines_rule: ClassVar[bool] = True
     stream = "thompson"
     width: Tensor
 
@@ -374,17 +371,17 @@ class GPThompsonSampling(SeededDraw):
                 "them one."
             )
         self.posterior_transform = posterior_transform
-        # Theorem 4 spends half of delta on the confidence bound and half on the draw.
         self.delta = check_probability("delta", delta)
-        self.rule = kernelized_rule(
-            type(self).__name__,
-            rkhs_bound=rkhs_bound,
-            noise_bound=noise_bound,
-            delta=self.delta / 2,
-            any_lambda=any_lambda,
-            information_gain=information_gain,
-            units=units,
-            width=width,
+        self.rule = self.width_rule(
+            {
+                "rkhs_bound": rkhs_bound,
+                "noise_bound": noise_bound,
+                "delta": self.delta,
+                "any_lambda": any_lambda,
+                "information_gain": information_gain,
+                "units": units,
+                "width": width,
+            }
         )
         self._summary = PriorSummary(model, posterior_transform)
         self.scale = check_scale(scale)
@@ -402,35 +399,49 @@ class GPThompsonSampling(SeededDraw):
         self.set_X_pending(X_pending)
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Draw on the arms of a finite domain; see the base class."""
-        check_kernelized_options(cls.__name__, options)
-        check_probability("delta", options.get("delta", 0.1))
-        check_one_of("pending", options.get("pending", "redraw"), PENDING)
-        if options.get("choices") is not None:
-            Arms(options["choices"])
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the arms as the points to draw on, or the grid of this box.
+
+        Args:
+            options: All constructor arguments.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+        """
         discretization = options.get("discretization")
         if discretization is not None:
-            if options.get("rkhs_bound") is None:
-                raise ValueError("discretization= needs rkhs_bound=: the grid depends on it.")
             if isinstance(domain, Arms):
                 raise ValueError("discretization= is for boxes; on arms the draw is exact already.")
-            if isinstance(domain, Box):
-                options["discretization"] = discretization.on(domain)
-        elif options.get("choices") is None and isinstance(domain, Arms):
-            options["choices"] = domain.choices
-        return options
+            return {"discretization": discretization.on(domain)} if domain is not None else {}
+        is_left_out = options["choices"] is None
+        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
 
     @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        """Return the rule of the scale of the draw.
+
+        Theorem 4 spends half of ``delta`` on the confidence bound and half on the draw.
+
+        Args:
+            options: Constructor arguments by name, at least all that the scale depends on.
+
+        Raises:
+            ValueError: If an ingredient is missing or infeasible.
+        """
+        delta = check_probability("delta", options["delta"])
+        return kernelized_rule(cls.__name__, {**options, "delta": delta / 2})
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """See the base class."""
-        if options.get("posterior_transform") is not None or options.get("seed") is not None:
-            return None
-        delta = options.get("delta", 0.1) / 2  # as in the constructor
-        rule = kernelized_rule_of(cls.__name__, {**options, "delta": delta})
-        hallucinates = options.get("pending") == "hallucinate"
-        rule_class = HallucinatedThompsonArmsRule if hallucinates else ThompsonArmsRule
-        return rule_class(rule, options.get("scale", 1.0))
+        scale, rule = check_scale(options["scale"]), cls.width_rule(options)
+        pending = check_one_of("pending", options["pending"], PENDING)
+        if options["choices"] is not None:
+            Arms(options["choices"])
+        if options["discretization"] is not None and options["rkhs_bound"] is None:
+            raise ValueError("discretization= needs rkhs_bound=: the grid depends on it.")
+        rule_class = HallucinatedThompsonArmsRule if pending == "hallucinate" else ThompsonArmsRule
+        return rule_class(rule, scale)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending and draw again.

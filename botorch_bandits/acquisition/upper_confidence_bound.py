@@ -29,8 +29,8 @@ function as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import UpperConfidenceBound
@@ -45,7 +45,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
     HallucinatesPending,
-    check_domain_size,
     check_model,
     check_pending,
     check_required,
@@ -54,10 +53,10 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
     RandomizedArmsRule,
+    WidthArmsRule,
     half_width,
     score,
     score_and_slope,
-    width_arms_rule,
 )
 from botorch_bandits.checks import check_integer, check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
@@ -85,57 +84,26 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.optim import gen_candidates_batched
 
-KERNELIZED_OPTIONS = (
-    "rkhs_bound",
-    "noise_bound",
-    "delta",
-    "any_lambda",
-    "information_gain",
-    "units",
-    "width",
-)
 
-
-def check_kernelized_options(name: str, options: dict[str, Any]) -> None:
-    """Raise what :func:`kernelized_rule` raises for these options, and check the scale."""
-    check_scale(options.get("scale", 1.0))
-    kernelized_rule_of(name, options)
-
-
-def kernelized_rule_of(name: str, options: dict[str, Any]) -> WidthRule:
-    """Return what :func:`kernelized_rule` makes of those options that concern it."""
-    return kernelized_rule(name, **{k: v for k, v in options.items() if k in KERNELIZED_OPTIONS})
-
-
-def kernelized_rule(
-    name: str,
-    rkhs_bound: float | tuple[float, ...] | None = None,
-    noise_bound: float | tuple[float, ...] | None = None,
-    delta: float = 0.1,
-    any_lambda: bool = False,
-    information_gain: float | GainBound | None = None,
-    units: str = "outcome",
-    width: float | None = None,
-) -> WidthRule:
+def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     """Return the rule of IGP-UCB and GP-TS from the ingredients or an explicit width.
 
     Args:
         name: The acquisition class, for errors.
-        rkhs_bound: See :class:`ImprovedUpperConfidenceBound`.
-        noise_bound: See :class:`ImprovedUpperConfidenceBound`.
-        delta: See :class:`ImprovedUpperConfidenceBound`.
-        any_lambda: See :class:`ImprovedUpperConfidenceBound`.
-        information_gain: See :class:`ImprovedUpperConfidenceBound`.
-        units: See :class:`ImprovedUpperConfidenceBound`.
-        width: See :class:`ImprovedUpperConfidenceBound`.
+        options: Constructor arguments, of which it takes ``rkhs_bound``, ``noise_bound``,
+            ``delta``, ``any_lambda``, ``information_gain``, ``units`` and ``width``; see
+            :class:`ImprovedUpperConfidenceBound`.
 
     Raises:
         ValueError: If neither the two bounds nor ``width`` is given, or both are.
     """
-    delta = check_probability("delta", delta)
-    check_one_of("any_lambda", any_lambda, (True, False))
+    rkhs_bound, noise_bound, width = (
+        options[key] for key in ("rkhs_bound", "noise_bound", "width")
+    )
+    delta = check_probability("delta", options["delta"])
+    any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
     if width is not None:
-        if rkhs_bound is not None or noise_bound is not None or information_gain is not None:
+        if any(v is not None for v in (rkhs_bound, noise_bound, options["information_gain"])):
             raise ValueError(
                 f"{name} takes either width= or rkhs_bound= and noise_bound=, not both; "
                 f"got width={width}."
@@ -146,7 +114,9 @@ def kernelized_rule(
             f"{name} needs rkhs_bound= and noise_bound= (or a constant width=), got "
             f"rkhs_bound={rkhs_bound} and noise_bound={noise_bound}."
         )
-    return KernelizedWidth(rkhs_bound, noise_bound, delta, any_lambda, information_gain, units)
+    return KernelizedWidth(
+        rkhs_bound, noise_bound, delta, any_lambda, options["information_gain"], options["units"]
+    )
 
 
 MAXIMUM_ROWS_FOR_DIFFERENCES = 256
@@ -249,6 +219,25 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             - (0 if pending is None else len(pending))
         )
         self.set_X_pending(X_pending)
+
+    @classmethod
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        """Return the rule of the width; it is the one place where the options become one.
+
+        Args:
+            options: Constructor arguments by name, at least all that the width depends on.
+
+        Raises:
+            ValueError: If an ingredient is missing or infeasible.
+        """
+        rule: WidthRule = options["rule"]
+        return rule
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        scale = check_scale(options["scale"])
+        return WidthArmsRule(cls.width_rule(options), scale, options["maximize"])
 
     @property
     def is_optimistic(self) -> bool:
@@ -465,6 +454,8 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         torch.Size([3])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -488,17 +479,19 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         """See the class."""
         super().__init__(
             model,
-            self._rule(
-                delta,
-                beta=beta,
-                num_arms=num_arms,
-                smoothness_a=smoothness_a,
-                smoothness_b=smoothness_b,
-                dim=dim,
-                side_length=side_length,
-                rkhs_bound=rkhs_bound,
-                information_gain=information_gain,
-                width=width,
+            self.width_rule(
+                {
+                    "delta": delta,
+                    "beta": beta,
+                    "num_arms": num_arms,
+                    "smoothness_a": smoothness_a,
+                    "smoothness_b": smoothness_b,
+                    "dim": dim,
+                    "side_length": side_length,
+                    "rkhs_bound": rkhs_bound,
+                    "information_gain": information_gain,
+                    "width": width,
+                }
             ),
             scale=scale,
             round_number=round_number,
@@ -508,37 +501,31 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         )
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Take the number of arms, or the shape of the box, from the domain.
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the number of arms, or the shape of the box, where the theorem in use needs it.
 
         Args:
-            options: Constructor arguments.
+            options: All constructor arguments.
             domain: Where the acquisition will be maximized; None if that is not known yet.
         """
-        check_scale(options.get("scale", 1.0))
-        given = {name for name in INGREDIENTS if options.get(name) is not None}
-        if not given and isinstance(domain, Arms):
-            options["num_arms"] = domain.num_arms
-        elif "smoothness_b" in given and isinstance(domain, Box):
-            sides = domain.bounds[1] - domain.bounds[0]
-            options.setdefault("dim", domain.dim)
-            options.setdefault("side_length", float(sides.max()))
-        elif domain is None and given <= {"smoothness_a", "smoothness_b"}:
-            return options  # the domain will complete them
-        check_domain_size(cls.__name__, options, domain)
-        cls._rule(options.get("delta", 0.1), **{name: options.get(name) for name in INGREDIENTS})
-        return options
+        given = {name for name in INGREDIENTS if options[name] is not None}
+        known: dict[str, Any] = {}
+        if not given and not isinstance(domain, Box):
+            known = {"num_arms": 1 if domain is None else domain.num_arms}
+        elif "smoothness_b" in given and not isinstance(domain, Arms):
+            known = {"dim": LARGEST_DIMENSION, "side_length": 1.0}
+            if domain is not None:
+                longest = float((domain.bounds[1] - domain.bounds[0]).max())
+                known = {"dim": domain.dim, "side_length": longest}
+        return {name: value for name, value in known.items() if options[name] is None}
 
     @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
         """See the base class."""
-        ingredients = {name: options.get(name) for name in INGREDIENTS}
-        return width_arms_rule(cls._rule(options.get("delta", 0.1), **ingredients), options)
-
-    @staticmethod
-    def _rule(delta: float, **ingredients: Any) -> WidthRule:
-        delta = check_probability("delta", delta)
-        given = {name: value for name, value in ingredients.items() if value is not None}
+        delta = check_probability("delta", options["delta"])
+        given = {name: options[name] for name in INGREDIENTS if options[name] is not None}
         for names, build in THEOREMS.items():
             if given.keys() == set(names):
                 return build(delta=delta, **given)
@@ -563,6 +550,9 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
 """The ingredients of each width and what they make."""
 
 INGREDIENTS = tuple(name for names in THEOREMS for name in names)
+
+LARGEST_DIMENSION = 10**6
+"""Of a box that is not known yet. Theorem 2 asks the more of the constants the fewer dimensions."""
 
 
 class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -610,6 +600,8 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         torch.Size([1, 1])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -630,15 +622,16 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         """See the class."""
         super().__init__(
             model,
-            kernelized_rule(
-                type(self).__name__,
-                rkhs_bound=rkhs_bound,
-                noise_bound=noise_bound,
-                delta=delta,
-                any_lambda=any_lambda,
-                information_gain=information_gain,
-                units=units,
-                width=width,
+            self.width_rule(
+                {
+                    "rkhs_bound": rkhs_bound,
+                    "noise_bound": noise_bound,
+                    "delta": delta,
+                    "any_lambda": any_lambda,
+                    "information_gain": information_gain,
+                    "units": units,
+                    "width": width,
+                }
             ),
             scale=scale,
             round_number=round_number,
@@ -648,15 +641,9 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         )
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the ingredients; see the base class."""
-        check_kernelized_options(cls.__name__, options)
-        return options
-
-    @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
         """See the base class."""
-        return width_arms_rule(kernelized_rule_of(cls.__name__, options), options)
+        return kernelized_rule(cls.__name__, options)
 
 
 class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -687,6 +674,8 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         torch.Size([3])
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -702,7 +691,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         """See the class."""
         super().__init__(
             model,
-            AMMWidth(rkhs_bound, noise_bound, delta),
+            self.width_rule({"rkhs_bound": rkhs_bound, "noise_bound": noise_bound, "delta": delta}),
             scale=scale,
             posterior_transform=posterior_transform,
             maximize=maximize,
@@ -710,19 +699,10 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         )
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Check the ingredients; see the base class."""
-        check_required(cls.__name__, options, ("rkhs_bound", "noise_bound"))
-        check_scale(options.get("scale", 1.0))
-        AMMWidth(options["rkhs_bound"], options["noise_bound"], options.get("delta", 0.1))
-        return options
-
-    @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
         """See the base class."""
-        delta = options.get("delta", 0.1)
-        rule = AMMWidth(options["rkhs_bound"], options["noise_bound"], delta)
-        return width_arms_rule(rule, options)
+        check_required(cls.__name__, options, ("rkhs_bound", "noise_bound"))
+        return AMMWidth(options["rkhs_bound"], options["noise_bound"], options["delta"])
 
 
 class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -748,6 +728,8 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         True
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -760,9 +742,10 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
+        seed = int(torch.randint(2**62, ())) if seed is None else seed
         super().__init__(
             model,
-            RandomizedWidth(num_arms, int(torch.randint(2**62, ())) if seed is None else seed),
+            self.width_rule({"num_arms": num_arms, "seed": seed}),
             round_number=round_number,
             posterior_transform=posterior_transform,
             maximize=maximize,
@@ -770,28 +753,30 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         )
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Take the number of arms from the domain; see the base class."""
-        if options.get("num_arms") is None:
-            if isinstance(domain, Arms):
-                options["num_arms"] = domain.num_arms
-            elif domain is None:
-                return options
-        check_required(cls.__name__, options, ("num_arms",))
-        check_domain_size(cls.__name__, options, domain)
-        RandomizedWidth(options["num_arms"])
-        return options
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the number of arms, if it was left out.
+
+        Args:
+            options: All constructor arguments.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+        """
+        if options["num_arms"] is not None or isinstance(domain, Box):
+            return {}
+        return {"num_arms": 2 if domain is None else domain.num_arms}
 
     @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
         """See the base class."""
-        if options.get("posterior_transform") is not None or options.get("seed") is not None:
-            return None
-        rule = RandomizedWidth(options["num_arms"])
-        return RandomizedArmsRule(rule, maximize=options.get("maximize", True))
+        check_required(cls.__name__, options, ("num_arms",))
+        return RandomizedWidth(options["num_arms"], options["seed"])
 
-
-CHANGE_POINT_INGREDIENTS = ("horizon", "smoothness", "dim", "width_constant")
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """See the base class; each round and replicate draws from its own seed."""
+        rule = cls.width_rule({**options, "seed": 0})
+        return RandomizedArmsRule(rule, maximize=options["maximize"])
 
 
 class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
@@ -822,6 +807,8 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         8.3172
     """
 
+    defines_rule: ClassVar[bool] = True
+
     def __init__(
         self,
         model: Model,
@@ -839,7 +826,14 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         """See the class."""
         super().__init__(
             model,
-            ChangePointWidth(horizon, smoothness, dim, width_constant),
+            self.width_rule(
+                {
+                    "horizon": horizon,
+                    "smoothness": smoothness,
+                    "dim": dim,
+                    "width_constant": width_constant,
+                }
+            ),
             scale=scale,
             round_number=round_number,
             posterior_transform=posterior_transform,
@@ -848,28 +842,25 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         )
 
     @classmethod
-    def complete_options(cls, options: dict[str, Any], domain: Domain | None) -> dict[str, Any]:
-        """Take the dimension from the domain; see the base class."""
-        if options.get("dim") is None:
-            if domain is None:
-                ChangePointWidth(**{"dim": 1, **_ingredients(cls, options, needs_dim=False)})
-                return options
-            options["dim"] = domain.dim
-        ChangePointWidth(**_ingredients(cls, options))
-        check_domain_size(cls.__name__, {"dim": options["dim"]}, domain)
-        return options
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the dimension, if it was left out.
+
+        Args:
+            options: All constructor arguments.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+        """
+        if options["dim"] is not None:
+            return {}
+        return {"dim": 1 if domain is None else domain.dim}
 
     @classmethod
-    def arms_rule(cls, options: dict[str, Any]) -> ArmsRule | None:
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
         """See the base class."""
-        return width_arms_rule(ChangePointWidth(**_ingredients(cls, options)), options)
-
-
-def _ingredients(cls: type, options: dict[str, Any], needs_dim: bool = True) -> dict[str, Any]:
-    check_required(cls.__name__, options, ("horizon", "smoothness", *(("dim",) * needs_dim)))
-    return {
-        name: options[name] for name in CHANGE_POINT_INGREDIENTS if options.get(name) is not None
-    }
+        names = ("horizon", "smoothness", "dim", "width_constant")
+        check_required(cls.__name__, options, names)
+        return ChangePointWidth(**{name: options[name] for name in names})
 
 
 fill_in_docstrings(__name__)

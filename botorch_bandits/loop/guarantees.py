@@ -381,11 +381,12 @@ def _width_of(
     """The loop's width for one constraint."""
     num_outputs = 1 + rule.num_constraints
     if isinstance(recipe, AcquisitionRecipe):
-        name, options = recipe.acquisition_class.__name__, dict(recipe.options)
+        name = recipe.acquisition_class.__name__
         if recipe.acquisition_class in LAGRANGIAN:
-            of_output = output_rules(name, num_outputs, **options)[constraint + 1]
+            options = recipe.acquisition_class.complete_options(recipe.options, None)
+            of_output = output_rules(name, num_outputs, options)[constraint + 1]
             summary = PriorSummary(model, select_output(constraint + 1, num_outputs))
-            return float(options.get("scale", 1.0) * of_output.width(summary, 1))
+            return float(options["scale"] * of_output.width(summary, 1))
         shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)
         arms_rule = shared.arms_rule(settings.domain)  # on a box too, for its settings
         is_drawn = isinstance(arms_rule, RandomizedArmsRule)

@@ -121,8 +121,8 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"feedback=Censored(...) {reason}. Use one of "
             f"{', '.join(each.__name__ for each in CENSORABLE)}, or feedback=Hallucinated()."
         )
-    options = cls.complete_options(dict(acquisition.options), domain)
-    if not options.get("maximize", True):
+    options = cls.complete_options(acquisition.options, domain)
+    if options.get("maximize") is False:
         raise ValueError(
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
             "minimum must be the worst outcome. Tell the negative instead, and leave maximize= out."
@@ -132,8 +132,8 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"predictive=True is for upper confidence bounds as published, not for {cls.__name__}. "
             "Leave it out."
         )
-    rule = cls.arms_rule(options)
-    if rule is not None:
+    if options["posterior_transform"] is None:
+        rule = cls.arms_rule(options)
         assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
         censored_rule(rule.rule, feedback.outcome_bound)
 

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
 from botorch.models.model import Model
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_bandits import (
     AcquisitionRecipe,
     Arms,
     BanditAcquisition,
+    BanditGP,
+    BanditLoop,
     Box,
     GPThompsonSampling,
     GPUpperConfidenceBound,
+    Guarantee,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
+    RandomizedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.confidence import ConstantWidth, WidthRule
+from botorch_bandits.optim import gen_candidates_batched
 
 from .cases import bandit_gp, rows, uniform
 
@@ -224,5 +233,144 @@ def test_a_class_of_ones_own_gets_recipes_from_the_base_class() -> None:
     guarantee = acqf.guarantee()
     assert guarantee.method == "Distance"
     assert not guarantee.holds
-    with pytest.raises(TypeError, match="no option 'center'; it has center"):
-        Distance.with_options(center=center)
+    with pytest.raises(TypeError, match="no option 'middle'; it has center"):
+        Distance.with_options(middle=center)
+
+
+# --- subclasses -----------------------------------------------------------------------------
+
+
+class Renamed(ImprovedUpperConfidenceBound):
+    """A subclass that changes nothing."""
+
+
+class Wider(ImprovedUpperConfidenceBound):
+    """A subclass with a width of its own."""
+
+    @classmethod
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        return ConstantWidth(3.0 * options["rkhs_bound"])
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee(method="mine", gaps=("nothing is proven",))
+
+
+class Shifted(ImprovedUpperConfidenceBound):
+    """A subclass that evaluates something else."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        return super().forward(X) - 10.0 * X[..., 0, 0]
+
+
+class Rescaled(ImprovedUpperConfidenceBound):
+    """A subclass with a constructor of its own."""
+
+    def __init__(self, model: Model, factor: float, X_pending: Tensor | None = None) -> None:
+        super().__init__(model, **BOUNDS, scale=factor, X_pending=X_pending)
+
+
+class RenamedDraw(GPThompsonSampling):
+    """A subclass that changes nothing."""
+
+
+class Drawn(GPThompsonSampling):
+    """A subclass that draws in its own way."""
+
+    stream = "mine"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind"),
+    [
+        (Renamed.with_options(**BOUNDS), WidthArmsRule),
+        (Wider.with_options(**BOUNDS), WidthArmsRule),
+        (RenamedDraw.with_options(**BOUNDS), ThompsonArmsRule),
+        (Shifted.with_options(**BOUNDS), None),
+        (Rescaled.with_options(factor=2.0), None),
+        (Drawn.with_options(**BOUNDS), None),
+    ],
+)
+def test_a_subclass_has_the_rule_on_arms_unless_it_changes_what_is_evaluated(
+    recipe: AcquisitionRecipe, kind: type | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = recipe.arms_rule(ARMS)
+    assert rule is None if kind is None else type(rule) is kind
+    # the loop follows: it builds no acquisition function where there is a rule
+    built: list[type] = []
+    build = AcquisitionRecipe.build
+
+    def count(self: AcquisitionRecipe, *args: Any, **given: Any) -> Any:
+        built.append(self.acquisition_class)
+        return build(self, *args, **given)
+
+    monkeypatch.setattr(AcquisitionRecipe, "build", count)
+    model = BanditGP.with_kernel(RBFKernel(), noise=0.05)
+    loop = BanditLoop(ARMS, model, recipe, seed=1)
+    for _ in range(4):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x.sin().sum()))
+    assert built == ([] if kind else [recipe.acquisition_class] * 4)
+
+
+def test_a_subclass_plays_what_its_parent_plays_where_it_changes_nothing() -> None:
+    model = BanditGP.with_kernel(RBFKernel(), noise=0.05)
+    chosen = []
+    for cls in (ImprovedUpperConfidenceBound, Renamed):
+        loop = BanditLoop(ARMS, model, cls.with_options(**BOUNDS), seed=1)
+        for _ in range(5):
+            query = loop.ask()
+            loop.tell(query.id, float(query.x.sin().sum()))
+        chosen.append([query.x.tolist() for query in loop.history.queries])
+    assert chosen[0] == chosen[1]
+
+
+def test_a_subclass_has_the_closed_form_on_a_box_unless_it_changes_what_is_evaluated() -> None:
+    X, Y = rows()
+    model = BanditGP(X, Y[:, :1], kernel=RBFKernel(), noise=0.05)
+    for cls in (Renamed, Wider):
+        acqf = cls.with_options(**BOUNDS).build(model, BOX)
+        assert acqf.closed_form is not None
+        assert acqf.gen_candidates is gen_candidates_batched
+        value = acqf.closed_form.value(X_TEST.squeeze(-2))
+        assert torch.allclose(value, acqf(X_TEST), atol=1e-12, rtol=0.0)
+    assert Shifted.with_options(**BOUNDS).build(model, BOX).closed_form is None
+
+
+def test_a_width_rule_of_ones_own_is_that_of_drop_in_and_arms() -> None:
+    recipe = Wider.with_options(**BOUNDS)
+    assert float(recipe.build(bandit_gp(), BOX).width) == pytest.approx(6.0)
+    rule = recipe.arms_rule(ARMS)
+    assert isinstance(rule, WidthArmsRule)
+    assert rule.rule == ConstantWidth(6.0)
+
+
+def test_complete_options_have_every_name_and_the_constructors_own_defaults() -> None:
+    names = set(inspect.signature(GPUpperConfidenceBound).parameters)
+    complete = GPUpperConfidenceBound.complete_options({"delta": 0.2}, ARMS)
+    assert set(complete) == names - {"model", "round_number", "X_pending"}
+    assert (complete["delta"], complete["scale"], complete["num_arms"]) == (0.2, 1.0, 9)
+    # what the user gave is neither replaced nor joined by what the domain knows
+    assert GPUpperConfidenceBound.complete_options({"num_arms": 50}, ARMS)["num_arms"] == 50
+    assert GPUpperConfidenceBound.complete_options({"width": 2.0}, ARMS)["num_arms"] is None
+    on_box = GPUpperConfidenceBound.complete_options(
+        {"smoothness_a": 1.0, "smoothness_b": 2.0}, Box([[0.0, 0.0], [1.0, 3.0]])
+    )
+    assert (on_box["dim"], on_box["side_length"]) == (2, 3.0)
+    assert RandomizedUpperConfidenceBound.complete_options({}, ARMS)["num_arms"] == 9
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        (GPUpperConfidenceBound, {"delta": 2.0}, "delta is 2.0"),
+        (GPUpperConfidenceBound, {"smoothness_a": 1.0}, "exactly one"),
+        (RandomizedUpperConfidenceBound, {"num_arms": 1}, "num_arms is 1"),
+        (Renamed, {**BOUNDS, "delta": 0.0}, "delta is 0.0"),
+        (Shifted, {"rkhs_bound": 1.0}, "noise_bound=None"),
+    ],
+)
+def test_what_no_domain_makes_feasible_is_refused_before_there_is_one(
+    cls: type[BanditAcquisition], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        cls.with_options(**options)
