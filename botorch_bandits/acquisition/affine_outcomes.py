@@ -1,4 +1,8 @@
-"""Weighted sums of a model's outputs, side by side: objective and constraints of somebody else."""
+"""Weighted sums of a model's outputs, side by side: objective and constraints of somebody else.
+
+:class:`AffineOutcomes` makes the reward and the constraints ``g_j <= 0`` of this package of metrics
+that a model has in another order, sign or scale, as Ax passes them.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""What all acquisition functions of the package share: recipes, checks and pending points.
-
-Numbers are Python numbers in it, whatever the user passed: a tensor with one entry, a numpy number
-or a fraction is converted when the recipe is made, so that every part of the package reads the same
-value.
+"""What all acquisition functions of the package share: recipes, options, checks, pending points.
 
 ``ImprovedUpperConfidenceBound.with_options(...)`` returns an :class:`AcquisitionRecipe`; a loop
-builds a fresh acquisition function from it in every round.
+builds a fresh acquisition function from it in every round. The numbers in it are Python numbers,
+whatever the user passed: a tensor with one entry, a numpy number or a fraction is converted when
+the recipe is made, so that every part of the package reads the same value.
+
+:class:`BanditAcquisition` says what a class has beside ``forward``. Its options become what is
+played in one place, ``arms_rule``, which is given all of them: as the user gave them, as the domain
+knows them, or with the constructor's own default.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-r"""DMM: the tightest of the known confidence bounds, as an acquisition function of its own.
-
-Observations of one arm enter through their mean. With ``N`` the counts of the distinct arms, the
-nonzero eigenvalues of the kernel matrix of all observations are those of ``N^1/2 K N^1/2``. By how
-much the outcomes of one arm differ among each other cancels in the radicand.
+r"""DMM: the tightest of the known confidence bounds, as an acquisition function and on arms.
 
 .. math:: U(x) = \min_a \; \mu_a(x) + s_a(x) \sqrt{(r_t^2 + a B^2 - a y^\top (K + a I)^{-1} y) / a}
 
-over a grid of ridges ``a`` with infinity in it; :mod:`botorch_bandits.confidence.dmm`
-says where it comes from.
+over a grid of ridges ``a`` with infinity in it; :mod:`botorch_bandits.confidence.dmm`, which both
+use, says where it comes from. On arms, observations of one arm enter through their mean: with ``N``
+the counts of the distinct arms, the nonzero eigenvalues of the kernel matrix of all observations
+are those of ``N^1/2 K N^1/2``, and by how much the outcomes of one arm differ among each other
+cancels in the radicand.
 
 Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
 2403.12732, 2024.

@@ -1,16 +1,14 @@
-"""Play a rule round after round: on arms, and on a box for a batch of replicates in lockstep.
+"""Engines play a rule round after round: on arms, and on a box for replicates in lockstep.
 
-One engine serves one stream of rounds (a loop on arms) or a batch of replicates (the simulation).
-Replicate ``b`` draws what a single stream with its seed draws, so both choose the same arms, up to
-ties.
+:class:`ArmsEngine` serves one stream of rounds (a loop on arms) or a batch of replicates (the
+simulation) from sufficient statistics. Replicate ``b`` draws what a single stream with its seed
+draws, so both choose the same arms, up to ties.
 
-The widths are those of the loop's rules, the local search is that of ``gen_candidates_batched``,
-with all starting points of all replicates in each evaluation. A replicate's numbers are drawn from
-its own seed.
-
-Raw samples are one Sobol set, shifted on the torus by a uniform draw of round and replicate.
-Source: Cranley and Patterson, *Randomization of number theoretic methods for multiple integration*,
-SIAM J. Numerical Analysis 1976.
+:class:`BoxEngine` serves replicates on a box. The widths are those of the loop's rules; the local
+search is that of ``gen_candidates_batched``, with the starting points of all replicates in each
+evaluation. Raw samples are one Sobol set, shifted on the torus by a uniform draw of round and
+replicate (Cranley and Patterson, *Randomization of number theoretic methods for multiple
+integration*, SIAM J. Numerical Analysis 1976), so that a replicate depends on its own seed alone.
 """
 
 from __future__ import annotations

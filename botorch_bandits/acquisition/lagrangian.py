@@ -2,13 +2,12 @@ r"""A penalized reward, on a model of the reward and its constraints: bound and 
 
 .. math:: F(x) = f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1), \qquad g_j(x) \le 0 \text{ is feasible}
 
-Sources: Shi and Eryilmaz 2022 (the penalized reward); Zhou and Ji 2022 (bounds of ``f`` and of
-each ``g_j`` apart, clipped; from memory of that paper).
+The bound is optimistic in ``f`` and in each ``g_j``; Thompson sampling puts one joint draw of all
+of them in their places.
 
-.. math:: \tilde f(x) - \sum_j \kappa_j (\psi(\tilde g_j(x)) - 1)
-
-Shi and Eryilmaz 2022, Remark 1: in Algorithm 2 GP-TS may take the place of IGP-UCB. Remark 2:
-Algorithm 3 is not covered then.
+Sources: Shi and Eryilmaz 2022, the penalized reward and, in Remark 1, GP-TS in the place of IGP-UCB
+in Algorithm 2 (Remark 2: not in Algorithm 3); Zhou and Ji 2022, bounds of ``f`` and of each ``g_j``
+apart, clipped (from memory of that paper).
 """
 
 from __future__ import annotations

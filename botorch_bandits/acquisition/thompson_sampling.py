@@ -1,16 +1,18 @@
 r"""Thompson sampling with the scale of GP-TS, as a drop-in acquisition function.
 
-The draws have the posterior mean of what arrived and the covariance that pending queries would
-leave, were their outcomes known. Source: the baseline GP-BTS of Verma, Dai and Low 2022; the rule
-for pending queries is that of GP-BUCB (Desautels, Krause and Burdick 2014).
-
 In round ``t`` a function is drawn from the posterior with its standard deviations multiplied by
 ``v_t``, jointly over all points, and maximized:
 
 .. math:: f_t \sim GP(\mu_{t-1}, v_t^2 k_{t-1}), \qquad x_t = \arg\max_x f_t(x)
 
-Source: Chowdhury and Gopalan 2017, Algorithm 2 and Theorem 4. Finite sets of points are drawn on
-exactly; on a box a pathwise draw is scaled, ``mu + v_t (path - mu)``.
+Finite sets of points are drawn on exactly; on a box a pathwise draw is scaled,
+``mu + v_t (path - mu)``. Pending queries lead to another draw, or leave the mean as it is and
+shrink the covariance as if their outcomes were known (GP-BTS).
+
+Sources: Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017, Algorithm 2 and
+Theorem 4; Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
+the baseline GP-BTS; Desautels, Krause and Burdick, *Parallelizing exploration-exploitation
+tradeoffs in Gaussian process bandit optimization*, JMLR 2014, the rule for pending queries.
 """
 
 from __future__ import annotations

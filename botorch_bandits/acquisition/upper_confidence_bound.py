@@ -2,28 +2,10 @@ r"""Upper confidence bounds with theory-backed widths, as drop-ins for BoTorch's
 
 .. math:: a_t(x) = \mu_{t-1}(x) + w_t \, \sigma_{t-1}(x)
 
-.. math:: a_t(x) = \mu_{t-1}(x) + w_t \, \sigma_{t-1}(x)
-
 The classes subclass BoTorch's ``UpperConfidenceBound`` and only compute its ``beta``, which is
 ``w_t ** 2``: what BoTorch can do with UCB it can do with them. Beyond it they honor
-``X_pending``, so that ``q > 1`` works in every sequential optimizer.
-
-.. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / \lambda) + 2 c \ln(1/\delta)}, \qquad c = R^2/\lambda
-
-Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
-2403.12732, 2024.
-
-.. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
-
-Source: Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence bound with
-tighter Bayesian regret bounds*, ICML 2023.
-
-.. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
-
-Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no
-regrets*, arXiv 1908.07636, Theorem 3.1. The restarts are those of
-:class:`~botorch_bandits.change_points.ChangePointRestart`, which goes with any other acquisition
-function as well.
+``X_pending``, so that ``q > 1`` works in every sequential optimizer. Each class turns its options
+into a width in ``width_rule``; its rule on arms and its closed form on boxes follow from that.
 """
 
 from __future__ import annotations
@@ -649,6 +631,12 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
     r"""Upper confidence bound with the AMM width at the model's own regularization.
 
+    .. math:: w_t = \sqrt{B^2 + c \ln\det(I + K / \lambda) + 2 c \ln(1/\delta)},
+              \qquad c = R^2/\lambda
+
+    Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
+    2403.12732, 2024.
+
     It holds for every ``lam``, under the assumptions of IGP-UCB: norm at most ``B`` in the
     UNIT-VARIANCE kernel, R-sub-Gaussian noise, both in raw outcome units.
     :class:`~botorch_bandits.DMMUpperConfidenceBound` is tighter still, at the price of an
@@ -707,6 +695,11 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
 class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
     r"""IRGP-UCB (Takeno, Inatsu and Karasuyama 2023), on finitely many arms.
+
+    .. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
+
+    Source: Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence bound with
+    tighter Bayesian regret bounds*, ICML 2023.
 
     For rewards drawn from the model's prior. The theorem bounds the EXPECTED regret; the width is
     no confidence bound that holds in all rounds at once.
@@ -780,9 +773,16 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
 
 
 class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
-    """The upper confidence bound of GP-UCB-CPD (Avanesov, Theorem 3.1).
+    r"""The upper confidence bound of GP-UCB-CPD (Avanesov, Theorem 3.1).
 
-    Its width grows with the queries in the model, hence starts again small after a reset.
+    .. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
+
+    The width grows with the queries in the model, hence starts again small after a reset. The
+    restarts are those of :class:`~botorch_bandits.change_points.ChangePointRestart`, which goes
+    with any other acquisition function as well.
+
+    Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no regrets*,
+    arXiv 1908.07636.
 
     Args:
         model: A fitted BoTorch model in float64, of the data since the last reset.

@@ -1,11 +1,11 @@
 """GP-UCB (Srinivas et al. 2010): widths for rewards that are drawn from the Gaussian process.
 
-Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior
-STANDARD DEVIATION, logarithms are natural.
+There is one for finitely many arms (Theorem 1) and one for a box (Theorem 2). Conventions as in
+:mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior STANDARD DEVIATION,
+logarithms are natural.
 
-Sources: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit
-setting*, ICML 2010; Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence
-bound with tighter Bayesian regret bounds*, ICML 2023.
+Source: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit setting*,
+ICML 2010.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """IGP-UCB and its kin: widths for rewards of bounded norm in the kernel's Hilbert space.
 
-Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior
-STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound`` bounds the
-NORM (never its square) of the reward in that kernel, in the units of the reward, and
+Here are the printed width of IGP-UCB and GP-TS, its form for every regularization, AMM, and Theorem
+3 of GP-UCB. Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the
+posterior STANDARD DEVIATION, logarithms are natural, kernels have unit variance. ``rkhs_bound``
+bounds the NORM (never its square) of the reward in that kernel, in the units of the reward, and
 ``noise_bound`` is ``R`` of R-sub-Gaussian noise in the same units. Who has a prior standard
 deviation ``s`` divides both by ``s`` first (the width rules do).
 

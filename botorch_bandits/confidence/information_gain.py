@@ -3,16 +3,14 @@ r"""Information gain: what was realized, and bounds on the most that any inputs 
 .. math:: I(X) = \tfrac12 \ln\det(I + K / \lambda)
            = \tfrac12 \sum_s \ln(1 + \sigma_{s-1}^2(x_s) / \lambda)
 
-in nats, with the same regularization ``lam`` as the posterior. The realized gain of the inputs
-in the posterior may stand for the maximal gain in the widths of Chowdhury and Gopalan 2017
-(Theorem 2): it is never larger, and free from a Cholesky factor.
+in nats, with the same regularization ``lam`` as the posterior. The realized gain of the inputs in
+the posterior may stand for the maximal one in the widths of Chowdhury and Gopalan 2017 (Theorem 2):
+it is never larger, and free from a Cholesky factor. Other widths need an upper bound on
 
 .. math:: \gamma_T = \max_{|A| = T} \tfrac12 \ln\det(I + K_A / \lambda)
 
-over MULTISETS ``A`` of points: an arm may be observed many times. The exact value is NP-hard.
-Some widths need an upper bound on it; those of Chowdhury and Gopalan 2017 do not (the realized
-gain may stand for it there). Every bound is an object that is called with the number of
-observations; it keeps what it computed.
+over MULTISETS ``A`` of points: an arm may be observed many times. The exact value is NP-hard. Every
+bound is an object that is called with the number of observations; it keeps what it computed.
 
 Sources: Srinivas et al. 2010, section 5 and Lemma 7.6; Vakili, Khezeli and Picheny, *On
 information gain and regret bounds in Gaussian process bandits*, AISTATS 2021.

@@ -1,11 +1,11 @@
 """IRGP-UCB (Takeno et al. 2023): a random width that does not grow with the round.
 
-Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior
-STANDARD DEVIATION, logarithms are natural.
+It is for rewards that are drawn from the Gaussian process, on finitely many arms. Conventions as in
+:mod:`botorch_bandits.confidence.width_rules`: a width multiplies the posterior STANDARD DEVIATION,
+logarithms are natural.
 
-Sources: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit
-setting*, ICML 2010; Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence
-bound with tighter Bayesian regret bounds*, ICML 2023.
+Source: Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence bound with
+tighter Bayesian regret bounds*, ICML 2023.
 """
 
 from __future__ import annotations

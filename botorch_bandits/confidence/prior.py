@@ -2,10 +2,8 @@
 
 Theorems speak of a unit-variance kernel. :class:`PriorSummary` looks into exact Gaussian-process
 models (BoTorch's ``SingleTaskGP`` family, ``ModelListGP`` of them, ensembles and batches) without
-changing them, and says in raw outcome units what the theorem's constants are.
-
-A width needs only the prior (:mod:`botorch_bandits.confidence.prior`); the bounds of DMM
-need kernel, inputs and outcomes themselves.
+changing them, and says in raw outcome units what the theorem's constants are. :func:`read_data`
+gives kernel, inputs and outcomes themselves to the bounds of DMM.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Replicates on arms: the rules of the loop, on tensors with one more dimension."""
+"""Replicates on arms: the rules of the loop, on tensors with one more dimension.
+
+:func:`play_arms` lets an engine play one reward function a replicate, with noise, initial rounds
+and resets of their own, and collects what came of it.
+"""
 
 from __future__ import annotations
 

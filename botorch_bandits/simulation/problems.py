@@ -1,4 +1,8 @@
-"""What replicates play and what came of it: policies, rewards and results."""
+"""What replicates play and what came of it: policies, rewards and results.
+
+A :class:`Policy` is what a loop is made of but for domain and seed. Rewards are tables of arms that
+may change with the round; a :class:`SimulationResult` has regret and outcomes of every replicate.
+"""
 
 from __future__ import annotations
 
