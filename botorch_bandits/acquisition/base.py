@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -33,6 +33,8 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate
+
+_T = TypeVar("_T")
 
 FLOAT_OPTIONS = frozenset(
     {
@@ -437,13 +439,18 @@ def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
-@cache
+def _once_a_class(function: Callable[[type], _T]) -> Callable[[type], _T]:
+    """Let a function of a class be computed once for each class."""
+    return cache(function)
+
+
+@_once_a_class
 def constructor_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a class's constructor, by name."""
     return inspect.signature(cls).parameters
 
 
-@cache
+@_once_a_class
 def default_options(cls: type) -> Mapping[str, Any]:
     """Return the constructor's options and their defaults, None for those without one."""
     return MappingProxyType(
@@ -463,8 +470,8 @@ _NO_EVALUATION = frozenset(
 """What a class can have of its own without changing what is evaluated, but by its width rule."""
 
 
-@cache
-def is_evaluated_by_rule(cls: type[BanditAcquisition]) -> bool:
+@_once_a_class
+def is_evaluated_by_rule(cls: type) -> bool:
     """Return whether ``cls.arms_rule`` computes what the acquisition function evaluates."""
     for each in cls.__mro__:
         if vars(each).get("defines_rule"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -495,10 +496,10 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         given = {name for name in INGREDIENTS if options[name] is not None}
         known: dict[str, Any] = {}
         if not given and not isinstance(domain, Box):
-            known = {"num_arms": 1 if domain is None else domain.num_arms}
+            known = {"num_arms": domain.num_arms if isinstance(domain, Arms) else 1}
         elif "smoothness_b" in given and not isinstance(domain, Arms):
             known = {"dim": LARGEST_DIMENSION, "side_length": 1.0}
-            if domain is not None:
+            if isinstance(domain, Box):
                 longest = float((domain.bounds[1] - domain.bounds[0]).max())
                 known = {"dim": domain.dim, "side_length": longest}
         return {name: value for name, value in known.items() if options[name] is None}
@@ -511,9 +512,9 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         for names, build in THEOREMS.items():
             if given.keys() == set(names):
                 return build(delta=delta, **given)
-        options = "; ".join(" and ".join(f"{name}=" for name in names) for names in THEOREMS)
+        theorems = "; ".join(" and ".join(f"{name}=" for name in names) for names in THEOREMS)
         raise ValueError(
-            f"GPUpperConfidenceBound takes the ingredients of exactly one width ({options}), got "
+            f"GPUpperConfidenceBound takes the ingredients of exactly one width ({theorems}), got "
             f"{', '.join(f'{n}={v}' for n, v in given.items()) or 'none'}. On a box, "
             "ImprovedUpperConfidenceBound has a width with a theorem that needs only rkhs_bound= "
             "and noise_bound=."
@@ -738,7 +739,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         seed = int(torch.randint(2**62, ())) if seed is None else seed
         super().__init__(
             model,
-            self.width_rule({"num_arms": num_arms, "seed": seed}),
+            replace(self.width_rule({"num_arms": num_arms}), seed=seed),
             round_number=round_number,
             posterior_transform=posterior_transform,
             maximize=maximize,
@@ -757,19 +758,18 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         """
         if options["num_arms"] is not None or isinstance(domain, Box):
             return {}
-        return {"num_arms": 2 if domain is None else domain.num_arms}
+        return {"num_arms": domain.num_arms if isinstance(domain, Arms) else 2}
 
     @classmethod
-    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+    def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:
         """See the base class."""
         check_required(cls.__name__, options, ("num_arms",))
-        return RandomizedWidth(options["num_arms"], options["seed"])
+        return RandomizedWidth(options["num_arms"])
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """See the base class; each round and replicate draws from its own seed."""
-        rule = cls.width_rule({**options, "seed": 0})
-        return RandomizedArmsRule(rule, maximize=options["maximize"])
+        return RandomizedArmsRule(cls.width_rule(options), maximize=options["maximize"])
 
 
 class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
