@@ -39,6 +39,7 @@ _T = TypeVar("_T")
 FLOAT_OPTIONS = frozenset(
     {
         "best_f",
+        "beta",
         "constraint_bound",
         "delta",
         "information_gain",
