@@ -111,6 +111,7 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     ),
     (GPUpperConfidenceBound, {"rkhs_bound": 2.0, "information_gain": GAIN, "delta": 0.2}),
     (GPUpperConfidenceBound, {"width": 2.0}),
+    (GPUpperConfidenceBound, {"beta": 6.25}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
