@@ -21,6 +21,7 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     BanditAcquisition,
     GPThompsonSampling,
+    LagrangianThompsonSampling,
     RandomSearch,
 )
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
@@ -30,7 +31,7 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import (
     Censored,
     CensoredQueue,
@@ -368,8 +369,14 @@ class AcquisitionBuilder:
         # one row for all observations of an arm, unless values are replaced row by row
         on_arms = isinstance(settings.domain, Arms) and settings.context_dim == 0
         self._collapses = on_arms and not isinstance(settings.feedback, Censored)
+        # a pathwise draw of several outputs shares its features, hence needs one model of all
+        self._separates_outputs = not (
+            isinstance(settings.acquisition, AcquisitionRecipe)
+            and issubclass(settings.acquisition.acquisition_class, LagrangianThompsonSampling)
+            and isinstance(settings.domain, Box)
+        )
         self._build_model = (
-            settings.model.builder(settings.seed, self._collapses, separates_outputs=True)
+            settings.model.builder(settings.seed, self._collapses, self._separates_outputs)
             if isinstance(settings.model, BanditGPRecipe)
             else self._call_factory
         )
@@ -559,7 +566,9 @@ class ForgettingBuilder(AcquisitionBuilder):
         assert settings.forgetting is not None
         self._forgetting = settings.forgetting
         self._models = (
-            ForgettingModels(settings.model, self._forgetting, self._collapses)
+            ForgettingModels(
+                settings.model, self._forgetting, self._collapses, self._separates_outputs
+            )
             if isinstance(settings.model, BanditGPRecipe)
             else None
         )

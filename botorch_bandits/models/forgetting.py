@@ -100,6 +100,7 @@ class ForgettingModels:
         recipe: Kernel and noise, with fixed hyperparameters.
         forgetting: What becomes of old outcomes.
         collapses: Make one row of all observations of an input (not where time is an input).
+        separates_outputs: Build one model for each output where there are several.
 
     Raises:
         ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
@@ -114,7 +115,11 @@ class ForgettingModels:
     """
 
     def __init__(
-        self, recipe: BanditGPRecipe, forgetting: Forgetting, collapses: bool = False
+        self,
+        recipe: BanditGPRecipe,
+        forgetting: Forgetting,
+        collapses: bool = False,
+        separates_outputs: bool = True,
     ) -> None:
         """See the class."""
         if recipe.refit_every is not None or learns_input_scale(recipe.input_transform):
@@ -132,7 +137,7 @@ class ForgettingModels:
             )
             collapses = False
         self.recipe, self.forgetting = recipe, forgetting
-        self._collapses = collapses
+        self._collapses, self._separates_outputs = collapses, separates_outputs
 
     def inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
         """Return the model's inputs: with a time-varying kernel, the rounds come first.
@@ -156,7 +161,8 @@ class ForgettingModels:
 
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
-            With several outcomes in a row of ``Y`` it is a ``ModelListGP`` of one model for each.
+            With several outcomes in a row of ``Y`` it is a ``ModelListGP`` of one model for each,
+            if outputs are separated.
         """
         rounds = rounds.to(X.device)
         if isinstance(self.forgetting, SlidingWindow):
@@ -170,7 +176,7 @@ class ForgettingModels:
 
     def _builder(self) -> Callable[[Tensor, Tensor], Any]:
         # a new one each time, for nothing can be continued: rows leave, or the time goes on
-        return self.recipe.builder(0, self._collapses, separates_outputs=True)
+        return self.recipe.builder(0, self._collapses, self._separates_outputs)
 
     def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP:
         if self._collapses and len(X):

@@ -18,12 +18,6 @@ from botorch_bandits.journal import Journal
 from . import journal_settings as cases
 
 FOLDER = Path(__file__).parent / "journals_0_1"
-MOVED = {
-    "box, primal dual, ts": "separate surrogates are one model an output, which draws in another "
-    "order on a box; suggestions have the same distribution",
-}
-"""Settings whose suggestions are others than those of version 0.1, and why."""
-
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
 pytestmark = [
     pytest.mark.usefixtures("quick_disk"),
@@ -71,13 +65,7 @@ def assert_agree(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=MOVED[name], strict=True))
-        if name in MOVED
-        else name
-        for name in EXPECTED
-        if name not in cases.COMMANDS
-    ],
+    [name for name in EXPECTED if name not in cases.COMMANDS],
 )
 def test_an_old_journal_continues_to_the_same_suggestions(name: str, tmp_path: Path) -> None:
     path, expected = copy_of(name, tmp_path), EXPECTED[name]
