@@ -20,6 +20,18 @@ from botorch_bandits.checks import DTYPE, check_double, check_finite
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
+def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
+    """Return the transform that leaves one output as it is and drops the others.
+
+    Args:
+        index: The output's number, from 0.
+        num_outputs: How many outputs the model has.
+    """
+    weights = torch.zeros(num_outputs, dtype=DTYPE)
+    weights[index] = 1.0
+    return ScalarizedPosteriorTransform(weights)
+
+
 class AffineOutcomes(PosteriorTransform):
     r"""Turns ``m`` outputs into ``W y + c``, one row of ``W`` a new output.
 

@@ -305,8 +305,7 @@ class BoxEngine:
         posterior, box = self.posterior, self.box
         width = self.rule.width_in_round(self.summary, round_number).to(posterior.center.device)
         width = check_finite("the width", width).expand(posterior.num_replicates)
-        sign = 1.0 if self.rule.maximize else -1.0
-        bound = ClosedFormBound(posterior, width.unsqueeze(-1), sign)
+        bound = ClosedFormBound(posterior, width.unsqueeze(-1), 1.0 if self.rule.maximize else -1.0)
         unit = (self._raw + self._shifts.at(round_number).unsqueeze(1)).frac_()
         bounds = box.bounds.to(posterior.center)
         raw = bounds[0] + (bounds[1] - bounds[0]) * unit
@@ -317,7 +316,7 @@ class BoxEngine:
         X = torch.minimum(torch.maximum(starts, bounds[0]), bounds[1]).cpu().numpy()
         lower, upper = (np.broadcast_to(end.numpy(), X.shape) for end in box.bounds)
         found = maximize_locally(
-            _Values(bound, width, sign),
+            _Values(bound),
             X,
             lower,
             upper,
@@ -361,28 +360,23 @@ class _Values:
 
     Args:
         bound: Of all replicates.
-        width: Theirs, ``B``.
-        sign: As the bound has it.
     """
 
-    def __init__(self, bound: ClosedFormBound, width: Tensor, sign: float) -> None:
+    def __init__(self, bound: ClosedFormBound) -> None:
         """See the class."""
-        self._all = (bound.posterior, width)
-        self._sign = sign
-        self._bound = bound
-        self._slot = np.arange(len(width))  # of each replicate in the bound
+        self._of_all = self._bound = bound
+        self._slot = np.arange(bound.posterior.num_replicates)  # of each replicate in the bound
 
     def __call__(self, points: Array, replicate: Index) -> tuple[Tensor, Tensor]:
         """Return the values and gradients at ``b x d`` points in order of their replicates."""
-        posterior, width = self._all
-        counts = np.bincount(replicate, minlength=len(width))
+        of_all, num_replicates = self._of_all, self._of_all.posterior.num_replicates
+        device = of_all.posterior.center.device
+        counts = np.bincount(replicate, minlength=num_replicates)
         active = np.flatnonzero(counts)
         if 2 * len(active) <= self._bound.posterior.num_replicates:  # most have finished
-            index = torch.from_numpy(active).to(width.device)
-            self._bound = ClosedFormBound(
-                posterior.select(index), width[index].unsqueeze(-1), self._sign
-            )
-            self._slot = np.zeros(len(width), dtype=np.int64)
+            index = torch.from_numpy(active).to(device)
+            self._bound = of_all.select(index)
+            self._slot = np.zeros(num_replicates, dtype=np.int64)
             self._slot[active] = np.arange(len(active))
         # a rectangle with a row a replicate; shorter rows are filled with the first point
         column = np.arange(len(points)) - (counts.cumsum() - counts)[replicate]
@@ -390,7 +384,7 @@ class _Values:
         padded = np.broadcast_to(points[0], shape).copy()
         row = self._slot[replicate]
         padded[row, column] = points
-        value, gradient = self._bound.value_and_gradient(torch.from_numpy(padded).to(width.device))
+        value, gradient = self._bound.value_and_gradient(torch.from_numpy(padded).to(device))
         return value[row, column], gradient[row, column]
 
 

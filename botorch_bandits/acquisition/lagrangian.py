@@ -20,8 +20,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
-from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
@@ -31,10 +29,9 @@ from botorch.utils.transforms import (
     is_ensemble,
     t_batch_mode_transform,
 )
-from gpytorch.distributions import MultitaskMultivariateNormal
 from torch import Tensor
 
-from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
+from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes, select_output
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     HallucinatesPending,
@@ -43,10 +40,9 @@ from botorch_bandits.acquisition.base import (
     check_single_point,
 )
 from botorch_bandits.acquisition.scores import ArmsRule, half_width, score
-from botorch_bandits.acquisition.thompson_sampling import SeededDraw, check_gaussian, draw_deviation
+from botorch_bandits.acquisition.thompson_sampling import SeededDraw, draw_outputs
 from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
 from botorch_bandits.checks import (
-    DTYPE,
     check_one_of,
     check_positive,
     check_probability,
@@ -63,7 +59,6 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.penalties import Linear, Penalty
-from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
 def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
@@ -291,13 +286,6 @@ class OutputWidths:
         return combined
 
 
-def select_output(index: int, num_outputs: int) -> ScalarizedPosteriorTransform:
-    """Return the transform that leaves one output as it is and drops the others."""
-    weights = torch.zeros(num_outputs, dtype=DTYPE)
-    weights[index] = 1.0
-    return ScalarizedPosteriorTransform(weights)
-
-
 class LagrangianAcquisition(BanditAcquisition):
     """Multipliers, a penalty, and a width for each output of the model."""
 
@@ -334,6 +322,10 @@ class LagrangianAcquisition(BanditAcquisition):
     def num_constraints(self) -> int:
         """How many constraints there are."""
         return len(self.multipliers)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._output_widths.forget()
 
     def _compute_widths(self) -> None:
         self.widths = self._output_widths.compute().to(self.widths.device)
@@ -626,69 +618,9 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             lower = lower.clamp(-self.constraint_bound, self.constraint_bound)
         return upper, lower
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._output_widths.forget()
-
 
 def _check_clip(name: str, bound: float | None) -> float | None:
     return None if bound is None else check_positive(name, bound)
-
-
-def draw_outputs(
-    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Draw every output of a model on a finite set of points.
-
-    The cost is cubic in points times outputs that are correlated.
-
-    Args:
-        model: With a Gaussian posterior; no batch, no ensemble.
-        choices: ``num_points x d`` points.
-        posterior_transform: Applied to the posterior first, if given.
-        seed: Of the draw.
-
-    Returns:
-        Mean and the draw's deviation from it, ``num_points x num_outputs`` each.
-
-    Raises:
-        UnsupportedError: If the posterior is not Gaussian.
-    """
-    with torch.no_grad():
-        parts = [
-            _draw(posterior, derive_seed(seed, j, "output"))
-            for j, posterior in enumerate(_independent(model, choices, posterior_transform))
-        ]
-    return torch.cat([part[0] for part in parts], -1), torch.cat([part[1] for part in parts], -1)
-
-
-def _independent(
-    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
-) -> list[Posterior]:
-    """Return the posteriors of groups of outputs that do not depend on one another."""
-    if posterior_transform is None and isinstance(model, ModelListGP):
-        return [submodel.posterior(choices) for submodel in model.models]
-    if posterior_transform is None and isinstance(model, BatchedMultiOutputGPyTorchModel):
-        num_outputs = model.num_outputs
-        return [
-            model.posterior(choices, posterior_transform=select_output(j, num_outputs))
-            for j in range(num_outputs)
-        ]
-    return [model.posterior(choices, posterior_transform=posterior_transform)]
-
-
-def _draw(posterior: Posterior, seed: int) -> tuple[Tensor, Tensor]:
-    posterior = check_gaussian(posterior)
-    mean = posterior.mean
-    if isinstance(posterior, MultitaskGPPosterior):
-        # of a Kronecker model: its distribution holds variances only, its samples are joint
-        with seeded_globally(seed):
-            return mean, posterior.rsample(torch.Size([1])).squeeze(0) - mean
-    distribution = posterior.distribution
-    deviation = draw_deviation(distribution.covariance_matrix, seed)
-    if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
-        return mean, deviation.reshape(mean.shape[-1], mean.shape[-2]).T
-    return mean, deviation.reshape(mean.shape)
 
 
 class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
@@ -911,10 +843,6 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
                 known[f"constraint_mean_{j}"] - float(self.widths[j]) * deviation
             )
         return known
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._output_widths.forget()
 
     def _draw_on_arms(self, choices: Tensor) -> Tensor:
         """Return the scaled draw of every output, ``num_points x (1 + num_constraints)``."""

@@ -122,6 +122,15 @@ class ClosedFormBound:
         self.width = width
         self.sign = sign
 
+    def select(self, index: Tensor) -> ClosedFormBound:
+        """Return the bound of some of the replicates.
+
+        Args:
+            index: Their numbers.
+        """
+        width = self.width[index] if isinstance(self.width, Tensor) else self.width
+        return ClosedFormBound(self.posterior.select(index), width, self.sign)
+
     @property
     def has_cheap_gradients(self) -> bool:
         """Whether ``d`` more gradients at each point cost less than the steps that they save.

@@ -22,7 +22,8 @@ from botorch_bandits.acquisition import (
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.lagrangian import output_rules, select_output
+from botorch_bandits.acquisition.affine_outcomes import select_output
+from botorch_bandits.acquisition.lagrangian import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import Restart
 from botorch_bandits.checks import DTYPE, level_of_users_line
