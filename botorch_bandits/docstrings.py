@@ -103,6 +103,8 @@ def _fill_in_entries(text: str, owner: type | None, name: str, names: dict[str, 
         before, after = match["before"], match["after"]
         start = entry[0][: entry.start(2) - entry.start()]
         more = f" {after[0].upper()}{after[1:]}." if after else ""
+        if before and meant[1:2].islower():
+            meant = f"{meant[0].lower()}{meant[1:]}"
         return f"{start}{before}: {meant}{more}" if before else f"{start}{meant}{more}"
 
     return _ENTRY.sub(replace, text)

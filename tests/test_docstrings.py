@@ -161,7 +161,7 @@ def test_arguments_take_the_text_of_the_class_that_is_named(shapes):
 
 
 def test_a_text_before_the_reference_is_kept(shapes):
-    assert "    size: ``s``: How large it is,\n        in pixels." in shapes.Grandchild.__doc__
+    assert "    size: ``s``: how large it is,\n        in pixels." in shapes.Grandchild.__doc__
     assert "    where: On which canvas." in shapes.paint.__doc__
 
 

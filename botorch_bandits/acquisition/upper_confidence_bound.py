@@ -800,7 +800,8 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         dim: ``d``; in a loop it may be omitted.
         width_constant: ``D``; 0.02 in the paper's experiments.
         scale: See :class:`WidthUpperConfidenceBound`.
-        round_number: The round since the last reset; see :class:`WidthUpperConfidenceBound`.
+        round_number: The round ``t`` since the last reset of the first point that is chosen; the
+            model's rows plus pending points plus 1 if omitted.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
         X_pending: See :class:`WidthUpperConfidenceBound`.

@@ -807,7 +807,7 @@ def sensor_day(
     Lab, one reading in ten minutes: five days to learn from, and the sixth to play.
 
     Args:
-        path: A ``.npz`` or CSV file; see :func:`~botorch_bandits.problems.changing.load_readings`.
+        path: See :func:`load_readings`.
         array: The array's name in a ``.npz`` file, one time a row and one sensor a column.
         num_past: How many first rows are past readings.
         num_later: How many rows behind them are played.
