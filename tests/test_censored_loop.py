@@ -28,9 +28,9 @@ from botorch_bandits import (
     History,
     Ignored,
     ImprovedUpperConfidenceBound,
-    MinimumLoweredWarning,
     RandomizedUpperConfidenceBound,
 )
+from botorch_bandits.acquisition import MinimumLoweredWarning
 from botorch_bandits.confidence import (
     amm_width,
     gp_ucb_compact_width,

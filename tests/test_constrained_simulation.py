@@ -22,7 +22,6 @@ from botorch_bandits import (
     LogExpectedImprovement,
     MultiplicativeEpochs,
     NeverRestart,
-    NoisyConstraintsWarning,
     Policy,
     PrimalDual,
     RandomSearch,
@@ -30,7 +29,7 @@ from botorch_bandits import (
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
-from botorch_bandits.constraints import MultiplierRule
+from botorch_bandits.constraints import MultiplierRule, NoisyConstraintsWarning
 from botorch_bandits.problems import ArmsProblem, BraninReward, ConstrainedArmsProblem
 
 CHOICES = torch.linspace(0, 1, 21, dtype=torch.float64).unsqueeze(-1)

@@ -22,16 +22,15 @@ from botorch_bandits import (
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    InfeasibleConstraintsWarning,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
     MultiplicativeEpochs,
-    NoisyConstraintsWarning,
     OracleRestart,
     PrimalDual,
     RandomSearch,
     SlidingWindow,
 )
+from botorch_bandits.constraints import InfeasibleConstraintsWarning, NoisyConstraintsWarning
 from botorch_bandits.penalties import Polynomial
 
 NUM_ARMS, LENGTHSCALE, NOISE = 21, 0.25, 0.05

@@ -28,10 +28,10 @@ from botorch_bandits import (
     Ignored,
     ImprovedUpperConfidenceBound,
     LogExpectedImprovement,
-    MinimumLoweredWarning,
     RandomSearch,
     run,
 )
+from botorch_bandits.acquisition import MinimumLoweredWarning
 from botorch_bandits.feedback import LateOutcomeWarning
 from botorch_bandits.models.arms import ArmsPosterior
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
@@ -310,7 +310,7 @@ def test_outcome_below_the_minimum() -> None:
         assert query.diagnostics["mean"] == pytest.approx(float(mean), abs=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore::botorch_bandits.MinimumLoweredWarning")
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.MinimumLoweredWarning")
 def test_rebuilt_posterior_saw_the_same_operations_when_the_minimum_was_lowered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

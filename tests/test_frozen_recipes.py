@@ -30,12 +30,12 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     OracleRestart,
-    Polynomial,
     SlidingWindow,
 )
 from botorch_bandits.acquisition import GrowingDiscretization
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import SpectralGain, WaterFillingGain
+from botorch_bandits.penalties import Polynomial
 
 CHOICES = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
 BOX = Box([[0.0], [1.0]])

@@ -40,7 +40,6 @@ from botorch_bandits import (
     MeanOnly,
     MultiplicativeEpochs,
     OracleRestart,
-    Polynomial,
     PrimalDual,
     RandomizedUpperConfidenceBound,
     RandomSearch,
@@ -53,6 +52,7 @@ from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.checks import LARGEST_OUTCOME
 from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.penalties import Polynomial
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
 ARMS = Arms(torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1))

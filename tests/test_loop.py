@@ -369,7 +369,7 @@ class TestGuarantee:
         assert loop.guarantee().regret_bound is None
 
 
-@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 def test_a_refuted_round_voids_the_bound_for_good() -> None:
     recipe = DMMUpperConfidenceBound.with_options(rkhs_bound=0.3, noise_bound=0.05)
     loop = BanditLoop(Arms(GRID), MODELS["fixed"](), recipe)

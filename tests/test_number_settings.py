@@ -35,7 +35,6 @@ from botorch_bandits import (
     ChangePointDetector,
     ChangePointRestart,
     ChangePointUpperConfidenceBound,
-    CustomPenalty,
     DMMUpperConfidenceBound,
     Exponential,
     ExponentialWeights,
@@ -48,17 +47,14 @@ from botorch_bandits import (
     NeverRestart,
     OracleRestart,
     Policy,
-    Polynomial,
-    PowerThreshold,
     PrimalDual,
     RandomizedUpperConfidenceBound,
-    Restart,
     SlidingWindow,
-    TheoreticalThreshold,
     TimeVaryingKernel,
 )
 from botorch_bandits.acquisition import GrowingDiscretization
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
+from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
     AMMWidth,
     CensoredWidth,
@@ -72,6 +68,7 @@ from botorch_bandits.confidence import (
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
+from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import ConstantDelay, GeometricDelay, HeavyTailedDelay, PoissonDelay
 
 FLOAT_KINDS: dict[str, Callable[[float], Any]] = {

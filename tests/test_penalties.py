@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits import CustomPenalty, Exponential, Linear, Polynomial
-from botorch_bandits.penalties import PenaltyPropertyError, check_penalty_properties
+from botorch_bandits import Exponential
+from botorch_bandits.penalties import (
+    CustomPenalty,
+    Linear,
+    PenaltyPropertyError,
+    Polynomial,
+    check_penalty_properties,
+)
 
 X = torch.tensor([-3.0, -1e-12, 0.0, 1e-9, 0.2, 1.0, 2.5], dtype=torch.float64)
 PENALTIES = [

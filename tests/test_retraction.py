@@ -28,18 +28,17 @@ from botorch_bandits import (
     LagrangianUpperConfidenceBound,
     MultiplicativeEpochs,
     OracleRestart,
-    Polynomial,
     PrimalDual,
     RandomSearch,
-    Retraction,
     SlidingWindow,
-    TaskReport,
     TimeVaryingKernel,
 )
-from botorch_bandits.asynchronous import AsyncResult
+from botorch_bandits.asynchronous import AsyncResult, TaskReport
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.cli import main
+from botorch_bandits.history import Retraction
 from botorch_bandits.journal import JournalError
+from botorch_bandits.penalties import Polynomial
 
 NUM_ARMS = 15
 ARMS = Arms(torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1))
@@ -134,7 +133,7 @@ def state_of(loop: BanditLoop) -> tuple:
 
 @pytest.mark.filterwarnings("ignore:the outcome of query_id")
 @pytest.mark.filterwarnings("ignore:the reward")
-@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 @DOMAINS
 @pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
 def test_a_loop_goes_on_as_if_the_query_had_failed(settings, domain, tmp_path):

@@ -89,7 +89,7 @@ def test_replicates_play_what_loops_play(name: str, num_initial: int) -> None:
         assert torch.allclose(result.regret, played.regret[b], atol=1e-12, rtol=0)
 
 
-@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 @pytest.mark.parametrize("name", [name for name in RECIPES if name not in DRAWS])
 def test_rule_on_arms_scores_as_the_acquisition_function_does(name: str) -> None:
     """With and without pending arms, against BoTorch's evaluation of the same recipe."""
@@ -150,7 +150,7 @@ def test_prior_variance_counts(kernel: Any) -> None:
         assert len(result.rewards) == 6
 
 
-@pytest.mark.filterwarnings("ignore::botorch_bandits.AssumptionRefutedWarning")
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
 @pytest.mark.parametrize("name", [name for name in RECIPES if name not in DRAWS])
 def test_prior_mean_counts(name: str) -> None:
     recipe = RECIPES[name]

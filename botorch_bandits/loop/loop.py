@@ -525,7 +525,7 @@ class BanditLoop:
         It fits a model of each constraint and searches the domain for its smallest lower
         confidence bound; with contexts that is averaged over the last ten. The loop does the same
         at the end of an epoch where multipliers keep growing, and warns
-        (:class:`~botorch_bandits.InfeasibleConstraintsWarning`).
+        (:class:`~botorch_bandits.constraints.InfeasibleConstraintsWarning`).
 
         Args:
             width: The factor of the standard deviation; that of the acquisition, at ``delta / (1 +

@@ -135,7 +135,7 @@ def after_round(reset: Any) -> int:
     """Return after which round a loop began anew.
 
     Args:
-        reset: A :class:`~botorch_bandits.Reset`, or the number of the round itself.
+        reset: A :class:`~botorch_bandits.change_points.Reset`, or the number of the round itself.
     """
     return int(getattr(reset, "after_round", reset))
 

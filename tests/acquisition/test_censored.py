@@ -29,9 +29,8 @@ from botorch_bandits import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    MinimumLoweredWarning,
-    RingingWarning,
 )
+from botorch_bandits.acquisition import MinimumLoweredWarning, RingingWarning
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
 
@@ -51,7 +50,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.BadInitialCandidatesWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning"),
-    pytest.mark.filterwarnings("ignore::botorch_bandits.RingingWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.RingingWarning"),
 ]
 
 BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1, "outcome_bound": 7.0}

@@ -19,13 +19,13 @@ from torch import Tensor
 from botorch_bandits import (
     AMMUpperConfidenceBound,
     Arms,
-    AssumptionRefutedWarning,
     BanditGP,
     BanditLoop,
     DMMUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
     run,
 )
+from botorch_bandits.acquisition import AssumptionRefutedWarning
 from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
 from botorch_bandits.problems import RKHSFunction
 

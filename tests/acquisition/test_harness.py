@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.BadInitialCandidatesWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning"),
-    pytest.mark.filterwarnings("ignore::botorch_bandits.RingingWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.RingingWarning"),
 ]
 
 VALUED = [case for case in ACQUISITIONS if case.expected is not None]

@@ -36,16 +36,15 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
-    Linear,
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
     MeanOnly,
-    Polynomial,
     RandomizedUpperConfidenceBound,
     VarianceOnly,
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import register_input_constructor
+from botorch_bandits.penalties import Linear, Polynomial
 from botorch_bandits.random_streams import derive_seed
 
 from .cases import DELTA, MODELS, RootOfRound, double, named, rows, uniform
@@ -99,7 +98,7 @@ def build(cls, model, **given):
 def test_every_acquisition_is_registered():
     built_from_a_model = {
         each
-        for each in vars(botorch_bandits).values()
+        for each in (getattr(botorch_bandits, name) for name in botorch_bandits.__all__)
         if isinstance(each, type)
         and issubclass(each, BanditAcquisition)
         and each is not BanditAcquisition

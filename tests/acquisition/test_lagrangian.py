@@ -25,9 +25,8 @@ from botorch_bandits import (
     Exponential,
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
-    Linear,
-    Polynomial,
 )
+from botorch_bandits.penalties import Linear, Polynomial
 
 from .cases import MODELS, OPTIMIZERS, double, named, rows, uniform
 

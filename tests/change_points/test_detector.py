@@ -10,7 +10,8 @@ import pytest
 import torch
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 
-from botorch_bandits import Arms, Box, ChangePointDetector, PowerThreshold, TheoreticalThreshold
+from botorch_bandits import Arms, Box, ChangePointDetector
+from botorch_bandits.change_points import PowerThreshold, TheoreticalThreshold
 from botorch_bandits.change_points import half_samples as spaces
 from botorch_bandits.change_points.detector import deciding_tail
 

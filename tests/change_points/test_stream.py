@@ -9,7 +9,8 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from botorch_bandits import Arms, Box, ChangePointDetector, ChangePointTest
+from botorch_bandits import Arms, Box, ChangePointDetector
+from botorch_bandits.change_points import ChangePointTest
 from botorch_bandits.change_points import detector as stream
 from botorch_bandits.change_points import half_samples as spaces
 from botorch_bandits.change_points.half_samples import scan_statistics

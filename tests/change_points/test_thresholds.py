@@ -10,17 +10,15 @@ import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from scipy.stats import beta, binom
 
-from botorch_bandits import (
-    Arms,
-    Box,
+from botorch_bandits import Arms, Box, ChangePointDetector
+from botorch_bandits.change_points import (
     CalibratedThreshold,
-    ChangePointDetector,
     PowerThreshold,
     TheoreticalThreshold,
     calibrate_threshold,
+    cross_validated_ridge,
     estimate_false_alarm_rate,
 )
-from botorch_bandits.change_points import cross_validated_ridge
 from botorch_bandits.change_points.calibration import (
     NullStreams,
     binomial_interval,

@@ -27,10 +27,10 @@ from botorch_bandits import (
     LagrangianUpperConfidenceBound,
     MultiplicativeEpochs,
     OracleRestart,
-    PowerThreshold,
     PrimalDual,
     RandomSearch,
 )
+from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.cli import main
 from botorch_bandits.cli.show import (
     censored_feedback,

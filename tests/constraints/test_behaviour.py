@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits import AdditiveEpochs, Exponential, Ledger, MultiplicativeEpochs
+from botorch_bandits import AdditiveEpochs, Exponential, MultiplicativeEpochs
+from botorch_bandits.constraints import Ledger
 
 ARMS = np.linspace(-1.0, 1.5, 51)  # 0 and 1 are among them
 NUM_ROUNDS, EPOCH = 400, 10

@@ -13,16 +13,18 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     Censored,
-    CustomPenalty,
     Exponential,
     ImprovedUpperConfidenceBound,
-    Linear,
     MultiplicativeEpochs,
-    MultiplierOverflowError,
+)
+from botorch_bandits.constraints import MultiplierOverflowError
+from botorch_bandits.penalties import (
+    CustomPenalty,
+    Linear,
     Penalty,
+    PenaltyPropertyError,
     Polynomial,
 )
-from botorch_bandits.penalties import PenaltyPropertyError
 
 RULES = {
     "exponential": MultiplicativeEpochs(2, 5, penalty=Exponential(0.8)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits import Ledger
+from botorch_bandits.constraints import Ledger
 
 BATCHES = pytest.mark.parametrize("batch_shape", [(), (2, 3)], ids=["stream", "batch"])
 MASKED = pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])

@@ -5,8 +5,12 @@ import warnings
 import pytest
 import torch
 
-from botorch_bandits import AdditiveEpochs, MultiplicativeEpochs, NoisyConstraintsWarning
-from botorch_bandits.constraints import recognize_infeasibility, warn_if_noisy
+from botorch_bandits import AdditiveEpochs, MultiplicativeEpochs
+from botorch_bandits.constraints import (
+    NoisyConstraintsWarning,
+    recognize_infeasibility,
+    warn_if_noisy,
+)
 
 
 def double(values):

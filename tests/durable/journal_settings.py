@@ -167,7 +167,8 @@ def settings() -> dict[str, dict[str, Any]]:
         "restart, power": {
             "acquisition": igp(any_lambda=True),
             "restart": bb.ChangePointRestart(
-                detector=_detector(bb.PowerThreshold(scale=0.2, exponent=-0.5)), exploration=3.0
+                detector=_detector(bb.change_points.PowerThreshold(scale=0.2, exponent=-0.5)),
+                exploration=3.0,
             ),
             "length": 44,
         },
@@ -229,7 +230,7 @@ def settings() -> dict[str, dict[str, Any]]:
         "restart, theory": {
             "acquisition": ucb,
             "restart": bb.ChangePointRestart(
-                detector=_detector(bb.TheoreticalThreshold(0.02, 2.0, 0.1, 100)),
+                detector=_detector(bb.change_points.TheoreticalThreshold(0.02, 2.0, 0.1, 100)),
                 exploration=3.0,
                 split_delta=False,
             ),
@@ -246,8 +247,8 @@ def settings() -> dict[str, dict[str, Any]]:
             "acquisition": igp(any_lambda=True),
             "constraints": bb.AdditiveEpochs(2, 3),
             "restart": bb.ChangePointRestart(
-                detector=_detector(bb.PowerThreshold(scale=0.2, exponent=-0.5)),
-                constraint_detectors=(_detector(bb.PowerThreshold()),) * 2,
+                detector=_detector(bb.change_points.PowerThreshold(scale=0.2, exponent=-0.5)),
+                constraint_detectors=(_detector(bb.change_points.PowerThreshold()),) * 2,
                 keep_multipliers=True,
                 exploration=3.0,
             ),
@@ -274,13 +275,13 @@ def settings() -> dict[str, dict[str, Any]]:
         "multiplicative, polynomial": {
             "acquisition": ts(any_lambda=True),
             "constraints": bb.MultiplicativeEpochs(
-                2, 3, penalty=bb.Polynomial(c=0.5, n=3.0), max_multiplier=1.5
+                2, 3, penalty=bb.penalties.Polynomial(c=0.5, n=3.0), max_multiplier=1.5
             ),
         },
         "multiplicative, custom": {
             "acquisition": bb.LagrangianUpperConfidenceBound.with_options(width=2.0),
             "constraints": bb.MultiplicativeEpochs(
-                2, 3, penalty=bb.CustomPenalty(power_of_excess), surrogate="separate"
+                2, 3, penalty=bb.penalties.CustomPenalty(power_of_excess), surrogate="separate"
             ),
         },
         "lagrangian ts": {
@@ -357,9 +358,9 @@ def _detector(threshold: Any, **options: Any) -> bb.ChangePointDetector:
     )
 
 
-def _calibrated() -> bb.CalibratedThreshold:
+def _calibrated() -> bb.change_points.CalibratedThreshold:
     """Return what a calibration returned once."""
-    return bb.CalibratedThreshold(
+    return bb.change_points.CalibratedThreshold(
         levels=tuple(2.0 / n for n in range(1, 21)),
         exponent=-0.8,
         horizon=40,

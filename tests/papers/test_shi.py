@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_bandits import Arms, BanditLoop, LagrangianUpperConfidenceBound, Polynomial
+from botorch_bandits import Arms, BanditLoop, LagrangianUpperConfidenceBound
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
+from botorch_bandits.penalties import Polynomial
 from botorch_bandits.problems import GardnerProblem, RatesProblem
 from papers import EXPERIMENTS, build_experiments
 from papers.commands import main

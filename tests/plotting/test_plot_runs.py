@@ -18,12 +18,12 @@ from botorch_bandits import (
     ChangePointRestart,
     GPUpperConfidenceBound,
     History,
-    Ledger,
     OracleRestart,
     RandomSearch,
     run,
 )
 from botorch_bandits.change_points import PowerThreshold, Restart
+from botorch_bandits.constraints import Ledger
 from botorch_bandits.plotting import (
     plot_diagnostic,
     plot_ledger,

@@ -17,7 +17,8 @@ import torch
 from gpytorch.kernels import RBFKernel
 from matplotlib.colors import to_rgb
 
-from botorch_bandits import Arms, BanditGP, History, Ledger
+from botorch_bandits import Arms, BanditGP, History
+from botorch_bandits.constraints import Ledger
 from botorch_bandits.plotting import (
     LINE_STYLES,
     new_figure,

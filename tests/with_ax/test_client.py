@@ -40,17 +40,17 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
-    Polynomial,
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.penalties import Polynomial
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     # a handful of rows of a parabola, and a penalty with a kink
     pytest.mark.filterwarnings("ignore:Optimization failed:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::botorch_bandits.RingingWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.RingingWarning"),
     pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.BotorchWarning"),
     pytest.mark.filterwarnings("ignore::gpytorch.utils.warnings.NumericalWarning"),
 ]
@@ -165,8 +165,9 @@ def grid() -> torch.Tensor:
 def test_there_are_options_for_every_acquisition() -> None:
     classes = {
         name
-        for name, value in vars(botorch_bandits).items()
-        if isinstance(value, type) and issubclass(value, BanditAcquisition)
+        for name in botorch_bandits.__all__
+        if isinstance(value := getattr(botorch_bandits, name), type)
+        and issubclass(value, BanditAcquisition)
     }
     assert set(OPTIONS) == classes - {"BanditAcquisition"}
 
