@@ -1,4 +1,7 @@
-"""Acquisition functions: drop-ins for BoTorch's optimizers, and recipes of them for the loop."""
+"""Acquisition functions: drop-ins for BoTorch's optimizers, and recipes of them for the loop.
+
+Each file holds one family, with its classes for BoTorch's tensors and its rules on arms.
+"""
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
 from botorch_bandits.acquisition.base import AcquisitionRecipe, BanditAcquisition

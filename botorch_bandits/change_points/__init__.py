@@ -1,4 +1,7 @@
-"""Changes of the reward function: a detector, its thresholds, and policies that begin anew."""
+"""Changes of the reward function: a detector, its thresholds, and policies that begin anew.
+
+They know no loop: a detector can watch any stream of points and outcomes.
+"""
 
 from botorch_bandits.change_points.calibration import (
     FalseAlarms,

@@ -1,5 +1,7 @@
 """The detector of changes in regression: its recipe, its engine on a domain, and its stream.
 
+After each outcome it asks whether two halves of the latest data were drawn from the same function.
+
 Source: Avanesov 2020, algorithm 1, with the ridge of (3.5).
 """
 

@@ -1,4 +1,7 @@
-"""Arguments of the command line and what they start."""
+"""Arguments of the command line and what they start.
+
+Each command reads its arguments here and hands them to the file that does the work.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Journals of ``tune`` and ``optimize``, which know the command line that began them."""
+"""Journals of ``tune`` and ``optimize``, which know the command line that began them.
+
+So ``resume`` continues a run from its file alone, and other settings than the recorded ones are
+refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The methods that the command line knows by name."""
+"""The methods that the command line knows by name.
+
+The model learns its scale from the data, and the bounds of each method are multiples of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the options about functions, budgets, changes and late outcomes mean."""
+"""What the options about functions, budgets, changes and late outcomes mean.
+
+Each group of options is checked here, and becomes the object that the loop takes.
+"""
 
 from __future__ import annotations
 

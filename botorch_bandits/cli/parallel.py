@@ -1,4 +1,7 @@
-"""Evaluate several queries at once, each in a process of its own."""
+"""Evaluate several queries at once, each in a process of its own.
+
+If an evaluation fails or the run is interrupted, the loop keeps all that was told.
+"""
 
 from __future__ import annotations
 

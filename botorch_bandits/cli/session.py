@@ -1,4 +1,7 @@
-"""One run from the command line: its loop, progress, files and the table at the end."""
+"""One run from the command line: its loop, progress, files and the table at the end.
+
+It is what ``tune``, ``optimize`` and ``resume`` have in common once their arguments are read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Show what a journal says, also while somebody writes to it."""
+"""Show what a journal says, also while somebody writes to it.
+
+It reads without the lock, rebuilds what was derived, and prints or plots it.
+"""
 
 from __future__ import annotations
 

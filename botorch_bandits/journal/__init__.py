@@ -1,4 +1,7 @@
-"""A durable, append-only journal: one record a line, on disk before the writer goes on."""
+"""A durable, append-only journal: one record a line, on disk before the writer goes on.
+
+It knows nothing of bandits: records are plain values, and snapshots spare reading all of them.
+"""
 
 from botorch_bandits.journal.files import Snapshot
 from botorch_bandits.journal.journal import Journal, JournalReader

@@ -1,4 +1,8 @@
-"""Reading a journal, also while somebody writes to it, and writing one."""
+"""Reading a journal, also while somebody writes to it, and writing one.
+
+A writer holds the lock of the file, cuts off what an interrupted writer left, and reports a record
+as written only when it is on disk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Models: the bandit's Gaussian process, its recipes, and conditioning of any BoTorch model."""
+"""Models: the bandit's Gaussian process, its recipes, and conditioning of any BoTorch model.
+
+They are BoTorch models, and work in other people's loops too.
+"""
 
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning

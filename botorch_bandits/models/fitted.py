@@ -1,4 +1,7 @@
-"""The model of practitioners: scale, mean, lengthscales and noise learned from the data."""
+"""The model of practitioners: scale, mean, lengthscales and noise learned from the data.
+
+It is BoTorch's ``SingleTaskGP`` with inputs scaled from a box and outcomes standardized.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A constant prior mean that is given and never learned."""
+"""A constant prior mean that is given and never learned.
+
+It is part of the prior, and is stated in the units of raw outcomes.
+"""
 
 from __future__ import annotations
 

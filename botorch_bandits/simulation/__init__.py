@@ -1,4 +1,7 @@
-"""Replicates of a bandit as one tensor program: on arms, or on a box in lockstep."""
+"""Replicates of a bandit as one tensor program: on arms, or on a box in lockstep.
+
+Policies are the recipes of the loop, and the choices are those that the loop would make.
+"""
 
 from botorch_bandits.simulation.arms import play_arms
 from botorch_bandits.simulation.problems import (
