@@ -111,13 +111,15 @@ class Workers:
 
 def _maker_of(executor: Executor) -> Callable[[], Executor] | None:
     """Return what makes an executor like one of the standard library; None for others."""
-    known = vars(executor)
+    attributes = vars(executor)
     names = {"_max_workers": "max_workers", "_initializer": "initializer", "_initargs": "initargs"}
     if type(executor) is ProcessPoolExecutor:
         names["_mp_context"] = "mp_context"
     elif type(executor) is not ThreadPoolExecutor:
         return None
-    options = {public: known[private] for private, public in names.items() if private in known}
+    options = {
+        public: attributes[private] for private, public in names.items() if private in attributes
+    }
     return lambda: type(executor)(**options)
 
 
@@ -271,18 +273,18 @@ def run_async(
     )
     if on_round is not None:
         check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
-    known = loop.history.num_queries
-    contexts = check_contexts(contexts, loop.settings.context_dim, known, num_rounds)
+    num_asked = loop.history.num_queries
+    contexts = check_contexts(contexts, loop.settings.context_dim, num_asked, num_rounds)
     horizon = loop.settings.horizon
-    if horizon is not None and known + num_rounds > horizon:
+    if horizon is not None and num_asked + num_rounds > horizon:
         raise ValueError(
-            f"num_rounds is {num_rounds}, but of horizon={horizon} rounds {known} were asked "
+            f"num_rounds is {num_rounds}, but of horizon={horizon} rounds {num_asked} were asked "
             "already. Ask for fewer, or build a loop with a larger horizon."
         )
     left = loop.history.pending()
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
-        run = _Run(loop, function, Workers(executor), max_pending, timeout, retries)
-        run.show, run.on_round = bar, on_round
+        workers = Workers(executor)
+        run = _Run(loop, function, workers, max_pending, timeout, retries, bar, on_round)
         return run.play(left, num_rounds, contexts)
 
 
@@ -301,9 +303,6 @@ class _Task:
 class _Run:
     """One call of :func:`run_async`."""
 
-    show: ProgressBar
-    on_round: Callable[[Query, Event], None] | None
-
     def __init__(
         self,
         loop: BanditLoop,
@@ -312,9 +311,12 @@ class _Run:
         max_pending: int,
         timeout: float | None,
         retries: int,
+        bar: ProgressBar,
+        on_round: Callable[[Query, Event], None] | None,
     ) -> None:
         self.loop, self.function, self.workers = loop, function, workers
         self.max_pending, self.timeout, self.retries = max_pending, timeout, retries
+        self.bar, self.on_round = bar, on_round
         self.run_id = uuid.uuid4().hex  # Dask takes equal calls for one
         self.tasks: list[_Task] = []
         self.running: dict[Future[Any], _Task] = {}
@@ -415,10 +417,10 @@ class _Run:
                 warnings.warn(f"query {query_id} failed: {reason}", RuntimeWarning, stacklevel=2)
             else:  # somebody else told it, or that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
-                self.show.advance(1, **self._shown())
+                self.bar.advance(1, **self._shown())
 
     def _fail_try(self, task: _Task, reason: str, queue: deque[_Task]) -> None:
-        num_failed = 1 + sum(known != "a worker died beside it" for known in task.reasons)
+        num_failed = 1 + sum(reason != "a worker died beside it" for reason in task.reasons)
         if num_failed > self.retries:
             self._fail(task, reason)
         else:
@@ -432,7 +434,7 @@ class _Run:
             self._note(task, self.loop.tell_failed(task.query.id, reason))
 
     def _note(self, task: _Task, event: Event) -> None:
-        self.show.advance(1, **self._shown())
+        self.bar.advance(1, **self._shown())
         if self.on_round is not None:
             self.on_round(task.query, event)
 

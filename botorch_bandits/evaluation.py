@@ -1,4 +1,8 @@
-"""Run a loop against a function, and account for regret."""
+"""Run a loop against a function, and account for regret.
+
+:func:`run` asks, evaluates and tells, with delays if there are any; a :class:`RunResult` has what
+was asked, what came back, and the regret where the optimum is known.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +37,14 @@ Contexts: TypeAlias = Tensor | Callable[[int], Tensor]
 
 
 def check_contexts(
-    contexts: Any, context_dim: int, num_known: int, num_rounds: int
+    contexts: Any, context_dim: int, num_asked: int, num_rounds: int
 ) -> Contexts | None:
     """Return the contexts of a run if they fit the loop.
 
     Args:
         contexts: A matrix with one row a round, a function from the round to its context, or None.
         context_dim: The loop's.
-        num_known: How many rounds the loop has been asked for.
+        num_asked: How many rounds the loop has been asked for.
         num_rounds: How many are to be played.
 
     Raises:
@@ -66,9 +70,9 @@ def check_contexts(
         function: Contexts = contexts
         return function
     rows = check_matrix("contexts", contexts, context_dim)
-    if num_known + num_rounds > len(rows):
+    if num_asked + num_rounds > len(rows):
         raise ValueError(
-            f"contexts has {len(rows)} rows, but rounds up to {num_known + num_rounds} are to be "
+            f"contexts has {len(rows)} rows, but rounds up to {num_asked + num_rounds} are to be "
             "played; give one row a round, counted from the loop's first."
         )
     return rows

@@ -1,7 +1,10 @@
-"""Chooses the points of a loop: everything that is derived from its history and settings.
+"""Chooses the points of a loop, from its settings and its history alone.
 
-What an engine observes is a function of the history alone, operation by operation, so a loop that
-is rebuilt from its history plays on to the last bit.
+:class:`Chooser` decides in each round who chooses. That is a uniform draw, or the acquisition
+function on a model, which :class:`AcquisitionBuilder` builds from the history, or
+:class:`ArmsStream`, which plays arms from sufficient statistics without a BoTorch model. What each
+of them sees is a function of the history, operation by operation, so that a loop that is rebuilt
+from its history goes on to the last bit.
 """
 
 from __future__ import annotations

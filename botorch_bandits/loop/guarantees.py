@@ -1,6 +1,9 @@
 """What a loop promises, and whether its constraints can be met.
 
-Warnings change nothing: a loop suggests the same points with and without them.
+The guarantee of an acquisition function becomes that of a loop: restarts, forgetting, constraints
+and retractions add assumptions and gaps. :class:`ConstraintWatch` warns where no point seems to
+meet a constraint, or where values are noisy that the rule takes for exact. Warnings change nothing:
+a loop suggests the same points with and without them.
 """
 
 from __future__ import annotations

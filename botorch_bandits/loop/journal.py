@@ -1,4 +1,8 @@
-"""The journal of a loop: its settings in the header, what happens in the records."""
+"""The journal of a loop: its settings in the header, what happens in the records.
+
+:class:`LoopJournal` writes each query, outcome, failure and retraction down before it counts, and
+reads a history from them. It refuses a journal that was begun with other settings.
+"""
 
 from __future__ import annotations
 

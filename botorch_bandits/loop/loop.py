@@ -1,4 +1,4 @@
-"""The loop itself; see :class:`BanditLoop`.
+"""The loop that a user asks and tells: :class:`BanditLoop`.
 
 A suggestion is a pure function of settings, history and seed. The loop keeps a history and
 derives everything else from it, so a loop that is rebuilt from the same history suggests the

@@ -1,4 +1,8 @@
-"""What a loop is made of, checked."""
+"""The settings of a loop, checked: each one alone, and whether they go together.
+
+:class:`LoopSettings` lists them once. The loop, its journal's header and everything that is derived
+from a history take them from there.
+"""
 
 from __future__ import annotations
 
