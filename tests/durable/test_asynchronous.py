@@ -67,7 +67,7 @@ def hang_at_bad(x: Tensor) -> float:
 
 def pool(size: int = 2) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["botorch_bandits"])
+    context.set_forkserver_preload(["botorch_bandits.asynchronous"])  # with torch
     return ProcessPoolExecutor(size, mp_context=context)
 
 
