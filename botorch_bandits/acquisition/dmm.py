@@ -47,12 +47,12 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.dmm import narrow, report_refutation
 from botorch_bandits.confidence.guarantee import BOUNDED_NORM
-from botorch_bandits.confidence.prior import read_data
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     check_bounds,
     fit_to_batch,
     prior_gaps,
+    read_data,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 

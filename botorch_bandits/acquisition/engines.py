@@ -32,8 +32,11 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.checks import check_finite
-from botorch_bandits.confidence.prior import learns_input_scale, prior_variance_of
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    learns_input_scale,
+    prior_variance_of,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe

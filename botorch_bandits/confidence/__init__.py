@@ -35,8 +35,14 @@ from botorch_bandits.confidence.information_gain import (
     realized_information_gain,
 )
 from botorch_bandits.confidence.irgp import RandomizedWidth, irgp_ucb_width
-from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
-from botorch_bandits.confidence.width_rules import ConstantWidth, WidthRule, constant_width
+from botorch_bandits.confidence.width_rules import (
+    ConstantWidth,
+    OutputPrior,
+    PriorSummary,
+    UnreadablePriorError,
+    WidthRule,
+    constant_width,
+)
 
 __all__ = [
     "PUBLISHED_WIDTH_CONSTANT",

@@ -41,10 +41,12 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.guarantee import FunctionAssumption, Guarantee
 from botorch_bandits.confidence.igp_ucb import AMMWidth, KernelizedWidth
-from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
+    OutputPrior,
+    PriorSummary,
+    UnreadablePriorError,
     WidthRule,
     bound_constants,
     check_all_nonnegative,

@@ -25,8 +25,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import DRAWN_FROM_PRIOR, Guarantee
-from botorch_bandits.confidence.prior import PriorSummary
-from botorch_bandits.confidence.width_rules import WidthRule, prior_gaps
+from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule, prior_gaps
 from botorch_bandits.docstrings import fill_in_docstrings
 
 

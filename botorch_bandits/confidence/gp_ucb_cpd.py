@@ -20,8 +20,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_checked
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.prior import PriorSummary
-from botorch_bandits.confidence.width_rules import WidthRule
+from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
 from botorch_bandits.docstrings import fill_in_docstrings
 
 PUBLISHED_CONSTANT = 0.02

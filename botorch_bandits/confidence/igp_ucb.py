@@ -31,9 +31,11 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.guarantee import BOUNDED_NORM, Guarantee
 from botorch_bandits.confidence.information_gain import GainBound
-from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import (
     Bound,
+    OutputPrior,
+    PriorSummary,
+    UnreadablePriorError,
     WidthRule,
     bound_constants,
     check_all_nonnegative,

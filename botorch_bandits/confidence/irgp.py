@@ -22,8 +22,12 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import DRAWN_FROM_PRIOR, Guarantee
-from botorch_bandits.confidence.prior import PriorSummary
-from botorch_bandits.confidence.width_rules import WidthRule, check_all_nonnegative, prior_gaps
+from botorch_bandits.confidence.width_rules import (
+    PriorSummary,
+    WidthRule,
+    check_all_nonnegative,
+    prior_gaps,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 

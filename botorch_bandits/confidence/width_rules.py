@@ -1,4 +1,10 @@
-"""Width rules: from a model and a round to the factor of its posterior standard deviation.
+"""Width rules, and what they need to know of a model: from a model and a round to a width.
+
+:class:`WidthRule` is the base class of all methods' rules. What a theorem's constants are for a
+user's model is read by :class:`PriorSummary`, in raw outcome units: it looks into exact
+Gaussian-process models (BoTorch's ``SingleTaskGP`` family, ``ModelListGP`` of them, ensembles and
+batches) for kernel, inputs, noise and units without changing them. :func:`read_data` gives kernel,
+inputs and outcomes themselves to the bounds of DMM.
 
 Every width function returns ``w``, the factor of the posterior STANDARD DEVIATION: the bound is
 ``mean + w * standard_deviation``. BoTorch's ``UpperConfidenceBound(beta)`` multiplies by
@@ -14,20 +20,31 @@ and takes care of units: what a theorem says about a unit-variance kernel is div
 prior standard deviation of the user's model, so that the width multiplies the posterior standard
 deviation that the model reports.
 
-For a scalarisation ``sum_j a_j f_j`` of ``m`` independent outputs, each active output gets
+For a scalarization ``sum_j a_j f_j`` of ``m`` independent outputs, each active output gets
 ``delta / m`` and the widths combine to ``sqrt(sum_j w_j ** 2)``. By the Cauchy-Schwarz inequality
 ``sum_j |a_j| w_j sigma_j`` is at most that times ``sqrt(sum_j a_j ** 2 sigma_j ** 2)``, the
-posterior standard deviation of the scalarisation.
+posterior standard deviation of the scalarization.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from typing import ClassVar, Protocol
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.models import ModelListGP
+from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import Standardize
+from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits.checks import (
@@ -38,8 +55,436 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.guarantee import Guarantee
-from botorch_bandits.confidence.prior import OutputPrior, PriorSummary, UnreadablePriorError
+from botorch_bandits.confidence.information_gain import realized_information_gain
 from botorch_bandits.docstrings import fill_in_docstrings
+
+
+class UnreadablePriorError(ValueError):
+    """The model's prior cannot be read; the message says why."""
+
+
+def _no_gain() -> None:
+    """The information gain is not known yet; a function with a name can be pickled."""
+
+
+@dataclass(frozen=True)
+class OutputPrior:
+    """The prior of one output; every tensor has the model's batch shape.
+
+    Attributes:
+        kernel_matrix: Computes the ``batch_shape x n x n`` kernel matrix of the model's inputs,
+            in the model's own (transformed) outcome units.
+        noise_variance: Modeled noise variance in the same units.
+        prior_variance: Prior variance in the same units: of the whole kernel where it is
+            stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
+        outcome_scale: Raw outcome units in one transformed outcome unit.
+        learned: What was, or could have been, learned from the same data, in words.
+        running_information_gain: Gives the realized information gain if the model has it already.
+    """
+
+    kernel_matrix: Callable[[], Tensor]
+    noise_variance: Tensor
+    prior_variance: Tensor
+    outcome_scale: Tensor
+    learned: tuple[str, ...]
+    running_information_gain: Callable[[], Tensor | None] = _no_gain
+
+    @property
+    def lam(self) -> Tensor:
+        """The theorem's regularization, noise variance over prior variance."""
+        return self.noise_variance / self.prior_variance
+
+    @property
+    def standard_deviation(self) -> Tensor:
+        """The prior standard deviation ``s`` in raw outcome units."""
+        return self.prior_variance.sqrt() * self.outcome_scale
+
+    @cached_property
+    def information_gain(self) -> Tensor:
+        """The realized information gain of the model's inputs, in nats."""
+        running = self.running_information_gain()
+        if running is not None:
+            return running
+        return realized_information_gain(self.kernel_matrix(), self.noise_variance)
+
+
+def read_prior(model: Model) -> tuple[OutputPrior, ...]:
+    """Read the prior of each output of an exact Gaussian-process model.
+
+    Args:
+        model: In training or evaluation mode; it is not changed.
+
+    Returns:
+        One entry an output. For a batched model or an ensemble each tensor has the model's
+        batch shape.
+
+    Raises:
+        UnreadablePriorError: If the model is not an exact Gaussian process with one noise
+            level, a plain kernel and no other outcome transform than ``Standardize``.
+    """
+    if isinstance(model, ModelListGP):
+        return tuple(prior for submodel in model.models for prior in read_prior(submodel))
+    name = type(model).__name__
+    if not (isinstance(model, ExactGP) and isinstance(model, BatchedMultiOutputGPyTorchModel)):
+        raise UnreadablePriorError(f"{name} is not an exact Gaussian process with its own kernel")
+    kernel = getattr(model, "covar_module", None)
+    if not isinstance(kernel, Kernel) or len(model.train_inputs) != 1:
+        raise UnreadablePriorError(f"{name} has no single kernel `covar_module`")
+    inputs = _kernel_inputs(model)
+    noise, learned = _noise_variance(model)
+    # Internally, several outputs are the last batch dimension.
+    batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
+    scale, transform_learned = read_outcome_scale(model)
+    learned += transform_learned
+    if learns_input_scale(getattr(model, "input_transform", None)):
+        learned.append("input scale (an input transform without given bounds)")
+    learned += [
+        f"{parameter_name} (a free parameter)"
+        for parameter_name, parameter in model.named_parameters()
+        if parameter.requires_grad and not parameter_name.startswith("likelihood.")
+    ]
+
+    @cache
+    def kernel_matrix() -> Tensor:
+        with torch.no_grad():
+            matrix = kernel(inputs).to_dense() if inputs.shape[-2] else inputs.new_zeros(0, 0)
+        return matrix.expand(*batch_shape, *matrix.shape[-2:])
+
+    with torch.no_grad():
+        prior_variance = prior_variance_of(kernel, inputs).expand(batch_shape)
+    noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
+    if model.num_outputs == 1:
+        # a model that grows row by row has factorized its kernel matrix already
+        running = partial(getattr, model, "running_information_gain", None)
+        return (OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned), running),)
+    return tuple(
+        OutputPrior(
+            partial(_select_output, kernel_matrix, j),
+            noise[..., j],
+            prior_variance[..., j],
+            scale[..., j],
+            tuple(learned),
+        )
+        for j in range(model.num_outputs)
+    )
+
+
+def learns_input_scale(transform: InputTransform | None) -> bool:
+    """Return whether an input transform takes its scale from the data (``Normalize(d)`` does)."""
+    parts = [] if transform is None else transform.modules()
+    return any(getattr(part, "learn_coefficients", False) for part in parts)
+
+
+class PriorSummary:
+    """Reads a model's prior at most once.
+
+    Args:
+        model: Any BoTorch model; it is not changed.
+        posterior_transform: What makes several outputs one, if anything.
+    """
+
+    def __init__(self, model: Model, posterior_transform: PosteriorTransform | None = None) -> None:
+        """See the class."""
+        self.model = model
+        self.posterior_transform = posterior_transform
+
+    @cached_property
+    def priors(self) -> tuple[OutputPrior, ...]:
+        """The prior of each output; see :func:`read_prior`."""
+        return read_prior(self.model)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs the model has."""
+        return int(self.model.num_outputs)
+
+    @cached_property
+    def active_outputs(self) -> tuple[int, ...]:
+        """The outputs with a non-zero weight in the scalar that the acquisition sees.
+
+        Raises:
+            UnreadablePriorError: If the posterior transform is not a linear scalarisation.
+        """
+        transform = self.posterior_transform
+        if transform is None:
+            return tuple(range(self.model.num_outputs))
+        if type(transform) is not ScalarizedPosteriorTransform:
+            raise UnreadablePriorError(
+                f"{type(transform).__name__} is not a ScalarizedPosteriorTransform"
+            )
+        active = tuple(j for j, weight in enumerate(transform.weights.tolist()) if weight != 0.0)
+        if not active:
+            raise ValueError(
+                "posterior_transform has only zero weights; give at least one output a weight."
+            )
+        return active
+
+    @property
+    def active_priors(self) -> tuple[OutputPrior, ...]:
+        """The priors of the active outputs."""
+        return tuple(self.priors[j] for j in self.active_outputs)
+
+    def smallest_lam(self) -> float | None:
+        """Return the smallest regularization of an active output; None if it cannot be read."""
+        try:
+            return min(float(prior.lam.min()) for prior in self.active_priors)
+        except UnreadablePriorError:
+            return None
+
+    def realized_information_gain(self) -> Tensor | None:
+        """Return the realized gain summed over active outputs; None if it cannot be read."""
+        try:
+            gains = [prior.information_gain for prior in self.active_priors]
+        except UnreadablePriorError:
+            return None
+        return torch.stack(torch.broadcast_tensors(*gains)).sum(0)
+
+    @cached_property
+    def num_rows(self) -> int:
+        """How many observations the model holds.
+
+        Raises:
+            UnreadablePriorError: If the model does not show its training targets.
+        """
+        return _count_rows(self.model)
+
+
+def _count_rows(model: Model) -> int:
+    if isinstance(model, ModelListGP):
+        return max(_count_rows(submodel) for submodel in model.models)
+    if hasattr(model, "num_observations"):  # rows may be means of several
+        return int(model.num_observations)
+    targets = getattr(model, "train_targets", None)
+    if not isinstance(targets, Tensor):
+        raise UnreadablePriorError(f"{type(model).__name__} does not show its training targets")
+    return int(targets.shape[-1])
+
+
+def _select_output(kernel_matrix: Callable[[], Tensor], output: int) -> Tensor:
+    return kernel_matrix()[..., output, :, :]
+
+
+def _kernel_inputs(model: ExactGP) -> Tensor:
+    inputs = model.train_inputs[0].detach()
+    transform = getattr(model, "input_transform", None)
+    # BoTorch keeps raw inputs in training mode and, in evaluation mode, what this makes of them.
+    if model.training and transform is not None:
+        with torch.no_grad():
+            inputs = copy.deepcopy(transform).preprocess_transform(inputs)
+    return inputs
+
+
+def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
+    likelihood = model.likelihood
+    is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
+    learned = ["likelihood noise (a free parameter)"] if is_free else []
+    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        levels = likelihood.noise.detach()
+        if levels.shape[-1] == 0:
+            raise UnreadablePriorError("the model has observation noise only at its rows, and none")
+        noise = levels[..., 0]
+        if not torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
+            raise UnreadablePriorError("the observation noise differs between rows")
+        return noise, learned
+    if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
+        return likelihood.noise.detach().squeeze(-1), learned
+    raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
+
+
+def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
+    """Return raw outcome units in one transformed unit, and what was learned for that.
+
+    The scale has the model's batch shape, then one entry an output if there are several.
+
+    Raises:
+        UnreadablePriorError: If there is another transform than ``Standardize``.
+    """
+    one = torch.ones((), dtype=torch.float64, device=model.train_targets.device)
+    transform = getattr(model, "outcome_transform", None)
+    if transform is None:
+        return one, []
+    if type(transform) is not Standardize:
+        raise UnreadablePriorError(
+            f"the outcome transform {type(transform).__name__} is not affine"
+        )
+    scale = transform.stdvs.detach().squeeze(-2)
+    if model.num_outputs == 1:
+        scale = scale.squeeze(-1)
+    return scale, ["outcome scale and mean (Standardize)"]
+
+
+def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
+    """Return what bounds on the norm are measured in; see :class:`OutputPrior`.
+
+    Args:
+        kernel: Of the model.
+        inputs: ``batch_shape x n x d`` of its inputs; ``n`` may be 0.
+    """
+    if kernel.is_stationary:
+        if inputs.shape[-2] > 0:
+            points = inputs[..., :1, :]
+        else:
+            points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
+        return kernel(points, diag=True).squeeze(-1)
+    if isinstance(kernel, ScaleKernel):
+        return kernel.outputscale.detach()
+    return inputs.new_ones(())
+
+
+@dataclass(frozen=True, eq=False)
+class OutputData:
+    """The data of one output, as a theorem sees them: unit-variance kernel, prior mean 0.
+
+    Attributes:
+        prior: The prior they were read with.
+        kernel_matrix: ``n x n``.
+        outcomes: ``n`` outcomes, less the prior mean, in prior standard deviations.
+        cross: Maps ``b x d`` raw inputs to ``b x n`` kernel values with the data and ``b`` kernel
+            values with themselves; differentiable.
+        to_outcome_units: Maps ``b`` values in prior standard deviations and their ``b x d`` raw
+            inputs to raw outcome units (the prior mean is added).
+    """
+
+    prior: OutputPrior
+    kernel_matrix: Tensor
+    outcomes: Tensor
+    cross: Callable[[Tensor], tuple[Tensor, Tensor]]
+    to_outcome_units: Callable[[Tensor, Tensor], Tensor]
+
+
+def read_data(model: Model) -> tuple[OutputData, ...]:
+    """Read the data of each output of an exact Gaussian-process model.
+
+    Args:
+        model: Not batched, no ensemble; it is put into evaluation mode.
+
+    Raises:
+        UnreadablePriorError: If the model's prior cannot be read, or the model is batched.
+    """
+    if isinstance(model, ModelListGP):
+        return tuple(data for submodel in model.models for data in read_data(submodel))
+    priors = read_prior(model)
+    if len(model.batch_shape) > 0:
+        raise UnreadablePriorError(f"{type(model).__name__} is batched or an ensemble")
+    model.eval()
+    kernel: Kernel = model.covar_module
+    num_outputs = model.num_outputs
+    inputs = model.train_inputs[0].detach()
+    repeats = getattr(model, "repeats", None)
+
+    def select(values: Tensor, output: int) -> Tensor:
+        return values if num_outputs == 1 else values[output]
+
+    def transformed(X: Tensor) -> Tensor:
+        Z: Tensor = model.transform_inputs(X)
+        return Z if num_outputs == 1 else Z.expand(num_outputs, *Z.shape)
+
+    def read_output(j: int, prior: OutputPrior) -> OutputData:
+        unit = prior.prior_variance
+        # n_i observations of one input count as one with sqrt(n_i) times kernel and outcome
+        root = torch.ones_like(model.train_targets) if repeats is None else repeats.sqrt()
+
+        def cross(X: Tensor) -> tuple[Tensor, Tensor]:
+            Z = transformed(X)
+            if inputs.shape[-2] == 0:
+                values = X.new_zeros(len(X), 0)
+            else:
+                values = select(kernel(Z, inputs).to_dense(), j) / unit
+            return values * select(root, j), select(kernel(Z, diag=True), j) / unit
+
+        def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
+            values = values * unit.sqrt() + select(model.mean_module(transformed(X)), j)
+            transform = getattr(model, "outcome_transform", None)
+            if transform is None:
+                return values
+            scale, mean = transform.stdvs.squeeze(-2), transform.means.squeeze(-2)
+            return values * scale[..., j] + mean[..., j]
+
+        with torch.no_grad():
+            residual = select(model.train_targets - model.mean_module(inputs), j)
+        return OutputData(
+            prior,
+            prior.kernel_matrix() / unit * select(root, j).outer(select(root, j)),
+            residual / unit.sqrt() * select(root, j),
+            cross,
+            to_outcome_units,
+        )
+
+    return tuple(read_output(j, prior) for j, prior in enumerate(priors))
+
+
+class RunningPosterior(Protocol):
+    """A posterior that takes in outcomes and keeps its information gain."""
+
+    @property
+    def information_gain(self) -> Tensor:
+        """The realized information gain of all observations, ``batch_shape``, in nats."""
+
+
+@dataclass(frozen=True)
+class RunningOutputPrior(OutputPrior):
+    """The prior of the one output; its information gain is that of the present round."""
+
+    posterior: RunningPosterior = field(kw_only=True)
+
+    @property
+    def information_gain(self) -> Tensor:
+        """The realized information gain of all observations, ``batch_shape``, in nats."""
+        return self.posterior.information_gain
+
+
+class RunningPriorSummary(PriorSummary, ABC):
+    """Reads a posterior that takes in outcomes, so that width rules work on it as on any model.
+
+    Args:
+        posterior: Its information gain is read anew whenever it is asked for.
+        noise_variance: The regularization, a scalar or ``batch_shape``.
+        prior_variance: The prior variance that bounds are measured in.
+    """
+
+    def __init__(
+        self, posterior: RunningPosterior, noise_variance: Tensor, prior_variance: float
+    ) -> None:
+        """See the class."""
+        self.posterior_transform = None
+        self._running = posterior
+        self._noise_variance = noise_variance
+        self._prior_variance = prior_variance
+
+    @abstractmethod
+    def kernel_matrix(self) -> Tensor:
+        """Return the prior covariance of the inputs, ``batch_shape x n x n``."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int | Tensor:  # type: ignore[override]
+        """How many observations there are: a number, or one a replicate where they differ."""
+
+    @property
+    def num_outputs(self) -> int:
+        """One."""
+        return 1
+
+    @cached_property
+    def priors(self) -> tuple[OutputPrior, ...]:
+        """See :class:`PriorSummary`."""
+        scalar = self._noise_variance.new_tensor
+        return (
+            RunningOutputPrior(
+                kernel_matrix=self.kernel_matrix,
+                noise_variance=self._noise_variance,
+                prior_variance=scalar(self._prior_variance),
+                outcome_scale=scalar(1.0),
+                learned=(),
+                posterior=self._running,
+            ),
+        )
+
+    @cached_property
+    def active_outputs(self) -> tuple[int, ...]:
+        """The one output."""
+        return (0,)
+
 
 MINIMUM_VARIANCE = 1e-18
 """Posterior variances are clamped here: times a wide bound, a larger clamp would be visible."""

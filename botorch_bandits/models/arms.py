@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
-from botorch_bandits.confidence.prior import RunningPriorSummary
+from botorch_bandits.confidence.width_rules import RunningPriorSummary
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
 

@@ -51,7 +51,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence import realized_information_gain
-from botorch_bandits.confidence.prior import learns_input_scale
+from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.kernels import (

@@ -22,7 +22,7 @@ import math
 import torch
 from torch import Tensor
 
-from botorch_bandits.confidence.prior import RunningPriorSummary
+from botorch_bandits.confidence.width_rules import RunningPriorSummary
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import SMALLEST_PIVOT
 from botorch_bandits.models.kernels import StationaryKernel

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE, check_double, check_nonnegative, check_one_of
-from botorch_bandits.confidence.prior import (
+from botorch_bandits.confidence.width_rules import (
     UnreadablePriorError,
     prior_variance_of,
     read_outcome_scale,

@@ -20,7 +20,7 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bandits.confidence.prior import learns_input_scale
+from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.forgetting import (
     ExponentialWeights,

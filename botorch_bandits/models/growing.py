@@ -31,7 +31,7 @@ from botorch_bandits.checks import (
     check_matrix,
     check_number,
 )
-from botorch_bandits.confidence.prior import PriorSummary
+from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.models.closed_form import (
     CachedPosterior,
     ClosedForm,

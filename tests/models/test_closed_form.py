@@ -17,7 +17,7 @@ from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, Scal
 from torch import Tensor
 
 from botorch_bandits import BanditGP
-from botorch_bandits.confidence.prior import read_prior
+from botorch_bandits.confidence.width_rules import read_prior
 from botorch_bandits.models.closed_form import LeanPosterior
 
 from .textbook import KernelFunction, double, matern, squared_exponential, uniform
