@@ -300,6 +300,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             "outcome_bound": outcome_bound,
             "rkhs_bound": rkhs_bound,
             "noise_bound": noise_bound,
+            "delta": delta,
             "any_lambda": any_lambda,
             "bounded_outcomes": bounded_outcomes,
             "window": window,
@@ -310,7 +311,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             "on_lower": on_lower,
             "ringing_tolerance": ringing_tolerance,
         }
-        rule = censored_width_rule(options, check_probability("delta", delta))
+        rule = self.width_rule(options)
         censoring = drop_in_censoring(options, predictive)
         super().__init__(
             model,
@@ -325,9 +326,14 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         self.set_X_pending(X_pending)
 
     @classmethod
+    def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
+        """See the base class."""
+        return censored_width_rule(options, check_probability("delta", options["delta"]))
+
+    @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """Check the options; there is no rule on arms."""
-        censored_width_rule(options, check_probability("delta", options["delta"]))
+        cls.width_rule(options)
         drop_in_censoring(options, options["predictive"])
         check_scale(options["scale"])
         return None

@@ -711,3 +711,20 @@ def test_a_subclass_keeps_the_closed_form() -> None:
     assert torch.equal(ours.closed_form.value(X_TEST), theirs.closed_form.value(X_TEST))
     assert close(ours.closed_form.value(X_TEST), ours(X_TEST.unsqueeze(-2)))
     assert Mine(bandit_gp(), predictive=True, **options).closed_form is None
+
+
+def test_a_subclass_can_have_another_width() -> None:
+    class Wider(CensoredUpperConfidenceBound):
+        @classmethod
+        def width_rule(cls, options: Any) -> Any:
+            return super().width_rule({**options, "delta": options["delta"] / 10.0})
+
+    options = {"minimum": -1.0, "X_pending": PENDING, **BOUNDS}
+    ours, theirs = (
+        Wider(bandit_gp(), **options),
+        censored(bandit_gp(), X_pending=PENDING, delta=0.01),
+    )
+    assert torch.equal(ours.width, theirs.width)
+    assert ours.guarantee().constants["delta"] == 0.01
+    with pytest.raises(ValueError, match="needs outcome_bound="):
+        Wider.with_options(minimum=-1.0, rkhs_bound=1.0, noise_bound=0.1)
