@@ -787,7 +787,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
     .. math:: w_t = \sqrt{D \, t^{d(d+1) / (2a + d(d+1))} \ln^4 T}
 
     The width grows with the queries in the model, hence starts again small after a reset. The
-    restarts are those of :class:`~botorch_bandits.change_points.ChangePointRestart`, which goes
+    restarts are those of :class:`~botorch_bandits.ChangePointRestart`, which goes
     with any other acquisition function as well.
 
     Source: Avanesov, *How to gamble with non-stationary X-armed bandits and have no regrets*,
