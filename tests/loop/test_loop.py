@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import math
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +45,9 @@ from botorch_bandits import (
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
+from botorch_bandits.feedback import Hallucinated
+from botorch_bandits.journal import JournalReader
+from botorch_bandits.loop.settings import LoopSettings
 
 UNIT_BOX = [[0.0, 0.0], [1.0, 1.0]]
 GRID = torch.cartesian_prod(
@@ -512,3 +518,36 @@ def test_bounds_of_replicates_are_refused(acquisition: Any, domain: Any) -> None
             with pytest.raises((ValueError, TypeError), match=r"rkhs_bound.* shape \(2,\)"):
                 loop.ask()
             assert loop.history.num_queries == 0
+
+
+def test_settings_are_listed_once(tmp_path: Path) -> None:
+    """Constructor, settings and the journal's header have the same ones, with the same defaults."""
+    parameters = inspect.signature(BanditLoop).parameters
+    around = ["clock", "history", "journal"]  # they are no settings: suggestions do not depend on
+    names = [name for name in parameters if name not in around]
+    assert sorted(names) == sorted(field.name for field in fields(LoopSettings))
+    for field in fields(LoopSettings):
+        if field.name == "feedback":
+            assert field.default_factory is Hallucinated
+            assert parameters["feedback"].default is None  # stands for it
+        elif field.default is not MISSING:
+            assert parameters[field.name].default == field.default
+    path = tmp_path / "run.journal"
+    with BanditLoop(small_box(), None, RandomSearch(), journal=path) as loop:
+        assert isinstance(loop.settings.feedback, Hallucinated)
+        assert not any(hasattr(loop, name) for name in names if name != "constraints")
+    assert sorted(JournalReader(path).header["settings"]) == sorted(names)
+
+
+@pytest.mark.parametrize("name", ["igp-ucb", "gp-ts"])
+def test_arms_that_are_played_from_statistics_build_no_model(name: str) -> None:
+    loop = BanditLoop(Arms(GRID), MODELS["fixed"](), ACQUISITIONS[name], num_initial=1, seed=3)
+    for _ in range(4):
+        query = loop.ask()
+        loop.tell(query.id, reward(query.x))
+    assert loop._chooser._cached_builder is None
+    mean = loop.current_model().posterior(GRID).mean.squeeze(-1)  # until somebody wants one
+    stream = loop._chooser._stream
+    stream.catch_up()
+    assert torch.allclose(mean, stream.engine.posterior.mean, atol=1e-8, rtol=0.0)
+    assert loop._chooser._cached_builder is not None
