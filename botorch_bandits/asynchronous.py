@@ -400,7 +400,7 @@ class _Run:
                 task.reasons.append("a worker died beside it")
                 self.suspects.append(task)
         elif future.cancelled():
-            self._fail_try(task, "it was cancelled", self.waiting)
+            self._fail_try(task, "it was canceled", self.waiting)
         elif error is not None:
             self._fail_try(task, f"{type(error).__name__}: {error}", self.waiting)
         else:
