@@ -1,6 +1,7 @@
 """Changes of the reward function: a detector, its thresholds, and policies that begin anew.
 
-They know no loop: a detector can watch any stream of points and outcomes.
+The detector compares the fits to two halves of the newest samples (Avanesov 2020). A restart policy
+says when a loop explores for the detector's sake, and resets it when a change is detected.
 """
 
 from botorch_bandits.change_points.calibration import (

@@ -1,20 +1,23 @@
-"""Thresholds with a stated rate of false alarms, by simulation without a change.
+"""Thresholds with a stated rate of false alarms, by simulation of streams without a change.
 
-With the smoother :math:`H = K (K + r I)^{-1}` the prediction error at a sample that is left out is
-:math:`e_i / (1 - H_{ii})`, where :math:`e = (I - H) y`. Residuals are scaled by
-:math:`(1 - H_{ii})^{-1/2}`, which gives them the variance of the noise where the fit is unbiased
-and ``H`` nearly a projection, and centered.
+Streams are simulated from a fit to data, or from a Gaussian process, and a threshold of a given
+shape is raised until few enough of them alarm. How many alarm is an estimate, so the rate is kept
+with a stated confidence.
 
-Source: Avanesov 2020, remark 3.1 (cross-validation); Rasmussen and Williams 2006, (5.12).
+**The level.** The threshold has a given shape in ``n`` and one level. For each simulated stream the
+largest ratio of statistic to shape over all tests within the horizon is kept: the stream alarms if
+and only if the level is below it. With ``M`` streams and the level at the ``j``-th largest ratio,
+the true rate of alarms is ``Beta(j, M - j + 1)`` distributed. The largest ``j`` whose quantile is
+at most the wanted rate gives a level that keeps the rate with the stated confidence.
 
-The threshold has a given shape in ``n`` and one level. For each simulated stream the largest ratio
-of statistic to shape over all tests within the horizon is kept: the stream alarms if and only if
-the level is below it. With ``M`` streams and the level at the ``j``-th largest ratio, the true rate
-of alarms is ``Beta(j, M - j + 1)`` distributed. The largest ``j`` whose quantile is at most the
-wanted rate gives a level that keeps the rate with the stated confidence (Clopper and Pearson 1934;
-Wilks 1941).
+**Residuals of a fit.** With the smoother :math:`H = K (K + r I)^{-1}` the prediction error at a
+sample that is left out is :math:`e_i / (1 - H_{ii})`, where :math:`e = (I - H) y`, which chooses
+the ridge by cross-validation. Residuals are scaled by :math:`(1 - H_{ii})^{-1/2}`, which gives them
+the variance of the noise where the fit is unbiased and ``H`` nearly a projection, and centered.
 
-Source: Avanesov 2020, remark 3.1, which proposes calibration; the guarantee is ours.
+Source: Avanesov 2020, remark 3.1, which proposes cross-validation and calibration; Rasmussen and
+Williams 2006, (5.12); Clopper and Pearson 1934 and Wilks 1941 for the confidence. That the rate is
+kept is ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""The detector of changes in regression: its recipe, its engine on a domain, and its stream.
+r"""The detector of changes in a regression function: its settings, its engine and its streams.
+
+:class:`ChangePointDetector` has the settings and tests a sample at once. On one domain it makes a
+:class:`DetectorEngine`, which has computed what does not depend on the outcomes; of that a
+:class:`DetectorStream` takes samples one by one, as a loop gets them.
+
+After ``N`` samples every tail of ``2 n`` samples is tested, ``n = 1 .. N // 2``. A change is
+detected if the statistic of a tail, the squared distance between the fits to its two halves,
+exceeds the threshold for ``n``. The fit to ``n`` samples is kernel ridge regression with the ridge
+:math:`\rho_n = c \, n^{-r}`, which :math:`K + n \rho_n I` has.
 
 After each outcome it asks whether two halves of the latest data were drawn from the same function.
 
@@ -434,13 +443,13 @@ class DetectorStream:
     def _check_contexts(self, context: Tensor | None) -> None:
         if self._count == 0:
             return
-        known = self._contexts[0] if self._contexts else None
-        if (known is None) != (context is None):
+        first = self._contexts[0] if self._contexts else None
+        if (first is None) != (context is None):
             raise ValueError(
                 "context must be given with every sample since the reset or with none."
             )
-        if known is not None and context is not None and len(known) != len(context):
-            raise ValueError(f"context has {len(context)} numbers; earlier ones had {len(known)}.")
+        if first is not None and context is not None and len(first) != len(context):
+            raise ValueError(f"context has {len(context)} numbers; earlier ones had {len(first)}.")
 
     def _observe(self, inputs: Tensor, outcome: float, context: Tensor | None) -> ChangePointTest:
         try:

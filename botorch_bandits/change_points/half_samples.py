@@ -1,6 +1,9 @@
-r"""The statistic of Avanesov: how far the fits to two halves of a sample lie apart.
+r"""The statistic of the change-point detector: how far the fits to two halves of samples differ.
 
-With ``K`` the kernel matrix of the samples and
+The first part computes it for all tails of a stream at once, the second averages it over contexts,
+and the third takes the mean over the domain: exactly, or from points with a known error.
+
+**One tail.** With ``K`` the kernel matrix of the samples and
 :math:`G_{ij} = \int k(x_i, x) k(x, x_j) \, d\nu(x)` their Gram matrix under the domain's
 measure, the statistic of the tail of ``2 n`` samples is a quadratic form:
 
@@ -8,19 +11,15 @@ measure, the statistic of the tail of ``2 n`` samples is a quadratic form:
    \int (\mu_1 - \mu_2)^2 \, d\nu = c^\top G c, \qquad
    c = \bigl( (K_1 + n \rho_n I)^{-1} y_1, \; -(K_2 + n \rho_n I)^{-1} y_2 \bigr).
 
-Samples are in reverse order here, the newest first. Then the newer halves of all tails are leading
-blocks of ``K``, the older ones lie along its diagonal, and no block has to be gathered. Tails of
-similar size share one batched factorization: the Cholesky factor of a block holds those of all
-its leading blocks, so shorter halves only need zeros in the right-hand sides.
+**All tails.** Samples are in reverse order here, the newest first. Then the newer halves of all
+tails are leading blocks of ``K``, the older ones lie along its diagonal, and no block has to be
+gathered. Tails of similar size share one batched factorization: the Cholesky factor of a block
+holds those of all its leading blocks, so shorter halves only need zeros in the right-hand sides. In
+a stream, a half that is the newer one in one test is the older one ``n`` samples later, so each
+window is fitted once.
 
-Source: Avanesov 2020, algorithm 1 and (2.4); the quadratic form is ours.
-
-Arms are their own points, and the mean over them is exact. Boxes with few dimensions have a product
-of Gauss-Legendre rules (of all whole numbers where a dimension is an integer one), and a second
-one with half as many nodes, which tells the error. Other boxes have several independently
-scrambled Sobol sets, whose scatter tells the error.
-
-The kernel is on pairs of context and input. For a tail with the contexts :math:`z_1 .. z_{2n}`,
+**Contexts.** The kernel is then on pairs of context and input. For a tail with the contexts
+:math:`z_1 .. z_{2n}`,
 
 .. math::
    \hat\Delta^2 = \frac{1}{2n} \sum_{i=1}^{2n} \int (\mu_1 - \mu_2)^2(z_i, x) \, d\nu(x).
@@ -28,9 +27,12 @@ The kernel is on pairs of context and input. For a tail with the contexts :math:
 Both halves learn from their own contexts only. Contexts that come in blocks make them disagree
 without any change.
 
-A stream of ``N`` samples tests the tail of ``2 n`` samples after each sample from number ``2 n``
-on. A half that is the newer one in one test is the older one ``n`` samples later, so each window
-is fitted once.
+**The mean over the domain.** Arms are their own points, and the mean over them is exact. Boxes with
+few dimensions have a product of Gauss-Legendre rules (of all whole numbers where a dimension is an
+integer one), and a second one with half as many nodes, which tells the error. Other boxes have
+several independently scrambled Sobol sets, whose scatter tells the error.
+
+Source: Avanesov 2020, algorithm 1 and (2.4); the quadratic form is ours.
 """
 
 from __future__ import annotations
@@ -131,19 +133,19 @@ def tail_coefficients(
         ``N // 2 x N // 2``.
     """
     num_samples, num_tails = len(outcomes), len(outcomes) // 2
-    known = 0 if older is None else len(older)
+    num_fitted = 0 if older is None else len(older)
     coefficients = kernel.new_zeros(num_tails, num_samples)
     newer = kernel.new_zeros(num_tails, num_tails)
     first = 1
     while first <= num_tails:
         last = min(first + bucket_size(first) - 1, num_tails)
-        if first <= known < last:
-            last = known
-        is_known = last <= known
-        weights = half_weights(kernel, outcomes, ridges, first, last, 1 if is_known else 2)
+        if first <= num_fitted < last:
+            last = num_fitted
+        is_fitted = last <= num_fitted
+        weights = half_weights(kernel, outcomes, ridges, first, last, 1 if is_fitted else 2)
         newer[first - 1 : last, :last] = weights[0]
         old = weights[-1]
-        if is_known:
+        if is_fitted:
             assert older is not None
             old = older[first - 1 : last, :last]
         # row n - 1 takes them from column n on: one column further with every row
@@ -315,15 +317,15 @@ class UnitKernel:
     def __init__(self, kernel: Kernel, points: Tensor) -> None:
         """See the class."""
         self._kernel = copy.deepcopy(kernel).to(points.device)
-        self._known = StationaryKernel.read(self._kernel)
+        self._stationary = StationaryKernel.read(self._kernel)
         with torch.no_grad():
             self.prior_variance = float(self._kernel(points[:1024], diag=True).max())
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         """Return the ``n x p`` matrix of ``n x d`` and ``p x d`` inputs."""
         with torch.no_grad():
-            if self._known is not None:
-                values = self._known.matrix(X, Z)
+            if self._stationary is not None:
+                values = self._stationary.matrix(X, Z)
             else:
                 values = self._kernel(X, Z).to_dense()
         return values / self.prior_variance

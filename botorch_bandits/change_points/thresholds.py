@@ -203,8 +203,8 @@ class CalibratedThreshold(Threshold):
         """See :meth:`Threshold.values`."""
         levels = torch.tensor(self.levels, dtype=half_sizes.dtype, device=half_sizes.device)
         largest = float(len(levels))
-        known = levels[half_sizes.clamp(max=largest).long() - 1]
-        return known * (half_sizes.clamp(min=largest) / largest) ** self.exponent
+        calibrated = levels[half_sizes.clamp(max=largest).long() - 1]
+        return calibrated * (half_sizes.clamp(min=largest) / largest) ** self.exponent
 
 
 fill_in_docstrings(__name__)

@@ -1,6 +1,8 @@
-"""Arguments of the command line and what they start.
+"""The commands of ``botorch-bandits``: their arguments, and what they start.
 
-Each command reads its arguments here and hands them to the file that does the work.
+To be read from top to bottom: groups of arguments that commands share, the parser with its
+commands, and for each command what prepares its run. Nothing is written before all arguments were
+checked.
 """
 
 from __future__ import annotations
@@ -15,16 +17,18 @@ from typing import Any
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.command_line import CommandParser, run_command
 from botorch_bandits.cli.journals import add_journal_argument, add_resume_parser, resume
-from botorch_bandits.cli.methods import METHODS, build_acquisition, build_loop
 from botorch_bandits.cli.options import (
     DETECTOR_DEFAULTS,
     EPOCH_LENGTH,
     EXPLORATION,
+    METHODS,
     RESTARTS,
     RULES,
     STEP_SIZE,
     AtAnyRound,
     NamedFunction,
+    build_acquisition,
+    build_loop,
     parse_box,
     read_budgets,
     read_changes,

@@ -1,7 +1,7 @@
-"""Journals of ``tune`` and ``optimize``, which know the command line that began them.
+"""Journals of ``tune`` and ``optimize``, which record the command line that began them.
 
-So ``resume`` continues a run from its file alone, and other settings than the recorded ones are
-refused.
+``resume`` reads it and continues the run with the same options; a journal of another command, or
+one begun with other options, is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Evaluate several queries at once, each in a process of its own.
+"""Evaluating several queries at once, each in a worker process with one thread.
 
-If an evaluation fails or the run is interrupted, the loop keeps all that was told.
+Outcomes are told in the order in which evaluations end. When the run ends or is interrupted, so do
+the workers.
 """
 
 from __future__ import annotations

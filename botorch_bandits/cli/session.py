@@ -1,6 +1,7 @@
-"""One run from the command line: its loop, progress, files and the table at the end.
+"""One run from the command line: its loop, its progress, its files and the table at the end.
 
-It is what ``tune``, ``optimize`` and ``resume`` have in common once their arguments are read.
+A folder of results can be continued: it holds the settings, and a run with other settings is
+refused rather than mixed with it.
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ from botorch_bandits.cli.journals import (
     known_journal_settings,
     refuse_other_settings,
 )
-from botorch_bandits.cli.methods import METHODS, build_loop
-from botorch_bandits.cli.options import Budgets, Changes, Waiting
+from botorch_bandits.cli.options import METHODS, Budgets, Changes, Waiting, build_loop
 from botorch_bandits.cli.parallel import EvaluationError, run_parallel
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings

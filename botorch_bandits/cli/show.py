@@ -1,6 +1,7 @@
-"""Show what a journal says, also while somebody writes to it.
+"""The command ``show``: what a journal says, also while somebody writes to it.
 
-It reads without the lock, rebuilds what was derived, and prints or plots it.
+It rebuilds from the records the queries, what is pending, resets and multipliers, and neither needs
+the user's code nor changes a file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A durable, append-only journal: one record a line, on disk before the writer goes on.
 
-It knows nothing of bandits: records are plain values, and snapshots spare reading all of them.
+:class:`Journal` writes and :class:`JournalReader` reads, also while somebody else writes. All that
+can go wrong is a :class:`JournalError` or one of its kinds; warnings say what was repaired.
 """
 
 from botorch_bandits.journal.files import Snapshot

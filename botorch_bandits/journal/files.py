@@ -1,17 +1,21 @@
-"""Files that survive a crash: one writer, writing that is on disk or not at all, and snapshots.
+"""The files of a journal: one writer, writing that is on disk or not at all, and snapshots.
 
-Another name of the file (a hard link) therefore has the same lock, and a removed ``.lock`` changes
-nothing. The file ``<path>.lock`` only says who had the lock last.
+It knows the operating system and no record: locks, files that are replaced as a whole, and the
+refusal of files that somebody else may have prepared.
 
-A folder may come from somebody else. What lies in it under the name of a file that a journal makes
-may be a symbolic link to a file of the user, or a pipe that never answers. Nothing is therefore
-written or read through a link, and whatever is no regular file is refused.
+**One writer.** The lock is on the journal's own open file. Another name of the file (a hard link)
+therefore has the same lock, and a removed ``.lock`` changes nothing. The file ``<path>.lock`` only
+says who had the lock last.
 
-A snapshot lies beside its journal, as ``<path>.snapshot``. Its first line names the format; the
-second is a line like those of a journal. It holds the state, and the place in the journal that the
-state belongs to with the checksum there. The checksum stands for all records so far, so that the
-snapshot of another journal does not fit. A snapshot can be deleted at any time: the journal is the
-truth.
+**Prepared folders.** A folder may come from somebody else. What lies in it under the name of a file
+that a journal makes may be a symbolic link to a file of the user, or a pipe that never answers.
+Nothing is therefore written or read through a link, and whatever is no regular file is refused.
+
+**Snapshots.** A snapshot lies beside its journal, as ``<path>.snapshot``. Its first line names the
+format; the second is a line like those of a journal. It holds the state, and the place in the
+journal that the state belongs to with the checksum there. The checksum stands for all records so
+far, so that the snapshot of another journal does not fit. A snapshot can be deleted at any time:
+the journal is the truth.
 """
 
 from __future__ import annotations

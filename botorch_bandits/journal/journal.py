@@ -1,7 +1,8 @@
 """Reading a journal, also while somebody writes to it, and writing one.
 
-A writer holds the lock of the file, cuts off what an interrupted writer left, and reports a record
-as written only when it is on disk.
+A reader checks every line and repairs nothing. A writer has the lock, cuts off a last line that a
+crash left half written (which it keeps in a file of its own), and returns from writing a record
+when it is on disk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Models: the bandit's Gaussian process, its recipes, and conditioning of any BoTorch model.
+"""Models: the bandit's Gaussian process, its recipe, and conditioning of any BoTorch model.
 
-They are BoTorch models, and work in other people's loops too.
+:class:`BanditGP` and :class:`FittedSingleTaskGP` are what users choose between. The closed forms
+on boxes and on arms, which make a round fast, are BoTorch models' numbers computed another way.
 """
 
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior

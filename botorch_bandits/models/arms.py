@@ -1,14 +1,10 @@
 r"""The exact posterior on a finite set of arms, at a cost a round that does not grow with time.
 
-Up to :data:`LARGEST_MATRIX` arms the covariance matrix is kept; beyond, the columns of arms that
-were asked for are.
+A loop on arms and batches of replicates choose by it. It keeps of each arm the count, the sum and
+the sum of squares of its outcomes: several observations of one arm are one observation of their
+mean with noise variance ``lam / n_i``.
 
-The posterior covariance is ``S_0 - R' R`` with rows ``R`` that grow by one an observation;
-:mod:`botorch_bandits.models.arms` says what happens when there are many.
-
-What was observed is kept as sufficient statistics: count ``n_i``, sum and sum of squares of the
-outcomes of each arm. Several observations of one arm are one observation of their mean with
-noise variance ``lam / n_i``. The posterior covariance is
+**The posterior.** Its covariance is
 
 .. math:: S = S_0 - R^\top R
 
@@ -18,12 +14,15 @@ column of the arm that was played and ``v_i`` its variance), and
 .. math:: \mu \leftarrow \mu + \frac{y - \mu_i}{\sqrt{v_i + \lambda}} r, \qquad
           v \leftarrow v - r^2 .
 
-When the buffer of rows is full, one of two things happens. Where few distinct arms ``P`` were
+**When the buffer of rows is full**, one of two things happens. Where few distinct arms ``P`` were
 played, ``R`` becomes :math:`L^{-1} K_P` with ``L`` the Cholesky factor of
 :math:`K_{PP} + \mathrm{diag}(\lambda / n)`, and ``S_0`` stays the prior: no matrix of all arms is
 ever needed. Otherwise the rows are folded into a dense ``S_0``. Every few thousand rounds the
 statistics are factorized afresh, so rounding errors do not build up, and a posterior that is
 rebuilt from a long record need not replay all of it.
+
+**Memory.** Up to :data:`LARGEST_MATRIX` arms the covariance matrix is kept; beyond, the columns of
+the arms that were asked for are.
 """
 
 from __future__ import annotations
@@ -190,11 +189,11 @@ class ArmsPrior:
 
 
 def _evaluate(
-    kernel: Kernel, known: StationaryKernel | None, inputs: Tensor, index: Tensor
+    kernel: Kernel, stationary: StationaryKernel | None, inputs: Tensor, index: Tensor
 ) -> Tensor:
     with torch.no_grad():
-        if known is not None:
-            return known.matrix(inputs[index], inputs)
+        if stationary is not None:
+            return stationary.matrix(inputs[index], inputs)
         return kernel(inputs[index], inputs).to_dense()
 
 

@@ -161,15 +161,15 @@ class InverseFactor:
             out[:, :end].addmm_(rows[:, start:end], slab)
         return out
 
-    def weights(self, outcomes: Tensor, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def weights(self, outcomes: Tensor, earlier: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return ``(K + lam I)^-1 y`` and the part of it that the full slabs give.
 
         Args:
             outcomes: ``y``, ``n``.
-            known: The second result for a factor that this one continues, for the same first
+            earlier: The second result for a factor that this one continues, for the same first
                 outcomes; saves its full slabs.
         """
-        part = outcomes.new_empty(0) if known is None else known
+        part = outcomes.new_empty(0) if earlier is None else earlier
         for slab in self.full[len(part) // SLAB_ROWS :]:
             end = slab.shape[1]
             part = torch.cat([part, part.new_zeros(SLAB_ROWS)])
@@ -275,8 +275,8 @@ class ModuleStamp:
         for table, key, value in self._entries:
             if table.get(key) is not value:
                 return False
-        for tensor, known in self._versions:
-            if version(tensor) != known:
+        for tensor, last in self._versions:
+            if version(tensor) != last:
                 return False
         for parameter, value in self._values:
             if parameter.dtype != value.dtype or parameter.device != value.device:

@@ -1,7 +1,9 @@
 """What a model was given, and how each kind of BoTorch model takes pseudo-observations.
 
-This is the only place that knows. The user's model is never changed: conditioning returns a new
-model with the same hyperparameters and outcome statistics.
+Pending queries become rows at a minimum or at the posterior mean by conditioning, and BoTorch's
+models differ in the units, shapes and transforms that they expect then. This is the only file that
+knows. The user's model is never changed: conditioning returns a new model with the same
+hyperparameters and outcome statistics.
 """
 
 from __future__ import annotations

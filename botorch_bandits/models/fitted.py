@@ -1,6 +1,7 @@
 """The model of practitioners: scale, mean, lengthscales and noise learned from the data.
 
-It is BoTorch's ``SingleTaskGP`` with inputs scaled from a box and outcomes standardized.
+It is BoTorch's ``SingleTaskGP`` with its own priors, on normalized inputs and standardized
+outcomes, fitted anew whenever the data change. No theorem covers learned hyperparameters.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Models of Gaussian-process bandits that forget; see :mod:`botorch_bandits.forgetting`.
+"""Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
 All are ordinary :class:`~botorch_bandits.BanditGP`: rows are left out, have weights, or have the
 round as a further input. They are built afresh in every round, at the cost of one factorization.
 From 4096 rows on GPyTorch, as BoTorch sets it, solves models with weights or a time by conjugate
-gradients, which keep fewer digits.
+gradients, which keep fewer digits. The settings, with their sources, are in
+:mod:`botorch_bandits.forgetting`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What lets :class:`~botorch_bandits.BanditGP` grow row by row, and look at part of its rows.
 
-It serves one output without batches, a kernel that
-:class:`~botorch_bandits.models.kernels.StationaryKernel` knows and fixed inputs. BoTorch
-and GPyTorch do everything else as they do for any ``SingleTaskGP``, from the same data.
+It serves one output without batches, fixed inputs and a kernel that
+:class:`~botorch_bandits.models.kernels.StationaryKernel` can read. BoTorch and GPyTorch do
+everything else as they do for any ``SingleTaskGP``, from the same data.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 r"""Kernels: copies in double precision, fingerprints, and stationary kernels in closed form.
 
-A model that continues another one, with one more row, say, has hyperparameters of its own. Copying
-them with ``copy.deepcopy`` would take longer than adding the row.
+A fingerprint tells two kernels apart whose printed forms are equal. Kernels are copied without
+``copy.deepcopy``, which would take longer than adding a row to a model.
 
-With the scaled distance :math:`r = \|(x - z) / \ell\|`, output scale :math:`s` and :math:`h(r)` the
-derivative of :math:`k` with respect to :math:`r^2 / 2`,
+**Stationary kernels.** With the scaled distance :math:`r = \|(x - z) / \ell\|`, output scale
+:math:`s` and :math:`h(r)` the derivative of :math:`k` with respect to :math:`r^2 / 2`,
 
 .. math::
    k(x, z) = s \, \varphi(r), \qquad
@@ -82,10 +82,10 @@ def copy_modules(modules: Mapping[str, Module]) -> dict[str, Module]:
 
 
 def _copy(module: Module, memo: dict[int, Any]) -> Module:
-    known = memo.get(id(module))
-    if known is not None:
-        assert isinstance(known, Module)
-        return known
+    earlier = memo.get(id(module))
+    if earlier is not None:
+        assert isinstance(earlier, Module)
+        return earlier
     if not _has_plain_state(type(module)):
         copied: Module = copy.deepcopy(module, memo)
         return copied
@@ -130,14 +130,14 @@ def _is_own_hook(module: Module, hooks: Mapping[int, Any]) -> bool:
 
 
 def _copy_parameter(parameter: Parameter | None, memo: dict[int, Any]) -> Any:
-    known = None if parameter is None else memo.get(id(parameter))
-    if known is None and parameter is not None:
+    copied = None if parameter is None else memo.get(id(parameter))
+    if copied is None and parameter is not None:
         if type(parameter) is not Parameter:
             return copy.deepcopy(parameter, memo)
         # deepcopy would copy gradients too, which belong to the other model's data
-        known = Parameter(parameter.detach().clone(), parameter.requires_grad)
-        memo[id(parameter)] = known
-    return known
+        copied = Parameter(parameter.detach().clone(), parameter.requires_grad)
+        memo[id(parameter)] = copied
+    return copied
 
 
 def _copy_buffer(buffer: Tensor | None, memo: dict[int, Any]) -> Any:

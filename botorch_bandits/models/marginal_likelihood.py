@@ -1,5 +1,9 @@
 r"""The log marginal likelihood of a Gaussian process in closed form, and fits by it.
 
+BoTorch's ordinary fit builds an autograd graph in every evaluation. For stationary kernels the
+gradient has a closed form, which is used here with the same objective, parameters, bounds,
+optimizer and starting point.
+
 With :math:`K_y = K + \lambda I`, :math:`\alpha = K_y^{-1} y` and
 :math:`M = \alpha \alpha^\top - K_y^{-1}`,
 
@@ -17,10 +21,6 @@ that of the means, with noise :math:`\lambda / n_i`, plus
    - \frac1{2 \lambda} \sum_i \sum_k (y_{ik} - \bar y_i)^2 .
 
 Source: Rasmussen and Williams 2006, equations 5.8 and 5.9.
-
-BoTorch's ordinary fit builds an autograd graph in every evaluation. For stationary kernels the
-gradient has a closed form. Objective, parameters, bounds, optimizer and starting point are the
-same.
 """
 
 from __future__ import annotations
@@ -313,9 +313,9 @@ def has_closed_form(model: SingleTaskGP) -> bool:
         return False
     if model.likelihood.noise.numel() != 1 or StationaryKernel.read(model.covar_module) is None:
         return False
-    known = {id(parameter) for parameter, _ in _read_parameters(model)}
+    fitted = {id(parameter) for parameter, _ in _read_parameters(model)}
     free = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
-    return bool(free) and free <= known
+    return bool(free) and free <= fitted
 
 
 class MarginalLikelihoodObjective:

@@ -1,6 +1,6 @@
 """A constant prior mean that is given and never learned.
 
-It is part of the prior, and is stated in the units of raw outcomes.
+GPyTorch's constant mean is a parameter, which a fit would move; this one is a buffer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The posterior over a domain of one or two dimensions, and whether its band covers.
+"""The posterior over a domain of one or two dimensions, and whether its confidence band covers.
 
-Queries, true function and best point are drawn into the same axes, if they are given.
+The queries, the true function and the best point are drawn into the same axes, if they are given.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regret, method against method.
+"""Regret against rounds, to compare methods and to see how fast it grows.
 
 Curves are means over replicates, with bands of their standard error, and powers of the round to
 compare with.

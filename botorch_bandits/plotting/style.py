@@ -1,7 +1,6 @@
-"""The style of all figures.
+"""The style that all figures share: axes, line styles, grays and marks of rounds.
 
-It says what is common to all of them: axes, line styles, colors that print in gray, and marks of
-rounds.
+It applies to a figure's own axes; matplotlib's global settings are left as they are.
 """
 
 from __future__ import annotations

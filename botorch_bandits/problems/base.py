@@ -1,7 +1,7 @@
 """Reward problems on arms and on boxes: noise, optimum and regret.
 
-They are BoTorch test problems whose values are to be maximized, and whose optimum is known or
-searched for.
+They are BoTorch test problems whose values are to be maximized, and whose optimum is given or
+searched for, so that regret can be computed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """Environments: reward functions that depend on the round.
 
+They switch at change points or drift, and give an ordinary problem for each round, with its own
+optimum. Some are drawn from a Gaussian process or made from measurements of sensors.
+
 A change point ``tau`` is the last round of a period: the function of round ``tau + 1`` is another
 one (Avanesov, *Online non-stationary kernelized bandits*, section 2). ``K`` periods have ``K - 1``
 change points.
 
-The kernel is the empirical covariance of past readings, the reward functions are later ones
-(Srinivas et al. 2010, section 6; Chowdhury and Gopalan 2017, section 6).
+The kernel of the sensors' problem is the empirical covariance of past measurements, its reward
+functions are later ones (Srinivas et al. 2010, section 6; Chowdhury and Gopalan 2017, section 6).
 """
 
 from __future__ import annotations

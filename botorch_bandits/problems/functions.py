@@ -1,6 +1,7 @@
-"""Reward functions: BoTorch's test functions, draws of a Gaussian process, known norms.
+"""Reward functions: BoTorch's test functions, draws of a Gaussian process, and sums of kernels.
 
-Each of them states its domain, its noise and its optimum, so that regret can be computed.
+Each of them states its domain, its noise and its optimum, so that regret can be computed. Sums of
+kernels state their norm in the reproducing kernel Hilbert space too, which widths ask for.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 The reward is the accuracy in cross-validation with fixed folds. Points live in a box whose
 coordinates are the hyperparameters, logarithms to base 10 where that is the natural scale.
 
-A budget ``cost <= limit`` is the constraint ``g = cost / limit - 1``, which must be at most 0 on
-average. It has no unit: 0 is on the budget, 1 is twice the budget, and nothing is below -1.
+**Costs.** A budget ``cost <= limit`` is the constraint ``g = cost / limit - 1``, which must be at
+most 0 on average. It has no unit: 0 is on the budget, 1 is twice the budget, and nothing is below
+-1.
 
-One feature splits the rows into two populations: those up to its median, and those above. The
-reward is the accuracy on the first population until a change point, and on the second afterwards.
+**Shifts.** One feature splits the rows into two populations: those up to its median, and those
+above. The reward is the accuracy on the first population until a change point, and on the second
+afterwards.
 """
 
 from __future__ import annotations
