@@ -242,7 +242,8 @@ class BanditAcquisition(AcquisitionFunction):
     """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
     the values of ``forward``. A subclass inherits the rule if it has nothing of its own but a
     docstring, ``width_rule``, ``guarantee`` and ``describe``. Another one has none, unless it sets
-    this to True because its own ``arms_rule`` agrees with what it changes."""
+    this to True because its own ``arms_rule`` agrees with what it changes; where the constructor is
+    another one, this and :meth:`options_from_domain` are not asked either."""
 
     @property
     def is_optimistic(self) -> bool:
@@ -282,14 +283,14 @@ class BanditAcquisition(AcquisitionFunction):
             ValueError: If an option contradicts the domain.
         """
         complete = {**default_options(cls), **options}
-        if domain is not None:
+        if domain is not None and has_options_of_rule(cls):
             complete.update(cls.options_from_domain(complete, domain))
             check_domain_size(cls.__name__, complete, domain)
         return complete
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
-        """Raise what the constructor would raise for bad options.
+        """Raise what the constructor would raise for bad options, as far as that is known.
 
         Args:
             options: Constructor arguments.
@@ -298,12 +299,12 @@ class BanditAcquisition(AcquisitionFunction):
         Raises:
             ValueError: If an option is infeasible (without a domain: on every domain).
         """
+        if not has_options_of_rule(cls):
+            return  # the constructor, which is not the rule's, will check them
         complete = cls.complete_options(options, domain)
         if domain is None:
             complete.update(cls.options_from_domain(complete, None))
-        definer = next((each for each in cls.__mro__ if vars(each).get("defines_rule")), None)
-        if definer is not None and cls.__init__ is definer.__init__:  # type: ignore[misc]
-            cls.arms_rule(complete)
+        cls.arms_rule(complete)
 
     @classmethod
     def options_from_domain(
@@ -447,8 +448,19 @@ def _once_a_class(function: Callable[[type], _T]) -> Callable[[type], _T]:
 
 @_once_a_class
 def constructor_parameters(cls: type) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a class's constructor, by name."""
-    return inspect.signature(cls).parameters
+    """Return the parameters of a class's constructor by name; behind ``**kwargs`` the base class's.
+
+    Args:
+        cls: The class.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for each in cls.__mro__:
+        parameters = inspect.signature(each).parameters
+        named = {name: p for name, p in parameters.items() if p.kind not in _VARIADIC}
+        found = {**named, **found}
+        if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+            break
+    return MappingProxyType(found)
 
 
 @_once_a_class
@@ -458,9 +470,20 @@ def default_options(cls: type) -> Mapping[str, Any]:
         {
             name: None if parameter.default is inspect.Parameter.empty else parameter.default
             for name, parameter in constructor_parameters(cls).items()
-            if name not in GIVEN_BY_THE_LOOP and parameter.kind not in _VARIADIC
+            if name not in GIVEN_BY_THE_LOOP
         }
     )
+
+
+@_once_a_class
+def has_options_of_rule(cls: type) -> bool:
+    """Return whether a class has the options of the class that defines its rule.
+
+    Args:
+        cls: An acquisition class.
+    """
+    definer = next((each for each in cls.__mro__ if vars(each).get("defines_rule")), None)
+    return definer is not None and constructor_parameters(cls) == constructor_parameters(definer)
 
 
 _NO_EVALUATION = frozenset(

@@ -28,7 +28,13 @@ from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes
-from botorch_bandits.acquisition.base import GIVEN_BY_THE_LOOP, BanditAcquisition, check_required
+from botorch_bandits.acquisition.base import (
+    GIVEN_BY_THE_LOOP,
+    BanditAcquisition,
+    check_required,
+    constructor_parameters,
+    has_options_of_rule,
+)
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of
 from botorch_bandits.confidence import PriorSummary
 from botorch_bandits.domains import Box
@@ -95,7 +101,7 @@ def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
 
     BoTorch looks at its signature: what is not in there is refused as unknown.
     """
-    own = _parameters_of(acquisition_class).values()
+    own = constructor_parameters(acquisition_class).values()
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
     outside = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
@@ -111,20 +117,11 @@ def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
     return construct_inputs
 
 
-def _parameters_of(cls: type[BanditAcquisition]) -> Mapping[str, inspect.Parameter]:
-    """Return the constructor's parameters; those of a base class behind ``*args, **kwargs``."""
-    for each in cls.__mro__:
-        parameters = inspect.signature(each).parameters
-        if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-            return parameters
-    raise TypeError(f"{cls.__name__} has no constructor with named arguments.")
-
-
 def _construct_inputs(
     cls: type[BanditAcquisition], model: Model, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     name = cls.__name__
-    parameters = _parameters_of(cls)
+    parameters = constructor_parameters(cls)
     context = {key: given[key] for key in FROM_OUTSIDE if given.get(key) is not None}
     options = {
         key: tuple(value) if key in PER_OUTPUT and isinstance(value, list) else value
@@ -146,7 +143,7 @@ def _construct_inputs(
     settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
     domain = _domain_of(options, context)
     cls.check_options(settings, domain)
-    if domain is not None:
+    if domain is not None and has_options_of_rule(cls):
         options.update(cls.options_from_domain(cls.complete_options(settings, None), domain))
     required = (
         key

@@ -269,6 +269,24 @@ class Rescaled(ImprovedUpperConfidenceBound):
         super().__init__(model, **BOUNDS, scale=factor, X_pending=X_pending)
 
 
+class Counted(GPUpperConfidenceBound):
+    """A subclass whose constructor has other options, one with the name of another's."""
+
+    def __init__(self, model: Model, dim: int, X_pending: Tensor | None = None) -> None:
+        super().__init__(model, width=float(dim), X_pending=X_pending)
+
+
+class Passing(GPUpperConfidenceBound):
+    """A subclass whose constructor passes everything on, with an option of its own."""
+
+    def __init__(self, model: Model, shift: float = 0.0, **options: Any) -> None:
+        super().__init__(model, **options)
+        self.shift = shift
+
+    def forward(self, X: Tensor) -> Tensor:
+        return super().forward(X) - self.shift
+
+
 class RenamedDraw(GPThompsonSampling):
     """A subclass that changes nothing."""
 
@@ -287,6 +305,7 @@ class Drawn(GPThompsonSampling):
         (RenamedDraw.with_options(**BOUNDS), ThompsonArmsRule),
         (Shifted.with_options(**BOUNDS), None),
         (Rescaled.with_options(factor=2.0), None),
+        (Counted.with_options(dim=1), None),
         (Drawn.with_options(**BOUNDS), None),
     ],
 )
@@ -342,6 +361,24 @@ def test_a_width_rule_of_ones_own_is_that_of_drop_in_and_arms() -> None:
     rule = recipe.arms_rule(ARMS)
     assert isinstance(rule, WidthArmsRule)
     assert rule.rule == ConstantWidth(6.0)
+
+
+def test_a_constructor_of_ones_own_gets_its_own_options_and_no_others() -> None:
+    recipe = Counted.with_options(dim=1)
+    for domain in (ARMS, BOX):
+        recipe.check(domain)
+        assert float(recipe.build(bandit_gp(), domain).width) == pytest.approx(1.0)
+    with pytest.raises(TypeError, match="no option 'width'; it has dim"):
+        Counted.with_options(width=1.0)
+
+
+def test_options_behind_keyword_arguments_are_those_of_the_base_class() -> None:
+    recipe = Passing.with_options(shift=1.0, width=2.0)
+    found = recipe.build(bandit_gp(), BOX)
+    expected = GPUpperConfidenceBound(bandit_gp(), width=2.0)
+    assert torch.allclose(found(X_TEST), expected(X_TEST) - 1.0, atol=1e-12, rtol=0.0)
+    with pytest.raises(TypeError, match=r"no option 'gamma'; it has .*width.*shift"):
+        Passing.with_options(gamma=2.0)
 
 
 def test_complete_options_have_every_name_and_the_constructors_own_defaults() -> None:
