@@ -72,7 +72,7 @@ class Chooser:
     It can be thrown away and built again at any time: the next choice is the same.
 
     Args:
-        settings: Of the loop.
+        settings: The loop's settings.
         history: What happened so far.
 
     Attributes:
@@ -119,7 +119,7 @@ class Chooser:
 
         Args:
             round_number: One more than the rounds so far.
-            context: Of the round, or None.
+            context: The context of the round, or None without contexts.
             now: Clock time in seconds.
         """
         self.begin_round(round_number)
@@ -153,7 +153,7 @@ class Chooser:
         """Raise if an outcome, penalized with the multipliers, is too large; nothing is changed.
 
         Args:
-            outcome: Of a query that was asked or is about to be recorded.
+            outcome: The outcome of a query that was asked or is about to be recorded.
 
         Raises:
             ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
@@ -275,7 +275,7 @@ class Chooser:
                 self._stream.play(self._played.arms_rule(self._settings.domain))
 
     def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
-        """What is played in this segment and epoch: shares of delta, multipliers."""
+        """Return what is played now, at its share of delta and with the multipliers in force."""
         settings = self._settings
         played = with_feedback(settings.acquisition, settings.feedback)
         if not isinstance(played, AcquisitionRecipe) or self.segments is None:
@@ -307,7 +307,7 @@ class Chooser:
         return kind(self._settings, self.current, self.rounds_before)
 
     def _new_stream(self) -> ArmsStream | None:
-        """What plays arms from sufficient statistics, where the settings allow it."""
+        """Return what plays arms from sufficient statistics, if the settings need no model."""
         settings = self._settings
         if not (
             isinstance(settings.domain, Arms)
@@ -359,7 +359,7 @@ class AcquisitionBuilder:
     """Builds models and acquisition functions from a history; remembers the last model.
 
     Args:
-        settings: Of the loop.
+        settings: The loop's settings.
         history: What happened; it grows as the loop goes on.
         rounds_before: How many rounds were asked before this history; random numbers go on.
     """
@@ -414,7 +414,7 @@ class AcquisitionBuilder:
         """Return the model with which a round's query is chosen.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             now: Clock time in seconds.
         """
         if isinstance(self._feedback, Censored):
@@ -436,7 +436,7 @@ class AcquisitionBuilder:
 
         Args:
             acquisition: A recipe, as it is played in this round, or a user's function.
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             domain: Where it will be maximized.
             now: Clock time in seconds.
         """
@@ -558,7 +558,7 @@ class ForgettingBuilder(AcquisitionBuilder):
     :meth:`domain_in`.
 
     Args:
-        settings: Of the loop, whose feedback is not censored.
+        settings: The loop's settings; its feedback is not censored.
         history: As for :class:`AcquisitionBuilder`.
         rounds_before: As for :class:`AcquisitionBuilder`.
     """
@@ -624,9 +624,9 @@ class ForgettingBuilder(AcquisitionBuilder):
         """Return the domain of the model's inputs in a round, of which only points are chosen.
 
         Args:
-            domain: Of the points.
+            domain: The domain of the points.
             context: The context, or None.
-            round_number: From 1.
+            round_number: The number of the round, from 1.
         """
         fixed = [] if context is None else [context]
         if isinstance(self._forgetting, TimeVaryingKernel):
@@ -718,7 +718,7 @@ class ArmsStream:
         """Return the point to query, and its diagnostics.
 
         Args:
-            round_number: From 1.
+            round_number: The number of the round, from 1.
             now: Clock time in seconds.
         """
         self.catch_up()

@@ -57,8 +57,8 @@ def guarantee_of(
     """Return what an acquisition function promises to a loop.
 
     Args:
-        acquisition: Of the next round.
-        history: Of all rounds.
+        acquisition: The acquisition function of the next round.
+        history: The history of all rounds.
         domain: Where it is maximized.
         num_given: How many rounds of the history the loop was given.
         leaves_out_pending: Whether pending queries are left out of the model.
@@ -96,7 +96,7 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
     """Return what is left of a guarantee when a policy begins anew.
 
     Args:
-        guarantee: Of the policy alone.
+        guarantee: The guarantee of the policy alone.
         restart: The rule.
     """
     share = "its share of delta" if restart.split_delta else "delta"
@@ -120,9 +120,9 @@ def with_constraints(
     """Return what a loop with constraints promises.
 
     Args:
-        guarantee: Of its acquisition in the running epoch.
-        rule: Of the multipliers.
-        acquisition_class: What is played.
+        guarantee: The guarantee of its acquisition in the running epoch.
+        rule: The rule for the multipliers.
+        acquisition_class: The class of the acquisition function.
     """
     promised = rule.guarantee()
     gaps = [*promised.gaps, *guarantee.gaps]
@@ -165,8 +165,8 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
     nothing only if the choice of which does not look at the noise.
 
     Args:
-        guarantee: Of the loop as it is set up.
-        history: Of all rounds.
+        guarantee: The guarantee of the loop as it is set up.
+        history: The history of all rounds.
     """
     num_retracted = history.num_retracted
     if not num_retracted:
@@ -233,7 +233,7 @@ class ConstraintFeasibility:
     """What is known of one constraint.
 
     Attributes:
-        constraint: Its number, from 1.
+        constraint: The number of the constraint, from 1.
         smallest_lower_bound: The minimum over the domain of its lower confidence bound. Where it
             is positive no point meets the constraint, as far as the bound can be trusted.
         multiplier: In force.
@@ -287,7 +287,7 @@ def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -
     Args:
         multipliers: The rule and what it did so far.
         history: The whole history.
-        bounds: From :func:`smallest_lower_bounds`.
+        bounds: What :func:`smallest_lower_bounds` returned.
     """
     rewards = torch.tensor([outcome.reward for outcome in history.outcomes], dtype=DTYPE)
     row, is_feasible = multipliers.ledger().best_point(rewards)
@@ -318,7 +318,7 @@ def smallest_lower_bounds(
     mean 0. The width is that of the loop's acquisition at ``delta / (1 + num_constraints)``.
 
     Args:
-        settings: Of the loop.
+        settings: The loop's settings.
         segments: What counts of its history.
         history: The whole history.
         separate_model: Gives the loop's model of reward and constraints, where that is separate.
@@ -424,7 +424,7 @@ class ConstraintWatch:
     """Looks for noise where the rule is for exact values, and for constraints that no point meets.
 
     Args:
-        settings: Of the loop, with constraints.
+        settings: The settings of a loop with constraints.
     """
 
     def __init__(self, settings: LoopSettings) -> None:

@@ -58,7 +58,7 @@ def replay(record: Mapping[str, Any], history: History) -> None:
     """Add to a history what a record says.
 
     Args:
-        record: Of a journal.
+        record: A record of a journal.
         history: As it was when the record was written; it grows.
 
     Raises:
@@ -172,8 +172,8 @@ class LoopJournal:
     """Writes down what happens in a loop, and reads it again.
 
     Args:
-        path: Of the journal; it is begun if nothing is there.
-        settings: Of the loop.
+        path: The path of the journal, which is begun if nothing is there.
+        settings: The loop's settings.
         given: What a new journal begins with.
 
     Attributes:
@@ -331,7 +331,7 @@ def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in a journal's header, under the names that they have today.
 
     Args:
-        header: Of a loop's journal, which an older version may have written.
+        header: The header of a loop's journal, which an older version may have written.
     """
     return translate_settings(header["settings"])
 

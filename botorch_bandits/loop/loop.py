@@ -186,7 +186,7 @@ class BanditLoop:
         """Continue the loop whose journal this is, or begin one.
 
         Args:
-            path: Of the journal.
+            path: The path of the journal.
             domain: As for the class.
             model: As for the class.
             acquisition: As for the class.

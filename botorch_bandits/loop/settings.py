@@ -206,7 +206,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
 
     Args:
         rule: For the multipliers, or None without constraints.
-        acquisition: What is played.
+        acquisition: The acquisition of the loop.
         feedback: What is made of pending queries.
         restart: When the loop begins anew.
 

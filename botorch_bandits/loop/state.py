@@ -48,8 +48,8 @@ class ChangeTestRecord:
 
     Attributes:
         after_round: How many rounds had been asked.
-        statistic: Of the tail that came nearest to a detection.
-        threshold: Of that tail.
+        statistic: The statistic of the tail that came nearest to a detection.
+        threshold: The threshold of that tail.
         half_size: Half the number of uniform queries in it.
         detected: Whether the segment ended.
         quantity: What was tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...
@@ -218,7 +218,7 @@ class Multipliers:
         """Take in a query; rules that look at lower bounds find them in its diagnostics.
 
         Args:
-            query: Of the whole history.
+            query: A query of the whole history.
             counts: Whether these bounds count; its round does in any case.
         """
         self.num_rounds += 1
@@ -242,7 +242,7 @@ class Multipliers:
         running one ended with this outcome.
 
         Args:
-            outcome: Of the segment.
+            outcome: An outcome of the segment.
 
         Raises:
             ValueError: If a penalized outcome, or a multiplier, is larger than
@@ -276,7 +276,7 @@ class Multipliers:
         """Take in an outcome.
 
         Args:
-            outcome: Of the whole history.
+            outcome: An outcome of the whole history.
             counts: Whether its query belongs to the segment; the ledger has it in any case.
         """
         self._values.append(outcome.constraints)
@@ -388,7 +388,7 @@ class Segments:
         Nothing happens when it is called for the same round again, as after a choice that failed.
 
         Args:
-            round_number: Of the whole history, from 1.
+            round_number: The number of the round in the whole history, from 1.
         """
         if round_number == self._begun_round:
             return False
@@ -423,7 +423,7 @@ class Segments:
         """Raise if an outcome of the whole history, penalized, is too large; change nothing.
 
         Args:
-            outcome: Of a query that was asked or is about to be recorded.
+            outcome: The outcome of a query that was asked or is about to be recorded.
 
         Raises:
             ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
@@ -619,8 +619,8 @@ def in_epoch(
 
     Args:
         recipe: As the user gave it.
-        rule: Of the multipliers.
-        epoch: Its number, from 1.
+        rule: The rule for the multipliers.
+        epoch: The number of the epoch, from 1.
         noise_factor: By what the noise bound is multiplied.
         num_epochs: How many there will be, if that is known.
     """
