@@ -1,4 +1,8 @@
-"""The loop: ask for a point, tell what came back."""
+"""The loop: ask for a point, evaluate it, tell what came back, and repeat.
+
+:class:`BanditLoop` is what users build. The other files of this folder hold its settings, what is
+derived from its history, how points are chosen, what is guaranteed, and its journal.
+"""
 
 from botorch_bandits.loop.journal import DifferentSettingsError
 from botorch_bandits.loop.loop import BanditLoop
