@@ -74,33 +74,10 @@ class DMMArmsRule(ArmsRule):
     rkhs_bound: float | Tensor
     noise_bound: float | Tensor
     delta: float
-    num_ridges: int = 48
-    doubles: bool = False
-    on_refuted: str = "warn"
-    maximize: bool = True
-
-    def scores(self, seen: ArmsRound) -> Tensor:
-        """See the base class."""
-        lower, upper = self.bounds(seen)
-        return upper if self.maximize else -lower
-
-    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
-        """See the base class."""
-        lower, upper, _ = seen.prepared
-        if seen.pending is not None:
-            lower, upper = narrow(lower, upper, seen.posterior.variance, seen.variance)
-        return lower, upper
-
-    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
-        """See the base class."""
-        index = arm.unsqueeze(-1)
-        lower, upper = (end.gather(-1, index).squeeze(-1) for end in self.bounds(seen))
-        deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
-        return {
-            "is_refuted": seen.prepared[2].to(upper),
-            "width": 0.5 * (upper - lower) / deviation,
-            "information_gain": seen.posterior.information_gain,
-        }
+    num_ridges: int
+    doubles: bool
+    on_refuted: str
+    maximize: bool
 
     def prepare(self, seen: ArmsRound) -> tuple[Tensor, Tensor, Tensor]:
         """Return the bounds from the observed data, and whether these refute the assumptions."""
@@ -140,6 +117,29 @@ class DMMArmsRule(ArmsRule):
         prior_variance = (posterior.prior.diagonal / unit**2).expand_as(posterior.mean)
         lower, upper = confidence_set.bounds(columns.mT, prior_variance)
         return lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted
+
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """See the base class."""
+        lower, upper = self.bounds(seen)
+        return upper if self.maximize else -lower
+
+    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        lower, upper, _ = seen.prepared
+        if seen.pending is not None:
+            lower, upper = narrow(lower, upper, seen.posterior.variance, seen.variance)
+        return lower, upper
+
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
+        """See the base class."""
+        index = arm.unsqueeze(-1)
+        lower, upper = (end.gather(-1, index).squeeze(-1) for end in self.bounds(seen))
+        deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
+        return {
+            "is_refuted": seen.prepared[2].to(upper),
+            "width": 0.5 * (upper - lower) / deviation,
+            "information_gain": seen.posterior.information_gain,
+        }
 
 
 class DMMUpperConfidenceBound(HallucinatesPending):

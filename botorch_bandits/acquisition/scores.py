@@ -310,8 +310,8 @@ class ImprovementArmsRule(ArmsRule):
     is_expected: bool
     incumbent: str
     margin: float
-    best_f: float | None = None
-    maximize: bool = True
+    best_f: float | None
+    maximize: bool
 
     @property
     def needs_extremes(self) -> bool:  # type: ignore[override]
@@ -357,7 +357,7 @@ class OneMomentArmsRule(ArmsRule):
     """
 
     uses_mean: bool
-    maximize: bool = True
+    maximize: bool
 
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
