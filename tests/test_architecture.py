@@ -95,14 +95,12 @@ def test_picture_and_table_are_up_to_date(house, name):
     assert written == text, "run `python docs/make_architecture.py`"
 
 
-@pytest.mark.xfail(strict=False, reason="files are still being merged")
 def test_no_file_is_long():
     sizes = {path: architecture.count_lines(path) for p in PACKAGES for path in p.rglob("*.py")}
     long = {str(path.relative_to(ROOT)): n for path, n in sizes.items() if n > MAX_LINES}
     assert not long, f"over {MAX_LINES} lines: {long}. Split what has two families in it."
 
 
-@pytest.mark.xfail(strict=False, reason="files are still being merged")
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_no_files_import_each_other_in_a_circle(package):
     """Neither for type checkers nor within functions, and neither in a room nor between rooms."""
@@ -156,7 +154,6 @@ def count_sentences(text):
     return len(re.findall(r"[^.!?]{3,}[.!?](?=[\s`)]|$)", text))
 
 
-@pytest.mark.xfail(strict=False, reason="files are still being merged")
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_files_open_with_what_they_are(package):
     """In two sentences at least."""

@@ -4,6 +4,7 @@
 traced here. Run ``python tests/walks.py`` to print the files in the order of their first call.
 """
 
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -118,6 +119,4 @@ WALKS = {"round": walk_round, "censored": walk_censored, "restart": walk_restart
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for name, walk in WALKS.items():
-        print(name)
-        print("\n".join(f"    {path}" for path in walk()))
+    print(json.dumps({name: walk() for name, walk in WALKS.items()}, indent=4))
