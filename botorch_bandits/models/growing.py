@@ -7,6 +7,7 @@ everything else as they do for any ``SingleTaskGP``, from the same data.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections import OrderedDict
@@ -238,10 +239,11 @@ class IncrementalGP(SingleTaskGP):
 
     def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
         """A model with other data, and hyperparameters of its own that are equal to these."""
-        sibling = object.__new__(type(self))
-        state = sibling.__dict__
-        for name, value in vars(self).items():
-            state[name] = value.copy() if isinstance(value, dict | set) else value
+        sibling = copy.copy(self)
+        state = vars(sibling)
+        for name, value in state.items():
+            if isinstance(value, dict | set):
+                state[name] = value.copy()
         # GPyTorch's hook is bound to this model and would keep it alive; this one is weak
         state["_load_state_dict_pre_hooks"] = OrderedDict()
         sibling._register_load_state_dict_pre_hook(
