@@ -240,7 +240,7 @@ class IncrementalGP(SingleTaskGP):
     def _sibling(self, inputs: Tensor, targets: Tensor) -> Self:
         """A model with other data, and hyperparameters of its own that are equal to these."""
         sibling = copy.copy(self)
-        state = vars(sibling)
+        state = sibling.__dict__
         for name, value in state.items():
             if isinstance(value, dict | set):
                 state[name] = value.copy()
