@@ -25,7 +25,7 @@ from typing import Any
 from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
-from botorch_bandits.checks import check_number
+from botorch_bandits.checks import check_carried, check_number
 from botorch_bandits.cli.command_line import INTERRUPTED, write_atomically
 from botorch_bandits.cli.journals import (
     begin_journal,
@@ -470,10 +470,11 @@ class Session:
             x: Where, ``d``-dimensional.
 
         Raises:
-            EvaluationError: If it is no finite number, or below the minimum of censored feedback.
+            EvaluationError: If it is no finite number, too large, or below the minimum of censored
+                feedback.
         """
         try:
-            reward = check_number("reward", value)
+            reward = check_carried("reward", check_number("reward", value))
         except (TypeError, ValueError) as error:
             raise EvaluationError(
                 f"the function returned {value!r} at {x.tolist()}: {error} The run can be "

@@ -33,6 +33,9 @@ def reward(x):
 def broken(x):
     return math.nan
 
+def huge(x):
+    return 1e60
+
 def raising(x):
     raise RuntimeError("the machine is on fire")
 """
@@ -158,12 +161,22 @@ def test_damaged_or_impossible_output_is_one_line(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_bad_reward_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["optimize", "mymodule:broken", "--bounds", "0:1", "--out", "run", "--quiet"]
+@pytest.mark.parametrize(
+    ("name", "returned", "reason"),
+    [
+        ("broken", "nan", "reward is nan"),
+        ("huge", "1e+60", "its absolute value must be at most 1e+50"),
+    ],
+)
+def test_bad_reward_is_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, returned: str, reason: str
+) -> None:
+    arguments = ["optimize", f"mymodule:{name}", "--bounds", "0:1", "--out", "run", "--quiet"]
     assert main(arguments) == 1
     errors = capsys.readouterr().err
     assert len(errors.splitlines()) == 1
-    assert "returned nan at [" in errors
+    assert f"returned {returned} at [" in errors
+    assert reason in errors
 
 
 def test_an_error_in_the_function_is_the_users_to_see(folder: Path) -> None:
