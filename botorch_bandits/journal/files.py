@@ -494,6 +494,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 KIND = "snapshot"
+_MAX_OFFSET = 2**62  # that the system can look for
 
 
 class UnusableSnapshotError(ValueError):
@@ -571,18 +572,13 @@ def load_snapshot(path: Path, journal: BinaryIO) -> Snapshot | None:
             payload, _ = decode_line(read_line(file), first_checksum(KIND))
             if file.read(1):
                 raise DamagedLineError("there is something behind it")
+        snapshot = _snapshot_of(parse(payload))
     except FileNotFoundError:
         return None
     except (JournalError, DamagedLineError, OSError) as error:
         raise UnusableSnapshotError(str(error)) from error
-    known = parse(payload)
-    snapshot = Snapshot(
-        state=known["state"],
-        before=Position(known["num_records"] - 1, known["start"], known["checksum_before"]),
-        after=Position(known["num_records"], known["end"], known["checksum"]),
-    )
     size = snapshot.after.offset - snapshot.before.offset
-    if snapshot.before.offset < 0 or not 0 < size <= MAX_LINE_BYTES:
+    if not (0 <= snapshot.before.offset <= _MAX_OFFSET and 0 < size <= MAX_LINE_BYTES):
         raise UnusableSnapshotError("the place in the journal that it names is no line")
     journal.seek(snapshot.before.offset)
     line = journal.read(size)
@@ -597,6 +593,24 @@ def load_snapshot(path: Path, journal: BinaryIO) -> Snapshot | None:
     if checksum != snapshot.after.checksum:
         raise UnusableSnapshotError("it belongs to another journal")
     return snapshot
+
+
+def _snapshot_of(record: dict[str, Any]) -> Snapshot:
+    """Return the snapshot that a record describes.
+
+    Raises:
+        DamagedLineError: If it describes none.
+    """
+    kinds = {"state": dict, "num_records": int, "start": int, "end": int}
+    kinds |= {"checksum_before": str, "checksum": str}
+    for name, kind in kinds.items():
+        if type(record.get(name)) is not kind:
+            raise DamagedLineError(f"its entry {name!r} is missing or of another kind")
+    return Snapshot(
+        state=record["state"],
+        before=Position(record["num_records"] - 1, record["start"], record["checksum_before"]),
+        after=Position(record["num_records"], record["end"], record["checksum"]),
+    )
 
 
 fill_in_docstrings(__name__)

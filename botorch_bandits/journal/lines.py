@@ -264,8 +264,26 @@ def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, P
 
 
 def parse(payload: bytes) -> dict[str, Any]:
-    """Return the record of a JSON text that was checked."""
-    record: dict[str, Any] = json.loads(payload)
+    """Return the record of a JSON text that was checked.
+
+    Args:
+        payload: The text, whose checksum is right.
+
+    Raises:
+        JournalFormatError: If it is no record all the same: another program wrote it.
+    """
+    try:
+        record = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise JournalFormatError(
+            f"a line with the right checksum holds no record: {payload[:60]!r} ({error}). Another "
+            "program wrote it; restore the file from a backup."
+        ) from error
+    if not isinstance(record, dict):
+        raise JournalFormatError(
+            f"a line with the right checksum holds {payload[:60]!r}, which is no record. Another "
+            "program wrote it; restore the file from a backup."
+        )
     return record
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from botorch_bandits.journal import (
     Journal,
     JournalCorruptionError,
     JournalError,
+    JournalFormatError,
     SnapshotWarning,
     TornTailWarning,
     lines,
@@ -266,3 +268,44 @@ def test_a_forged_snapshot_does_not_fill_the_memory(tmp_path: Path, place: tuple
     (tmp_path / "run.journal.snapshot").write_bytes(lines.format_line("snapshot") + line)
     with pytest.warns(SnapshotWarning, match="names is no line"):
         assert Journal.read(path).num_records == len(RECORDS)
+
+
+def forge(payload: bytes, previous: str) -> bytes:
+    """Return a line with the right length and checksum, whatever it holds."""
+    checksum = hashlib.sha256(previous.encode() + payload).hexdigest()[: lines.NUM_DIGITS]
+    return f"{len(payload)} {checksum} ".encode() + payload + b"\n"
+
+
+FORGED = [b"[]", b"{", b"[" * 5000 + b"]" * 5000, b"1" * 5000]
+"""What JSON has, or has not, but no record is."""
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *FORGED,
+        b"{}",
+        b'{"num_records":3,"start":"0","end":9,"checksum_before":"","checksum":"","state":{}}',
+        b'{"num_records":3,"start":0,"end":9,"checksum_before":"","checksum":"","state":[]}',
+        b'{"num_records":3,"start":%d,"end":%d,"checksum_before":"","checksum":"","state":{}}'
+        % (10**30, 10**30 + 5),
+    ],
+    ids=lambda payload: payload[:20].decode(),
+)
+def test_a_forged_snapshot_is_no_obstacle(tmp_path: Path, payload: bytes) -> None:
+    path = make(tmp_path)
+    content = lines.format_line("snapshot") + forge(payload, lines.first_checksum("snapshot"))
+    (tmp_path / "run.journal.snapshot").write_bytes(content)
+    with pytest.warns(SnapshotWarning, match="is not used"), Journal.open(path) as journal:
+        assert list(journal.records()) == RECORDS
+
+
+@pytest.mark.parametrize("payload", FORGED, ids=lambda payload: payload[:20].decode())
+def test_a_forged_record_is_an_error_of_the_journal(tmp_path: Path, payload: bytes) -> None:
+    path = make(tmp_path)
+    last = path.read_bytes().splitlines()[-1].split(b" ")[1].decode()
+    with path.open("ab") as file:
+        file.write(forge(payload, last))
+    reader = Journal.read(path)
+    with pytest.raises(JournalFormatError, match="with the right checksum holds"):
+        list(reader.records())
