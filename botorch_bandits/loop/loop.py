@@ -30,7 +30,7 @@ from botorch_bandits.checks import (
     level_of_users_line,
 )
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.constraints import Ledger, MultiplierRule
+from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
@@ -590,13 +590,21 @@ class BanditLoop:
             for outcome in self._history.outcomes
             if any(abs(y) > LARGEST_OUTCOME for y in (outcome.reward, *outcome.constraints))
         ]
-        if not too_large:
-            self._cached_chooser = Chooser(self.settings, self._history)
-            return
+        if too_large:
+            problem = (
+                f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
+                f"{LARGEST_OUTCOME:g}, so that models may overflow"
+            )
+        else:
+            try:
+                self._cached_chooser = Chooser(self.settings, self._history)
+                return
+            except MultiplierOverflowError as error:  # as after outcomes were withdrawn
+                problem = (
+                    f"the outcomes on record make multipliers overflow ({error}), so that best()"
+                )
         warnings.warn(
-            f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
-            f"{LARGEST_OUTCOME:g}, so that models may overflow and ask() raise. Withdraw them with "
-            "loop.retract(query_id, reason).",
+            f"{problem} and ask() raise. Withdraw them with loop.retract(query_id, reason).",
             RuntimeWarning,
             stacklevel=level_of_users_line(),
         )

@@ -36,9 +36,10 @@ from botorch_bandits import (
 from botorch_bandits.asynchronous import AsyncResult, TaskReport
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.cli import main
+from botorch_bandits.constraints import MultiplierOverflowError
 from botorch_bandits.history import Retraction
 from botorch_bandits.journal import JournalError
-from botorch_bandits.penalties import Polynomial
+from botorch_bandits.penalties import Exponential, Polynomial
 
 NUM_ARMS = 15
 ARMS = Arms(torch.linspace(0.0, 1.0, NUM_ARMS, dtype=torch.float64).unsqueeze(-1))
@@ -423,6 +424,30 @@ def test_a_retraction_that_cannot_be_written_does_not_count(tmp_path, monkeypatc
         assert loop.history.state(0) == "told"
         loop.retract(0, "the wrong sample")
         assert loop.history.state(0) == "retracted"
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.constraints.NoisyConstraintsWarning")
+def test_a_journal_whose_multipliers_overflow_can_be_opened_to_withdraw_more(tmp_path):
+    settings = {
+        "domain": ARMS,
+        "model": None,
+        "acquisition": RandomSearch(),
+        "constraints": MultiplicativeEpochs(1, 2, penalty=Exponential(1.0)),
+        "journal": tmp_path / "run.journal",
+    }
+    with BanditLoop(**settings) as loop:
+        for value in (-200.0, 100.0) * 20:
+            loop.tell(loop.ask().id, 0.5, [value])
+        for query_id in range(0, 40, 2):  # these held the multiplier down
+            loop.retract(query_id, "another unit")
+    with pytest.warns(RuntimeWarning, match=r"multipliers overflow.*Withdraw them"):
+        loop = BanditLoop(**settings)
+    with loop:
+        with pytest.raises(MultiplierOverflowError):
+            loop.ask()
+        for query_id in range(1, 40, 2):
+            loop.retract(query_id, "another unit")
+        assert loop.ask().id == 40
 
 
 def test_a_snapshot_has_retractions(tmp_path, monkeypatch):
