@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import BinaryIO, NoReturn, Protocol
 
 from botorch_bandits.journal import JournalError
 
@@ -78,6 +79,22 @@ def write_atomically(path: Path, text: str) -> None:
         path: The file; its folder exists.
         text: What it holds afterwards, in UTF-8.
     """
+    with replaced_at_the_end(path) as file:
+        file.write(text.replace("\n", os.linesep).encode("utf-8"))
+
+
+@contextmanager
+def replaced_at_the_end(path: Path) -> Iterator[BinaryIO]:
+    """Hand out a file that replaces another one when everything is in it.
+
+    It is always a new file, so that nothing is written through a link in a folder that somebody
+    else prepared.
+
+    Args:
+        path: What is replaced; its folder exists.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.unlink(missing_ok=True)  # an earlier run may have ended in the middle
+    with temporary.open("xb") as file:
+        yield file
     os.replace(temporary, path)

@@ -10,7 +10,6 @@ import argparse
 import csv
 import io
 import json
-import os
 import signal
 import statistics
 import sys
@@ -26,7 +25,11 @@ from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
 from botorch_bandits.checks import check_carried, check_number
-from botorch_bandits.cli.command_line import INTERRUPTED, write_atomically
+from botorch_bandits.cli.command_line import (
+    INTERRUPTED,
+    replaced_at_the_end,
+    write_atomically,
+)
 from botorch_bandits.cli.journals import (
     begin_journal,
     check_journal_options,
@@ -221,9 +224,8 @@ class OutputFolder:
     def _save(self, axes: Any, name: str) -> None:
         import matplotlib.pyplot as plt
 
-        temporary = self.path / f".{name}.tmp.png"
-        axes[0].figure.savefig(temporary, dpi=130)
-        os.replace(temporary, self.path / name)
+        with replaced_at_the_end(self.path / name) as file:
+            axes[0].figure.savefig(file, dpi=130, format="png")
         plt.close(axes[0].figure)
 
 

@@ -148,6 +148,20 @@ def test_bounds_may_begin_with_a_minus(folder: Path) -> None:
     assert main([*arguments, "--out", "run", "--quiet"]) == 0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+def test_nothing_is_written_through_links_in_a_prepared_folder(folder: Path) -> None:
+    (folder / "run").mkdir()
+    names = [".writable", "history.json", "history.csv", "result.json", "run.png"]
+    for name in names:
+        for link in (f".{name}.tmp", f".{name}.tmp.png"):
+            (folder / name).write_text("of the user")
+            (folder / "run" / link).symlink_to(folder / name)
+    assert main([*OPTIMIZE, "--rounds", "2", "--quiet"]) == 0
+    for name in names:
+        assert (folder / name).read_bytes() == b"of the user"
+    assert (folder / "run" / "history.csv").read_text().startswith("id,")
+
+
 def test_damaged_or_impossible_output_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
