@@ -297,7 +297,7 @@ class BanditLoop:
         Args:
             query_id: The id of a query that :meth:`ask` returned.
             reward: One finite number of at most 1e50 in size; float32 is refused.
-            constraints: One number likewise a constraint; at most 0 is feasible. None without
+            constraints: One such number for each constraint; at most 0 is feasible. None without
                 constraints.
 
         Raises:
