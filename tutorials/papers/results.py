@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from botorch_bandits.cli import write_atomically
 from botorch_bandits.plotting import LINE_STYLES, new_figure
 from papers.trials import ArmsExperiment, Curves
 
@@ -168,14 +169,7 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     writer.writeheader()
     for row in rows:
         writer.writerow({k: f"{v:.10g}" if isinstance(v, float) else v for k, v in row.items()})
-    write_text(path, text.getvalue())
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, replaced as a whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_atomically(path, text.getvalue())
 
 
 def save_figure(figure: Any, path: Path) -> None:

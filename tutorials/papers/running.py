@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits import __version__
+from botorch_bandits.cli import write_atomically
 from papers.registry import EXPERIMENTS, TABLES, build_experiments
 from papers.results import (
     REPORTED_ROUND,
@@ -30,7 +31,6 @@ from papers.results import (
     save_figure,
     tabulate,
     write_csv,
-    write_text,
 )
 from papers.shi import averages
 from papers.trials import ArmsExperiment, Curves, run_arms_experiment, run_pieces
@@ -243,7 +243,7 @@ def _write_settings(
         "threads": torch.get_num_threads(),
         "seconds_of_this_start": round(seconds, 1),
     }
-    write_text(folder / SETTINGS_FILE, json.dumps(known, indent=2) + "\n")
+    write_atomically(folder / SETTINGS_FILE, json.dumps(known, indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:

@@ -18,10 +18,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from botorch_bandits.cli import write_atomically
 from papers.reproduction.figures import FIGURES
 from papers.reproduction.judging import RULES, Check, Row, Verdict
 from papers.reproduction.state import Judged, State
-from papers.results import write_text
 from papers.running import versions
 
 STYLE = """
@@ -257,8 +257,8 @@ def write_page(state: State) -> None:
     """
     judged = [state.judge(figure) for figure in FIGURES]
     folder = state.settings.folder
-    write_text(folder / TABLE, _verdicts(judged))
-    write_text(folder / PAGE, page("Reproduction, figure by figure", _body(state, judged)))
+    write_atomically(folder / TABLE, _verdicts(judged))
+    write_atomically(folder / PAGE, page("Reproduction, figure by figure", _body(state, judged)))
 
 
 def _body(state: State, judged: Sequence[Judged]) -> Iterator[str]:

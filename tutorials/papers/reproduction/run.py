@@ -14,12 +14,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from botorch_bandits.checks import check_integer, check_one_of
+from botorch_bandits.cli import write_atomically
 from papers import EXPERIMENTS
 from papers.reproduction.figures import FIGURES
 from papers.reproduction.judging import Evidence, Figure
 from papers.reproduction.page import write_page
 from papers.reproduction.state import Reproduction, State, can_run, files_of, sizes
-from papers.results import plot_curves, save_figure, write_text
+from papers.results import plot_curves, save_figure
 from papers.running import Finished, run_experiment
 
 SETTINGS_FILE = "reproduction.json"
@@ -70,7 +71,7 @@ def reproduce(settings: Reproduction) -> State:
             print(f"    failed: {state.errors[name]}")
             text = traceback.format_exc()
             settings.folder_of(name).mkdir(parents=True, exist_ok=True)
-            write_text(settings.folder_of(name) / "error.txt", text)
+            write_atomically(settings.folder_of(name) / "error.txt", text)
         state.forget(name)
         write_page(state)
         if state.is_interrupted:
@@ -90,7 +91,7 @@ def _claim(settings: Reproduction) -> None:
                 f"{_words(wanted)}; choose another folder with --out."
             )
     settings.folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(wanted) + "\n")
+    write_atomically(path, json.dumps(wanted) + "\n")
 
 
 def _words(known: Mapping[str, object]) -> str:
@@ -114,7 +115,7 @@ def _run(name: str, settings: Reproduction) -> None:
             settings.num_workers,
             settings.progress,
         )
-    write_text(folder / "report.txt", printed.getvalue())
+    write_atomically(folder / "report.txt", printed.getvalue())
     for figure in FIGURES:
         if figure.experiment == name:
             _draw(figure, finished, folder)
