@@ -835,13 +835,12 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             "width": float(self.widths[0]),
             "acquisition_value": float(value),
         }
+        half = half_width(variance.clamp_min(0.0).sqrt(), self.widths)
+        lower = -score(mean, half, -1.0)
         for j in range(1, 1 + self.num_constraints):
             known[f"constraint_mean_{j}"] = float(mean[j])
             known[f"constraint_draw_{j}"] = float(drawn[j])
-            deviation = float(variance[j].clamp_min(0.0).sqrt())
-            known[f"constraint_lower_bound_{j}"] = (
-                known[f"constraint_mean_{j}"] - float(self.widths[j]) * deviation
-            )
+            known[f"constraint_lower_bound_{j}"] = float(lower[j])
         return known
 
     def _draw_on_arms(self, choices: Tensor) -> Tensor:

@@ -532,6 +532,7 @@ class GPThompsonSampling(SeededDraw):
         """
         self.rule = rule
         self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
+        self._forget_draw()  # the same random numbers, scaled anew
 
     @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:

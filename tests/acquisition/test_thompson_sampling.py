@@ -19,6 +19,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from botorch_bandits import BanditGP, GPThompsonSampling
+from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (
     ENSEMBLE_LENGTHSCALES,
@@ -266,6 +267,18 @@ def test_without_a_seed_the_global_generator_decides(options: dict[str, Any]) ->
     torch.manual_seed(0)
     assert torch.equal(draw(), first)
     assert not torch.allclose(first, second)
+
+
+@pytest.mark.parametrize("options", [{}, {"choices": ARMS}])
+def test_another_rule_scales_the_same_draw_anew(options: dict[str, Any]) -> None:
+    model = bandit_gp()
+    acqf = GPThompsonSampling(model, width=1.0, seed=3, **options)
+    acqf(ARMS.unsqueeze(-2))
+    acqf.set_rule(ConstantWidth(5.0))
+    expected = GPThompsonSampling(model, width=5.0, seed=3, **options)
+    assert torch.allclose(
+        acqf(ARMS.unsqueeze(-2)), expected(ARMS.unsqueeze(-2)), atol=1e-12, rtol=0.0
+    )
 
 
 def test_several_picks_are_maximizers_of_several_draws() -> None:
