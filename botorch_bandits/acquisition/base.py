@@ -25,6 +25,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from torch import Tensor
+from torch.nn import Module
 
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import DTYPE, check_double, check_finite, check_number, store_checked
@@ -242,8 +243,8 @@ class BanditAcquisition(AcquisitionFunction):
     """Whether :meth:`arms_rule` of this very class takes the constructor's options and computes
     the values of ``forward``. A subclass inherits the rule if it has nothing of its own but a
     docstring, ``width_rule``, ``guarantee`` and ``describe``. Another one has none, unless it sets
-    this to True because its own ``arms_rule`` agrees with what it changes; where the constructor is
-    another one, this and :meth:`options_from_domain` are not asked either."""
+    this to True because its own ``arms_rule`` agrees with what it changes. Where the constructor
+    has other options, the rule does not check them."""
 
     @property
     def is_optimistic(self) -> bool:
@@ -283,9 +284,10 @@ class BanditAcquisition(AcquisitionFunction):
             ValueError: If an option contradicts the domain.
         """
         complete = {**default_options(cls), **options}
-        if domain is not None and has_options_of_rule(cls):
-            complete.update(cls.options_from_domain(complete, domain))
-            check_domain_size(cls.__name__, complete, domain)
+        if domain is not None:
+            complete.update(options_known_to(domain, cls, complete))
+            shared = {name: complete[name] for name in complete if name in shared_options(cls)}
+            check_domain_size(cls.__name__, shared, domain)
         return complete
 
     @classmethod
@@ -475,6 +477,39 @@ def default_options(cls: type) -> Mapping[str, Any]:
     )
 
 
+def _definer_of_rule(cls: type) -> type | None:
+    return next((each for each in cls.__mro__ if vars(each).get("defines_rule")), None)
+
+
+@_once_a_class
+def shared_options(cls: type) -> frozenset[str]:
+    """Return the options that mean what they mean in the class that defines the rule.
+
+    They have its names and defaults. Without such a class they are all options.
+
+    Args:
+        cls: An acquisition class.
+    """
+    own, definer = constructor_parameters(cls), _definer_of_rule(cls)
+    theirs = own if definer is None else constructor_parameters(definer)
+    return frozenset(n for n, p in own.items() if n in theirs and p.default == theirs[n].default)
+
+
+def options_known_to(
+    domain: Domain, cls: type[BanditAcquisition], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options of a class that were left out and that the domain knows.
+
+    Args:
+        domain: Where the acquisition will be maximized.
+        cls: An acquisition class, perhaps with a constructor of its own.
+        options: All options of its constructor.
+    """
+    complete = {**default_options(_definer_of_rule(cls) or cls), **options}
+    known = cls.options_from_domain(complete, domain)
+    return {name: value for name, value in known.items() if name in options}
+
+
 @_once_a_class
 def has_options_of_rule(cls: type) -> bool:
     """Return whether a class has the options of the class that defines its rule.
@@ -482,7 +517,7 @@ def has_options_of_rule(cls: type) -> bool:
     Args:
         cls: An acquisition class.
     """
-    definer = next((each for each in cls.__mro__ if vars(each).get("defines_rule")), None)
+    definer = _definer_of_rule(cls)
     return definer is not None and constructor_parameters(cls) == constructor_parameters(definer)
 
 
@@ -497,12 +532,12 @@ _NO_EVALUATION = frozenset(
 @_once_a_class
 def is_evaluated_by_rule(cls: type) -> bool:
     """Return whether ``cls.arms_rule`` computes what the acquisition function evaluates."""
-    for each in cls.__mro__:
-        if vars(each).get("defines_rule"):
-            return True
-        if not vars(each).keys() <= _NO_EVALUATION:
-            return False
-    return False
+    lineage, definer = cls.__mro__, _definer_of_rule(cls)
+    if definer is None:
+        return False
+    # what comes between the definer and its own base classes changes the evaluation, too
+    others = (each for each in lineage[: lineage.index(Module)] if each not in definer.__mro__)
+    return all(vars(each).keys() <= _NO_EVALUATION for each in others)
 
 
 class HallucinatesPending(BanditAcquisition):

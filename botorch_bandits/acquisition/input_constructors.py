@@ -33,7 +33,7 @@ from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_required,
     constructor_parameters,
-    has_options_of_rule,
+    options_known_to,
 )
 from botorch_bandits.checks import DTYPE, check_integer, check_one_of
 from botorch_bandits.confidence import PriorSummary
@@ -143,8 +143,8 @@ def _construct_inputs(
     settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
     domain = _domain_of(options, context)
     cls.check_options(settings, domain)
-    if domain is not None and has_options_of_rule(cls):
-        options.update(cls.options_from_domain(cls.complete_options(settings, None), domain))
+    if domain is not None:
+        options.update(options_known_to(domain, cls, cls.complete_options(settings, None)))
     required = (
         key
         for key, parameter in parameters.items()

@@ -251,7 +251,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         """
         posterior = getattr(self.model, "closed_form", None)
         cls, base = type(self), WidthUpperConfidenceBound
-        names = ("forward", "_evaluate", "_mean_and_sigma")
+        names = ("__call__", "forward", "_evaluate", "_mean_and_sigma")
         if (
             posterior is None
             or self.predictive

@@ -262,6 +262,34 @@ class Shifted(ImprovedUpperConfidenceBound):
         return super().forward(X) - 10.0 * X[..., 0, 0]
 
 
+class Negated(WidthUpperConfidenceBound):
+    """A base class that evaluates something else."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        return -super().forward(X)
+
+
+class Mixed(ImprovedUpperConfidenceBound, Negated):
+    """A subclass whose second base class evaluates something else: it comes before the first's."""
+
+
+class Named:
+    """What has nothing to do with the evaluation."""
+
+    name = "mine"
+
+
+class MixedName(ImprovedUpperConfidenceBound, Named):
+    """A subclass whose second base class comes after all that evaluate."""
+
+
+class Called(ImprovedUpperConfidenceBound):
+    """A subclass that evaluates something else wherever it is called."""
+
+    def __call__(self, X: Tensor) -> Tensor:
+        return -super().__call__(X)
+
+
 class Rescaled(ImprovedUpperConfidenceBound):
     """A subclass with a constructor of its own."""
 
@@ -274,6 +302,20 @@ class Counted(GPUpperConfidenceBound):
 
     def __init__(self, model: Model, dim: int, X_pending: Tensor | None = None) -> None:
         super().__init__(model, width=float(dim), X_pending=X_pending)
+
+
+class Fewer(GPUpperConfidenceBound):
+    """A subclass whose constructor has some of the options, with one default of its own."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        num_arms: int | None = None,
+        delta: float = 0.05,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        super().__init__(model, num_arms=num_arms, delta=delta, X_pending=X_pending)
 
 
 class Passing(GPUpperConfidenceBound):
@@ -303,7 +345,10 @@ class Drawn(GPThompsonSampling):
         (Renamed.with_options(**BOUNDS), WidthArmsRule),
         (Wider.with_options(**BOUNDS), WidthArmsRule),
         (RenamedDraw.with_options(**BOUNDS), ThompsonArmsRule),
+        (MixedName.with_options(**BOUNDS), WidthArmsRule),
         (Shifted.with_options(**BOUNDS), None),
+        (Mixed.with_options(**BOUNDS), None),
+        (Called.with_options(**BOUNDS), None),
         (Rescaled.with_options(factor=2.0), None),
         (Counted.with_options(dim=1), None),
         (Drawn.with_options(**BOUNDS), None),
@@ -352,7 +397,8 @@ def test_a_subclass_has_the_closed_form_on_a_box_unless_it_changes_what_is_evalu
         assert acqf.gen_candidates is gen_candidates_batched
         value = acqf.closed_form.value(X_TEST.squeeze(-2))
         assert torch.allclose(value, acqf(X_TEST), atol=1e-12, rtol=0.0)
-    assert Shifted.with_options(**BOUNDS).build(model, BOX).closed_form is None
+    for cls in (Shifted, Mixed, Called):
+        assert cls.with_options(**BOUNDS).build(model, BOX).closed_form is None
 
 
 def test_a_width_rule_of_ones_own_is_that_of_drop_in_and_arms() -> None:
@@ -370,6 +416,18 @@ def test_a_constructor_of_ones_own_gets_its_own_options_and_no_others() -> None:
         assert float(recipe.build(bandit_gp(), domain).width) == pytest.approx(1.0)
     with pytest.raises(TypeError, match="no option 'width'; it has dim"):
         Counted.with_options(width=1.0)
+
+
+def test_a_constructor_of_ones_own_is_told_what_the_domain_knows() -> None:
+    recipe = Fewer.with_options()
+    for domain, num_arms in ((ARMS, ARMS.num_arms), (Arms(ARMS.choices[:4]), 4)):
+        found = recipe.build(bandit_gp(), domain)
+        expected = GPUpperConfidenceBound(bandit_gp(), num_arms=num_arms, delta=0.05)
+        assert torch.equal(found.width, expected.width)
+    loop = BanditLoop(ARMS, BanditGP.with_kernel(RBFKernel(), noise=0.05), recipe, seed=1)
+    assert loop.ask().diagnostics["width"] > 0.0
+    with pytest.raises(ValueError, match="num_arms=3, but the domain has 9 arms"):
+        Fewer.with_options(num_arms=3).build(bandit_gp(), ARMS)
 
 
 def test_options_behind_keyword_arguments_are_those_of_the_base_class() -> None:
