@@ -501,6 +501,11 @@ RENAMED_OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 The settings of the loop itself are listed under ``"LoopSettings"``.
 """
 
+RENAMED_VALUES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"surrogate": MappingProxyType({"relabelled": "relabeled"})}
+)
+"""For an option, by its present name: from old values to their present ones."""
+
 _PREFIX = f"{__name__.partition('.')[0]}:"
 _LOOP = "LoopSettings"
 
@@ -509,14 +514,16 @@ def translate_settings(
     settings: Mapping[str, Any],
     classes: Mapping[str, str] = RENAMED_CLASSES,
     options: Mapping[str, Mapping[str, str]] = RENAMED_OPTIONS,
+    values: Mapping[str, Mapping[str, str]] = RENAMED_VALUES,
 ) -> dict[str, Any]:
-    """Return recorded settings under the names that classes and options have today.
+    """Return recorded settings under the names that classes, options and values have today.
 
     Args:
         settings: Of a loop, as :func:`~botorch_bandits.fingerprints.fingerprint` described them;
             they are not changed.
         classes: From old names of classes to present ones.
         options: From the present name of a class to the new names of its options.
+        values: From the present name of an option to the new names of its values.
 
     Example:
         >>> old = {"acquisition_class": "botorch_bandits:ExpectedImprovement", "options": {}}
@@ -524,7 +531,20 @@ def translate_settings(
         'botorch_bandits:LogExpectedImprovement'
     """
     translated = {key: _translate(value, classes, options) for key, value in settings.items()}
-    return _rename_keys(translated, options.get(_LOOP, {}))
+    return _rename_values(_rename_keys(translated, options.get(_LOOP, {})), values)
+
+
+def _rename_values(value: Any, values: Mapping[str, Mapping[str, str]]) -> Any:
+    if isinstance(value, list):
+        return [_rename_values(part, values) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: values.get(key, {}).get(part, part)
+        if isinstance(part, str)
+        else _rename_values(part, values)
+        for key, part in value.items()
+    }
 
 
 def _translate(

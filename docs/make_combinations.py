@@ -58,7 +58,7 @@ FORGETTING: dict[str, Any] = {
 }
 CONSTRAINTS: dict[str, Any] = {
     "no constraints": None,
-    '`"relabelled"`': AdditiveEpochs(1, 2),
+    '`"relabeled"`': AdditiveEpochs(1, 2),
     '`"fresh"`': AdditiveEpochs(1, 2, surrogate="fresh"),
     '`"separate"`': AdditiveEpochs(1, 2, surrogate="separate"),
     "`PrimalDual(...)`": PrimalDual(1, max_multiplier=2.0, divisor=4.0),

@@ -333,7 +333,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             assumptions=(
                 BOUNDED_NORM,
                 "the noise is noise_bound-sub-Gaussian given the past",
-                "outcomes are as observed: neither censored nor relabelled",
+                "outcomes are as observed: neither censored nor relabeled",
             ),
             constants=constants,
             gaps=tuple(gaps),

@@ -81,7 +81,7 @@ class RidgeConfidenceSet:
 
         Args:
             kernel_matrix: ``batch_shape x n x n``, unit variance; ``n`` may be 0.
-            outcomes: ``batch_shape x n`` outcomes as observed (not censored, not relabelled), in
+            outcomes: ``batch_shape x n`` outcomes as observed (not censored, not relabeled), in
                 units of the prior standard deviation, less the prior mean.
             rkhs_bound: ``B``, in the same units; a number, or ``batch_shape``.
             noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.

@@ -425,7 +425,7 @@ class AMMWidth(WidthRule):
             assumptions=(
                 BOUNDED_NORM,
                 "the noise is noise_bound-sub-Gaussian given the past",
-                "outcomes are as observed: neither censored nor relabelled",
+                "outcomes are as observed: neither censored nor relabeled",
             ),
             constants=constants,
             gaps=tuple(prior_gaps(summary)),

@@ -139,10 +139,10 @@ def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
     return targets
 
 
-SURROGATES = ("relabelled", "fresh", "separate")
+SURROGATES = ("relabeled", "fresh", "separate")
 """What the Gaussian process models.
 
-``"relabelled"``: one GP on the penalized outcomes of ALL queries so far, with the multipliers of
+``"relabeled"``: one GP on the penalized outcomes of ALL queries so far, with the multipliers of
 the running epoch. ``"fresh"``: one GP on those of the running epoch alone. ``"separate"``: one GP
 for ``f`` and one for each ``g_j``, on all queries.
 """
@@ -427,7 +427,7 @@ def _check_mask(name: str, mask: Tensor, shape: torch.Size) -> Tensor:
 SOURCE = "Shi and Eryilmaz 2022"
 
 SURROGATE_GAPS = {
-    "relabelled": "the targets of earlier epochs are made with multipliers that depend on their "
+    "relabeled": "the targets of earlier epochs are made with multipliers that depend on their "
     "noise, and the theorem's epochs each start without data",
     "separate": "the theorem's inner algorithm models the penalized outcome; confidence bounds of "
     "separate models hold for all multipliers at once, its rates are not proven for them",
@@ -446,7 +446,7 @@ class EpochRule(MultiplierRule):
     """
 
     epoch_length: int
-    surrogate: str = field(default="relabelled", kw_only=True)
+    surrogate: str = field(default="relabeled", kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the settings."""

@@ -243,7 +243,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
     if rule.surrogate_in_use == "fresh" and restart is not None:
         raise ValueError(
             "constraints= has surrogate='fresh', which forgets at the end of each epoch; with "
-            "restart= use 'relabelled' or 'separate'."
+            "restart= use 'relabeled' or 'separate'."
         )
     if isinstance(acquisition, RandomSearch):
         return
@@ -256,7 +256,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         raise ValueError(
             f"constraints={type(rule).__name__}(...) models reward and constraints separately, so "
             "the acquisition must weigh them: use LagrangianUpperConfidenceBound.with_options(...) "
-            "or LagrangianThompsonSampling.with_options(...), or surrogate='relabelled'."
+            "or LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'."
         )
     if rule.surrogate_in_use != "separate" and is_lagrangian:
         raise ValueError(
@@ -379,7 +379,7 @@ class LoopSettings:
             raise ValueError(
                 f"forgetting is {self.forgetting!r}, which weighs one output, but constraints= "
                 "models reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, "
-                "or surrogate='relabelled'."
+                "or surrogate='relabeled'."
             )
         check_forgetting(
             self.forgetting, model, self.feedback, _draws_on_paths(acquisition, domain)

@@ -115,7 +115,7 @@ def simulate(
     own uniform queries, and its widths count rounds and segments of its own.
 
     With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem`,
-    each replicate has multipliers of its own. The surrogate is ``"relabelled"`` or ``"fresh"``.
+    each replicate has multipliers of its own. The surrogate is ``"relabeled"`` or ``"fresh"``.
 
     **On a box**, the policy is random search or an upper confidence bound with a width rule
     (GP-UCB, IGP-UCB, AMM) on a plain ``BanditGP``. Each round maximizes the bounds of all

@@ -27,7 +27,7 @@ def posterior(counts, means, signal, lengthscale=0.5):
 
 
 def play(rule, reward, seed, constraint_noise=0.0, fixed=None):
-    """Run UCB on relabelled targets; returns time averages of regret and violation."""
+    """Run UCB on relabeled targets; returns time averages of regret and violation."""
     rng = np.random.default_rng(seed)
     state = rule.init()
     arms, f, g = [], [], []

@@ -285,7 +285,7 @@ def test_bad_settings_are_refused():
         AdditiveEpochs(1, 0)
     with pytest.raises(ValueError, match=r"num_constraints is 0"):
         AdditiveEpochs(0, 5)
-    with pytest.raises(ValueError, match=r"surrogate is 'old'.*'relabelled', 'fresh', 'separate'"):
+    with pytest.raises(ValueError, match=r"surrogate is 'old'.*'relabeled', 'fresh', 'separate'"):
         AdditiveEpochs(1, 5, surrogate="old")
     with pytest.raises(ValueError, match=r"step_size is 0.0"):
         AdditiveEpochs(1, 5, step_size=0.0)
@@ -322,9 +322,9 @@ def test_guarantees_name_theorem_and_gap():
     fresh = MultiplicativeEpochs(1, 20, surrogate="fresh")
     assert fresh.guarantee().holds
     assert "Theorem 1" in str(fresh.guarantee())
-    relabelled = MultiplicativeEpochs(1, 20)
-    assert not relabelled.guarantee().holds
-    assert "depend on their noise" in str(relabelled.guarantee())
+    relabeled = MultiplicativeEpochs(1, 20)
+    assert not relabeled.guarantee().holds
+    assert "depend on their noise" in str(relabeled.guarantee())
     slow = MultiplicativeEpochs(1, 20, penalty=Polynomial(1.0, 1.0), surrogate="fresh")
     assert "linear in T" in str(slow.guarantee())
     assert "four properties" not in str(fresh.guarantee())

@@ -102,6 +102,7 @@ def test_names_are_translated_wherever_they_stand() -> None:
         "users": "users_package:Old",
         "domain": {"class": "botorch_bandits:Part", "length": 3},
         "count": 5,
+        "constraints": {"surrogate": "relabelled", "penalty": {"kind": "relabelled"}},
     }
     before = json.dumps(old)
     new = translate_settings(
@@ -124,6 +125,7 @@ def test_names_are_translated_wherever_they_stand() -> None:
         "users": "users_package:Old",
         "domain": {"class": "botorch_bandits:Part", "width": 3},
         "number": 5,
+        "constraints": {"surrogate": "relabeled", "penalty": {"kind": "relabelled"}},
     }
 
 

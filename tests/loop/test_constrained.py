@@ -76,7 +76,7 @@ def igp_ucb_choice(x: np.ndarray, y: np.ndarray, noise_bound: float, delta: floa
     return first_largest(mean + width * deviation)
 
 
-@pytest.mark.parametrize("surrogate", ["relabelled", "fresh"])
+@pytest.mark.parametrize("surrogate", ["relabeled", "fresh"])
 @pytest.mark.parametrize("horizon", [None, 60])
 def test_multiplicative_epochs_are_algorithm_2(surrogate, horizon):
     S = 6
@@ -176,8 +176,8 @@ def test_separate_surrogates_play_the_plug_in_bound(kind):
 
 LAGRANGIAN_UCB = LagrangianUpperConfidenceBound.with_options(width=1.5)
 COMBINATIONS = {
-    "igp-ucb, relabelled": (IGP_UCB, MultiplicativeEpochs(2, 5), {}),
-    "gp-ts, relabelled": (
+    "igp-ucb, relabeled": (IGP_UCB, MultiplicativeEpochs(2, 5), {}),
+    "gp-ts, relabeled": (
         GPThompsonSampling.with_options(width=1.0),
         AdditiveEpochs(2, 5),
         {},

@@ -112,7 +112,7 @@ class TestFeasibility:
         expected = lower_bounds(x, values[1], lambda _: 0.3).min()
         assert fixed == pytest.approx(expected, abs=1e-8)
 
-    @pytest.mark.parametrize("kind", ["relabelled", "separate"])
+    @pytest.mark.parametrize("kind", ["relabeled", "separate"])
     def test_box_finds_the_grid_minimum(self, kind: str) -> None:
         rule = AdditiveEpochs(1, 4, surrogate=kind)
         acquisition = LAGRANGIAN if kind == "separate" else PLAIN

@@ -171,7 +171,7 @@ def test_large_outcomes_in_every_kind_of_loop(settings, domain):
 
 
 RULES = [
-    (AdditiveEpochs(1, 2, surrogate="relabelled"), RECIPES[0]),
+    (AdditiveEpochs(1, 2, surrogate="relabeled"), RECIPES[0]),
     (AdditiveEpochs(1, 2, surrogate="fresh"), RECIPES[0]),
     (MultiplicativeEpochs(1, 2, Polynomial(1.0, 2.0)), RECIPES[0]),
     (MultiplicativeEpochs(1, 2), DMMUpperConfidenceBound.with_options(**BOUNDS)),

@@ -66,7 +66,7 @@ CASES = {
         "feedback": Censored(-3.0, 6.0, max_delay=3),
         "restart": ChangePointRestart(detector=DETECTOR),
     },
-    "relabelled": {"constraints": AdditiveEpochs(1, 4, step_size=1.0)},
+    "relabeled": {"constraints": AdditiveEpochs(1, 4, step_size=1.0)},
     "fresh": {"constraints": AdditiveEpochs(1, 5, surrogate="fresh")},
     "multiplicative": {"constraints": MultiplicativeEpochs(1, 4, Polynomial(1.0, 2.0))},
     "separate": {

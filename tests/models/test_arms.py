@@ -169,7 +169,7 @@ def test_a_record_is_taken_in_to_the_last_bit() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_changed_and_relabelled_outcomes(form: str) -> None:
+def test_changed_and_relabeled_outcomes(form: str) -> None:
     num_arms, num_played, num_rounds = FORMS[form]
     kernel = squared_exponential(num_arms, 0.1)
     stream = torch.Generator().manual_seed(6)
@@ -187,12 +187,12 @@ def test_changed_and_relabelled_outcomes(form: str) -> None:
     for b in range(2):
         assert_is_textbook(batch, kernel, 0.02, arms[b], outcomes[b], b)
     assert_is_textbook(single, kernel, 0.02, arms[0], outcomes[0], ...)
-    relabelled = outcomes**2 - 1.0
+    relabeled = outcomes**2 - 1.0
     zero = torch.zeros(2, num_arms, dtype=torch.float64)
-    batch.relabel(zero.scatter_add(1, arms, relabelled), zero.scatter_add(1, arms, relabelled**2))
+    batch.relabel(zero.scatter_add(1, arms, relabeled), zero.scatter_add(1, arms, relabeled**2))
     for b in range(2):
-        assert_is_textbook(batch, kernel, 0.02, arms[b], relabelled[b], b)
-    assert torch.allclose(batch.squares.sum(-1), (relabelled**2).sum(-1))
+        assert_is_textbook(batch, kernel, 0.02, arms[b], relabeled[b], b)
+    assert torch.allclose(batch.squares.sum(-1), (relabeled**2).sum(-1))
 
 
 @pytest.mark.parametrize("form", FORMS)

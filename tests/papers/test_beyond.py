@@ -98,7 +98,7 @@ def test_families_of_multipliers_have_as_many_settings(tmp_path: Path) -> None:
         "rates-noisy",
     ]
     for experiment in experiments:
-        every_round, separate, relabelled = np.reshape(
+        every_round, separate, relabeled = np.reshape(
             experiment.make_methods(experiment.make_study(0, 1)), (3, 5)
         )
         rules = [method.build(0).rule for method in every_round]
@@ -108,9 +108,9 @@ def test_families_of_multipliers_have_as_many_settings(tmp_path: Path) -> None:
         bound, _, gap = experiment.settings["bounds"]
         assert rules[0].max_multiplier == pytest.approx(4.0 * bound / gap)
         rules = [m.build(0).rule for m in separate]
-        rules += [m.build(0).loop.settings.constraints for m in relabelled]
+        rules += [m.build(0).loop.settings.constraints for m in relabeled]
         assert [rule.epoch_length for rule in rules] == [*EPOCH_LENGTHS, *EPOCH_LENGTHS]
-        assert [rule.surrogate for rule in rules] == 5 * ["separate"] + 5 * ["relabelled"]
+        assert [rule.surrogate for rule in rules] == 5 * ["separate"] + 5 * ["relabeled"]
         kind = MultiplicativeEpochs if experiment.name.endswith("exact") else AdditiveEpochs
         assert all(isinstance(rule, kind) for rule in rules)
     results = run_arms_experiment(experiments[0], tmp_path, progress=False)

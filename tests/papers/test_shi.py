@@ -139,14 +139,14 @@ def test_reuse_learns_what_fresh_epochs_forget() -> None:
     steps = ((10, 5), (50, 5))
     setting = Setting("x", GardnerProblem(0.1), 25, steps, (7.0, 1.95, 0.05), 160)
     found = {}
-    for surrogate in ("relabelled", "fresh"):
+    for surrogate in ("relabeled", "fresh"):
         rule = MultiplicativeEpochs(1, 20, surrogate=surrogate)
         method = setting.loop(surrogate, rule)
         found[surrogate] = [
             play_constrained(method.build(seed), method.problem, 160, seed=seed)
             for seed in range(3)
         ]
-    for kept, fresh in zip(found["relabelled"], found["fresh"], strict=True):
+    for kept, fresh in zip(found["relabeled"], found["fresh"], strict=True):
         violation = kept.average_signed_violation
         assert float(violation[-1]) < 0.5 * float(fresh.average_signed_violation[-1])
         assert float(violation[-1]) < 0.7 * float(violation[79])  # and falling

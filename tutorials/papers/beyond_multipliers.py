@@ -35,7 +35,7 @@ MAX_MULTIPLIER = 20.0
 FAMILIES = {
     "every round": ("o", "black"),
     "epochs, separate": ("s", "0.5"),
-    "epochs, relabelled": ("^", "white"),
+    "epochs, relabeled": ("^", "white"),
 }
 """Marker and its color in the figure."""
 
@@ -88,7 +88,7 @@ def _methods(setting: Setting, exact: bool) -> list[ConstrainedMethod]:
     for step in STEP_SIZES:
         rule = PrimalDual(1, MAX_MULTIPLIER, 1.0 / step, reward, constraint)
         methods.append(setting.separate(f"every round, step {step:g}", rule))
-    for surrogate in ("separate", "relabelled"):
+    for surrogate in ("separate", "relabeled"):
         for length in EPOCH_LENGTHS:
             epochs = _epochs(exact, length, surrogate)
             name = f"epochs, {surrogate}, S = {length}"

@@ -540,7 +540,7 @@ def gardner(
         "lam = 1": Constants(lam=1.0),
     }
     unsaid = [
-        exact.loop(name, _rule(2, "relabelled"), constants=constants)
+        exact.loop(name, _rule(2, "relabeled"), constants=constants)
         for name, constants in other.items()
     ]
     compared = _comparisons(exact, noisy, num_trials, seed, ("Figures 2 and 3", "Figures 4 and 5"))
@@ -606,9 +606,9 @@ def _comparisons(
         name = f"Algorithm {number}"
         rules = {surrogate: _rule(number, surrogate) for surrogate in SURROGATES}
         words = f"constraint observed {'exactly' if kind == 'noiseless' else 'with noise'}"
-        compared = [setting.loop(name, rules["relabelled"]), *setting.others()]
+        compared = [setting.loop(name, rules["relabeled"]), *setting.others()]
         slow = [
-            setting.loop(f"{name}, GP-TS", rules["relabelled"], GPThompsonSampling),
+            setting.loop(f"{name}, GP-TS", rules["relabeled"], GPThompsonSampling),
             setting.improvement(),
         ]
         surrogates = [
@@ -639,8 +639,8 @@ def _long(exact: Setting, noisy: Setting, num_trials: int, seed: int) -> list[Ar
     """Return the panel of the fitted powers."""
     num_rounds = LONG * exact.num_rounds
     methods = [
-        exact.loop("Algorithm 2", _rule(2, "relabelled"), num_rounds=num_rounds),
-        noisy.loop("Algorithm 3", _rule(3, "relabelled"), num_rounds=num_rounds),
+        exact.loop("Algorithm 2", _rule(2, "relabeled"), num_rounds=num_rounds),
+        noisy.loop("Algorithm 3", _rule(3, "relabeled"), num_rounds=num_rounds),
         exact.others()[0],
     ]
     count = min(num_trials, FURTHER_TRIALS)

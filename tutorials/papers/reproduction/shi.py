@@ -182,7 +182,7 @@ def _numbers(panel: str, evidence: Evidence) -> list[Number]:
 
 _UNSAID = (
     "The paper does not say B, R, lam, delta or the lengthscale; here they are 1, 0.1, 0.01, 0.1 "
-    "and 1, and nothing was tuned to a claim. Epochs reuse all queries, relabelled. The paper "
+    "and 1, and nothing was tuned to a claim. Epochs reuse all queries, relabeled. The paper "
     "prints epochs with fresh data each and does not say what its figures have: the methods "
     "'fresh' are judged beside, as a claim of their own. Our methods play a grid of arms, and "
     "their regret is against its best feasible arm; OCO and ADMMBO play the box. ADMMBO's "
