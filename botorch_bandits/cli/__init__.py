@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         INTERRUPTED,
         CommandParser,
         Executable,
+        replaced_at_the_end,
         run_command,
         write_atomically,
     )
@@ -29,6 +30,7 @@ __all__ = [
     "CommandParser",
     "Executable",
     "main",
+    "replaced_at_the_end",
     "run_command",
     "write_atomically",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.cli import write_atomically
+from botorch_bandits.cli import replaced_at_the_end, write_atomically
 from botorch_bandits.plotting import LINE_STYLES, new_figure
 from papers.trials import ArmsExperiment, Curves
 
@@ -180,7 +179,6 @@ def save_figure(figure: Any, path: Path) -> None:
     picture = io.BytesIO()
     figure.savefig(picture, dpi=110, format="png")
     plt.close(figure)
-    temporary = path.with_name(f".{path.name}.tmp.png")
-    # lines in gray need no more, and pages hold many pictures
-    Image.open(picture).convert("RGB").quantize(32).save(temporary, optimize=True)
-    os.replace(temporary, path)
+    with replaced_at_the_end(path) as file:
+        # lines in gray need no more, and pages hold many pictures
+        Image.open(picture).convert("RGB").quantize(32).save(file, format="PNG", optimize=True)
