@@ -69,7 +69,14 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.fingerprints import difference, fingerprint
 from botorch_bandits.penalties import CustomPenalty, Polynomial
-from botorch_bandits.problems import ConstantDelay, GeometricDelay, HeavyTailedDelay, PoissonDelay
+from botorch_bandits.problems import (
+    Budget,
+    ConstantDelay,
+    GeometricDelay,
+    HeavyTailedDelay,
+    Hyperparameter,
+    PoissonDelay,
+)
 
 FLOAT_KINDS: dict[str, Callable[[float], Any]] = {
     "float": float,
@@ -161,6 +168,8 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (KernelizedWidth, {**BOUNDS, "delta": 0.2, "explicit_gain": 3.0}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
+    (Budget, {"cost": "fit_seconds", "limit": 0.5}),
+    (Hyperparameter, {"name": "C", "low": 0.5, "high": 2.0}),
     (CensoredWidth, {**BOUNDS, "outcome_bound": 1.5, "delta": 0.2}),
     (CensoredWidth, {"constant": 3.0, "outcome_bound": 1.5}),
     (ConstantWidth, {"value": 2.0}),

@@ -1,9 +1,9 @@
 """What a model was given, and how each kind of BoTorch model takes pseudo-observations.
 
 Pending queries become rows at a minimum or at the posterior mean by conditioning, and BoTorch's
-models differ in the units, shapes and transforms that they expect then. This is the only file that
-knows. The user's model is never changed: conditioning returns a new model with the same
-hyperparameters and outcome statistics.
+models differ in the units, shapes and transforms that they expect then. This file is the only one
+that depends on these differences. The user's model is never changed: conditioning returns a new
+model with the same hyperparameters and outcome statistics.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer
+from botorch_bandits.checks import check_integer, check_number, check_one_of, store_checked
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
 
@@ -43,12 +43,33 @@ class Hyperparameter:
         low: Smallest value.
         high: Largest value.
         scale: ``"linear"``, ``"log10"`` (searched over the logarithm) or ``"integer"``.
+
+    Raises:
+        TypeError: If ``low`` or ``high`` is no number.
+        ValueError: If the range is empty or not finite, the scale is unknown, or a logarithmic
+            range does not begin above 0.
     """
 
     name: str
     low: float
     high: float
     scale: str = "linear"
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        low = check_number(f"low of {self.name}", self.low)
+        high = check_number(f"high of {self.name}", self.high)
+        check_one_of(f"scale of {self.name}", self.scale, ("linear", "log10", "integer"))
+        if low >= high:
+            raise ValueError(
+                f"{self.name} is from {low:g} to {high:g}; low must be less than high."
+            )
+        if self.scale == "log10" and low <= 0.0:
+            raise ValueError(
+                f"{self.name} is from {low:g} on a logarithmic scale; low must be positive, or the "
+                "scale 'linear'."
+            )
+        store_checked(self, low=low, high=high)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -435,7 +456,8 @@ class Budget:
             raise ValueError(
                 f"budget names the unknown cost {self.cost!r}; known are {', '.join(COSTS)}."
             )
-        if not (math.isfinite(self.limit) and self.limit > 0.0):
+        store_checked(self, limit=check_number(f"limit of {self.cost}", self.limit))
+        if self.limit <= 0.0:
             raise ValueError(f"budget of {self.cost} is {self.limit}; it must be positive.")
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from botorch_bandits.problems import Hyperparameter
 from botorch_bandits.problems.tuning import TASK_NAMES, TuningProblem, load_csv, load_dataset
 
 
@@ -88,3 +90,17 @@ def test_csv_files(tmp_path: Path) -> None:
     path.write_text("label\nyes\n")
     with pytest.raises(ValueError, match="no column beside the target"):
         load_csv(path, "label")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"low": 2.0, "high": 1.0}, "C is from 2 to 1; low must be less than high"),
+        ({"low": float("nan"), "high": 1.0}, "low of C is nan; it must be finite"),
+        ({"low": 0.0, "high": 1.0, "scale": "log10"}, "low must be positive"),
+        ({"low": 0.0, "high": 1.0, "scale": "log"}, "scale of C is 'log'"),
+    ],
+)
+def test_a_range_that_is_none_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Hyperparameter("C", **settings)
