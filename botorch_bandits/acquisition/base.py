@@ -540,6 +540,24 @@ def is_evaluated_by_rule(cls: type) -> bool:
     return all(vars(each).keys() <= _NO_EVALUATION for each in others)
 
 
+@_once_a_class
+def evaluated_as(cls: type) -> type | None:
+    """Return the class of which an acquisition class is a mere copy; None if there is none.
+
+    It is the class itself or a base class that has a rule, the same options and the same width,
+    and evaluates the same. What matters to a loop only in some classes is asked of this one, so
+    that a subclass that changes nothing is treated as its parent is.
+
+    Args:
+        cls: An acquisition class.
+    """
+    definer = _definer_of_rule(cls)
+    if definer is None or not is_evaluated_by_rule(cls):
+        return None
+    own, theirs = (inspect.getattr_static(each, "width_rule", None) for each in (cls, definer))
+    return definer if own is theirs else None
+
+
 class HallucinatesPending(BanditAcquisition):
     """Takes pending points as if their outcomes were known to equal the posterior mean.
 

@@ -26,6 +26,7 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.affine_outcomes import select_output
+from botorch_bandits.acquisition.base import evaluated_as
 from botorch_bandits.acquisition.lagrangian import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import Restart
@@ -131,7 +132,7 @@ def with_constraints(
             f"the theorem's inner algorithm is IGP-UCB, not {guarantee.method}"
             + (
                 "; Remark 1 allows GP-TS for Algorithm 2 only"
-                if _is_thompson(acquisition_class)
+                if _is_played_as(acquisition_class, GPThompsonSampling)
                 else ""
             )
         )
@@ -147,14 +148,14 @@ def with_constraints(
     )
 
 
-def _is_thompson(acquisition_class: type | None) -> bool:
-    return acquisition_class is GPThompsonSampling
+def _is_played_as(acquisition_class: type | None, parent: type) -> bool:
+    return acquisition_class is not None and evaluated_as(acquisition_class) is parent
 
 
 def _is_covered(rule: MultiplierRule, acquisition_class: type | None) -> bool:
     allows_thompson = isinstance(rule, MultiplicativeEpochs)
-    return acquisition_class is ImprovedUpperConfidenceBound or (
-        allows_thompson and _is_thompson(acquisition_class)
+    return _is_played_as(acquisition_class, ImprovedUpperConfidenceBound) or (
+        allows_thompson and _is_played_as(acquisition_class, GPThompsonSampling)
     )
 
 
@@ -386,7 +387,7 @@ def _width_of(
     num_outputs = 1 + rule.num_constraints
     if isinstance(recipe, AcquisitionRecipe):
         name = recipe.acquisition_class.__name__
-        if recipe.acquisition_class in LAGRANGIAN:
+        if evaluated_as(recipe.acquisition_class) in LAGRANGIAN:
             options = recipe.acquisition_class.complete_options(recipe.options, None)
             of_output = output_rules(name, num_outputs, options)[constraint + 1]
             summary = PriorSummary(model, select_output(constraint + 1, num_outputs))

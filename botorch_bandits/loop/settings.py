@@ -30,6 +30,7 @@ from botorch_bandits.acquisition import (
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
+from botorch_bandits.acquisition.base import constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import ChangePointDetector, ChangePointRestart, Restart
 from botorch_bandits.checks import DTYPE, check_instance, check_integer, store_checked
@@ -114,10 +115,11 @@ CENSORABLE = (
 
 
 def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> None:
-    cls = getattr(acquisition, "acquisition_class", None)
-    if not isinstance(acquisition, AcquisitionRecipe) or cls not in CENSORABLE:
+    cls = acquisition.acquisition_class if isinstance(acquisition, AcquisitionRecipe) else None
+    played = cls and evaluated_as(cls)
+    if cls is None or played not in CENSORABLE:
         name = getattr(cls or acquisition, "__name__", acquisition)
-        if cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
+        if cls and issubclass(cls, CensoredUpperConfidenceBound | CensoredThompsonSampling):
             reason = f"with {name}, which censors pending points itself, would censor them twice"
         else:
             reason = f"has no width for the acquisition {name}, to which it could add its terms"
@@ -131,7 +133,7 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
             "minimum must be the worst outcome. Tell the negative instead, and leave maximize= out."
         )
-    if feedback.predictive and cls in (GPThompsonSampling, RandomizedUpperConfidenceBound):
+    if feedback.predictive and played in (GPThompsonSampling, RandomizedUpperConfidenceBound):
         raise ValueError(
             f"predictive=True is for upper confidence bounds as published, not for {cls.__name__}. "
             "Leave it out."
@@ -199,6 +201,28 @@ def check_history(history: History, dim: int, context_dim: int, num_constraints:
 
 
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
+"""What weighs constraints itself, with separate models of them."""
+
+
+def _is_lagrangian(acquisition: Any) -> bool:
+    """Whether an acquisition is one of LAGRANGIAN, or a subclass that changes nothing."""
+    return (
+        isinstance(acquisition, AcquisitionRecipe)
+        and evaluated_as(acquisition.acquisition_class) in LAGRANGIAN
+    )
+
+
+def _lacks_multipliers(acquisition: Any) -> bool:
+    """Whether an acquisition cannot be built unless a rule in constraints= gives multipliers."""
+    if not isinstance(acquisition, AcquisitionRecipe):
+        return False
+    parameter = constructor_parameters(acquisition.acquisition_class).get("multipliers")
+    is_required = parameter is not None and parameter.default is parameter.empty
+    return (
+        issubclass(acquisition.acquisition_class, LAGRANGIAN)
+        and is_required
+        and acquisition.options.get("multipliers") is None
+    )
 
 
 def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: Any) -> None:
@@ -220,11 +244,10 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             f"restart has {len(detectors)} constraint_detectors, but there are "
             f"{getattr(rule, 'num_constraints', 0)} constraints; give one for each, or none."
         )
-    is_lagrangian = (
-        isinstance(acquisition, AcquisitionRecipe) and acquisition.acquisition_class in LAGRANGIAN
-    )
+    is_lagrangian = _is_lagrangian(acquisition)
+    weighs_constraints = is_lagrangian or _lacks_multipliers(acquisition)
     if rule is None:
-        if is_lagrangian:
+        if weighs_constraints:
             raise ValueError(
                 "the acquisition weighs constraints, but the loop has none. Pass constraints=, for "
                 "example AdditiveEpochs(..., surrogate='separate')."
@@ -258,7 +281,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             "the acquisition must weigh them: use LagrangianUpperConfidenceBound.with_options(...) "
             "or LagrangianThompsonSampling.with_options(...), or surrogate='relabeled'."
         )
-    if rule.surrogate_in_use != "separate" and is_lagrangian:
+    if rule.surrogate_in_use != "separate" and weighs_constraints:
         raise ValueError(
             f"constraints={type(rule).__name__}(...) models the penalized outcome, which the "
             "acquisition must not penalize again: use surrogate='separate', or an acquisition such "

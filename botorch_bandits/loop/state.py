@@ -23,6 +23,7 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     LagrangianUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.base import evaluated_as
 from botorch_bandits.change_points import ChangePointRestart, DetectorEngine, Reset, Restart
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.constraints import (
@@ -597,7 +598,7 @@ def at_multipliers(
             "multipliers": tuple(values.tolist()),
             "penalty": rule.penalty_in_use,
         }
-        is_bound = recipe.acquisition_class is LagrangianUpperConfidenceBound
+        is_bound = evaluated_as(recipe.acquisition_class) is LagrangianUpperConfidenceBound
         if isinstance(rule, PrimalDual) and is_bound:
             options["separate_bounds"] = True
             for name in ("reward_bound", "constraint_bound"):
