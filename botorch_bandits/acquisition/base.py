@@ -542,11 +542,11 @@ def is_evaluated_by_rule(cls: type) -> bool:
 
 @_once_a_class
 def evaluated_as(cls: type) -> type | None:
-    """Return the class of which an acquisition class is a mere copy; None if there is none.
+    """Return the class that an acquisition class leaves unchanged; None if it changes something.
 
-    It is the class itself or a base class that has a rule, the same options and the same width,
-    and evaluates the same. What matters to a loop only in some classes is asked of this one, so
-    that a subclass that changes nothing is treated as its parent is.
+    It is the nearest class that defines a rule, the class itself or a base class. A loop decides
+    by it what goes with an acquisition, so that a subclass with the same options, width and values
+    is treated as its parent.
 
     Args:
         cls: An acquisition class.
