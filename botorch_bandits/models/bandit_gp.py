@@ -298,14 +298,14 @@ class BanditGP(DataViews):
     @property
     def prior_mean(self) -> float:
         """The prior mean, the same at all points."""
-        constant = read_prior_mean(self.mean_module)
+        constant = read_prior_mean(self._parts["mean_module"])
         assert constant is not None
         return constant
 
     @property
     def repeats(self) -> Tensor | None:
         """How many observations each row is the mean of; None where all are single."""
-        return getattr(self.likelihood, "repeats", None)
+        return getattr(self._parts["likelihood"], "repeats", None)
 
     @property
     def num_observations(self) -> int:

@@ -519,7 +519,8 @@ class CachedPosterior:
         inputs: The model's inputs, as the kernel sees them.
         targets: The model's outcomes.
         versions: How often ``inputs`` and ``targets`` had been changed in place.
-        modules: Kernel, likelihood and mean.
+        modules: Kernel, likelihood and mean; none while the model has no copies of its own, which
+            nobody can have changed then.
         stamps: One for each module.
     """
 
@@ -531,18 +532,29 @@ class CachedPosterior:
     stamps: tuple[ModuleStamp, ...]
 
     @classmethod
-    def of(cls, model: SingleTaskGP, closed_form: ClosedForm | None) -> CachedPosterior:
+    def of(
+        cls, model: SingleTaskGP, closed_form: ClosedForm | None, modules: tuple[Module, ...]
+    ) -> CachedPosterior:
         """Tie a closed form to the present state of a model.
 
         Args:
             model: It is not changed.
             closed_form: Its closed form.
+            modules: Its kernel, likelihood and mean, if it has them already.
         """
         inputs, targets = model.train_inputs[0], model.train_targets
-        modules = parts_of(model)
         stamps = tuple(ModuleStamp(module) for module in modules)
         versions = (version(inputs), version(targets))
         return cls(closed_form, inputs, targets, versions, modules, stamps)
+
+    def with_modules(self, modules: tuple[Module, ...]) -> CachedPosterior:
+        """Return the same for a model that has been given its modules.
+
+        Args:
+            modules: Kernel, likelihood and mean, with the hyperparameters of the closed form.
+        """
+        stamps = tuple(ModuleStamp(module) for module in modules)
+        return replace(self, modules=modules, stamps=stamps)
 
     def is_current(self, model: SingleTaskGP) -> bool:
         """Return whether neither data nor hyperparameters of the model have changed since."""
@@ -551,7 +563,7 @@ class CachedPosterior:
             inputs is self.inputs
             and targets is self.targets
             and (version(inputs), version(targets)) == self.versions
-            and parts_of(model) == self.modules
+            and (not self.modules or parts_of(model) == self.modules)
             and all(stamp.is_current() for stamp in self.stamps)
         )
 

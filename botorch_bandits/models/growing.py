@@ -11,8 +11,8 @@ import copy
 import math
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any, Self
 
 import botorch.settings
@@ -23,6 +23,7 @@ from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
 from torch import Tensor
+from torch.nn import Module
 
 from botorch_bandits.checks import (
     DTYPE,
@@ -40,8 +41,30 @@ from botorch_bandits.models.closed_form import (
     closed_form_of,
     has_closed_posterior,
     marginals,
+    parts_of,
 )
 from botorch_bandits.models.kernels import copy_modules
+
+
+class _Origin:
+    """The parts of a model from which models that continue it get theirs; nobody changes them.
+
+    Args:
+        modules: By name.
+    """
+
+    def __init__(self, modules: dict[str, Module]) -> None:
+        """See the class."""
+        self.modules: dict[str, Module | None] = dict(modules)
+        self.is_shared = False
+
+    def take(self) -> dict[str, Module | None]:
+        """Return parts that belong to one model alone."""
+        if not self.is_shared:
+            self.is_shared = True
+            return self.modules
+        present = {name: part for name, part in self.modules.items() if part is not None}
+        return {**self.modules, **copy_modules(present)}
 
 
 class IncrementalGP(SingleTaskGP):
@@ -55,6 +78,38 @@ class IncrementalGP(SingleTaskGP):
 
     learn_hyperparameters: bool
     _cached: CachedPosterior | None = None
+    _origin: _Origin | None = None
+
+    @cached_property
+    def _modules(self) -> dict[str, Module | None]:
+        """The kernel, the likelihood and so on of a model that continues another one.
+
+        Every other model has them from its constructor. Here they are made when somebody asks for
+        the first time, because copying them takes longer than adding a row.
+        """
+        assert self._origin is not None
+        modules = self._origin.take()
+        self.__dict__.update(_modules=modules, _origin=None)
+        if self._cached is not None:
+            self._cached = self._cached.with_modules(parts_of(self))
+        return modules
+
+    @property
+    def _parts(self) -> Mapping[str, Module | None]:
+        """The same to look at, without a need for copies."""
+        return self._modules if self._origin is None else self._origin.modules
+
+    def __getattr__(self, name: str) -> Any:
+        """Look for a parameter or part; see ``torch.nn.Module``."""
+        if self._origin is not None:
+            self._modules  # noqa: B018
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; see ``torch.nn.Module``, which must have its parts to replace one."""
+        if isinstance(value, Module) and self._origin is not None:
+            self._modules  # noqa: B018
+        super().__setattr__(name, value)
 
     def posterior(
         self,
@@ -143,7 +198,7 @@ class IncrementalGP(SingleTaskGP):
         None with an input transform, without data, in training mode, with several outputs or
         batches, and for kernels without a known closed form.
         """
-        return None if "input_transform" in self._modules else self._closed_form()
+        return None if "input_transform" in self._parts else self._closed_form()
 
     @property
     def running_information_gain(self) -> Tensor | None:
@@ -169,7 +224,7 @@ class IncrementalGP(SingleTaskGP):
             return None
         if X.dtype != DTYPE or X.device != closed_form.points.device:
             return None
-        transform = self._modules.get("input_transform")
+        transform = self._parts.get("input_transform")
         points = X if transform is None else transform(X)
         if points.shape[-1] != closed_form.dim or points.shape[:-1] != X.shape[:-1]:
             return None
@@ -206,7 +261,8 @@ class IncrementalGP(SingleTaskGP):
         return cached if cached is not None and cached.is_current(self) else None
 
     def _remember(self, closed_form: ClosedForm | None) -> CachedPosterior:
-        cached = CachedPosterior.of(self, closed_form)
+        modules = parts_of(self) if self._origin is None else ()
+        cached = CachedPosterior.of(self, closed_form, modules)
         self.__dict__["_cached"] = cached
         return cached
 
@@ -216,7 +272,7 @@ class IncrementalGP(SingleTaskGP):
         if not math.isfinite((X.sum() + Y.sum()).item()):  # one look at all entries
             check_finite("X", X)
             check_finite("Y", Y)
-        transform = self._modules.get("input_transform")
+        transform = self._parts.get("input_transform")
         raw = self.train_inputs[0] if transform is None else self._original_train_inputs
         if X.shape[-1] != raw.shape[-1] or len(X) != len(Y):
             raise ValueError(
@@ -249,10 +305,18 @@ class IncrementalGP(SingleTaskGP):
         sibling._register_load_state_dict_pre_hook(
             type(self)._load_state_hook_ignore_shapes, with_module=True
         )
-        state["_modules"] = copy_modules(self._modules)
+        if self._origin is None:
+            origin = _Origin(copy_modules(state.pop("_modules")))
+        else:
+            origin = self._origin
+            origin.is_shared = True
         # past nn.Module, which looks for parameters in every attribute
         state.update(
-            train_inputs=(inputs,), _train_targets=targets, prediction_strategy=None, _cached=None
+            train_inputs=(inputs,),
+            _train_targets=targets,
+            prediction_strategy=None,
+            _cached=None,
+            _origin=origin,
         )
         return sibling
 
@@ -270,6 +334,8 @@ class IncrementalGP(SingleTaskGP):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles factorize again when they are asked; this keeps them small."""
+        if self._origin is not None:
+            self._origin.is_shared = True
         return vars(self) | {"_cached": None}
 
 
@@ -346,7 +412,7 @@ class DataViews(IncrementalGP):
         num_rows = self.train_targets.shape[-1]
         if check_integer("row", row, minimum=0) > num_rows:
             raise ValueError(f"row is {row}, but the model has {num_rows} rows, numbered from 0.")
-        if getattr(self.likelihood, "repeats", None) is not None:
+        if getattr(self._parts["likelihood"], "repeats", None) is not None:
             raise ValueError(
                 "the model has repeats=: its rows are means of several observations, which have no "
                 "order in time. Build the model from single observations."
