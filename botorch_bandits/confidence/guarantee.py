@@ -15,8 +15,8 @@ class FunctionAssumption(str):
     It is the string ``before + function + after``.
 
     Args:
-        before: What stands before the name of the function.
-        after: What stands behind it.
+        before: The text before the name of the function.
+        after: The text after it.
         function: What the function is called.
 
     Example:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -44,6 +45,9 @@ from botorch_bandits.models.closed_form import (
     parts_of,
 )
 from botorch_bandits.models.kernels import copy_modules
+
+_LOCK = threading.RLock()
+"""Held while a model gets parts of its own, or is copied: it may be read by several threads."""
 
 
 class _Origin:
@@ -87,17 +91,22 @@ class IncrementalGP(SingleTaskGP):
         Every other model has them from its constructor. Here they are made when somebody asks for
         the first time, because copying them takes longer than adding a row.
         """
-        assert self._origin is not None
-        modules = self._origin.take()
-        self.__dict__.update(_modules=modules, _origin=None)
-        if self._cached is not None:
-            self._cached = self._cached.with_modules(parts_of(self))
+        state = self.__dict__
+        with _LOCK:
+            origin = self._origin
+            if origin is not None:  # no other thread was first
+                state["_modules"] = origin.take()
+                if self._cached is not None:
+                    state["_cached"] = self._cached.with_modules(parts_of(self))
+                state["_origin"] = None
+        modules: dict[str, Module | None] = state["_modules"]
         return modules
 
     @property
     def _parts(self) -> Mapping[str, Module | None]:
-        """The same to look at, without a need for copies."""
-        return self._modules if self._origin is None else self._origin.modules
+        """Those parts for reading only, which needs no copies."""
+        origin = self._origin
+        return self._modules if origin is None else origin.modules
 
     def __getattr__(self, name: str) -> Any:
         """Look for a parameter or part; see ``torch.nn.Module``."""
@@ -305,11 +314,9 @@ class IncrementalGP(SingleTaskGP):
         sibling._register_load_state_dict_pre_hook(
             type(self)._load_state_hook_ignore_shapes, with_module=True
         )
-        if self._origin is None:
+        origin = state.get("_origin")  # which __getstate__ has marked as shared
+        if origin is None:
             origin = _Origin(copy_modules(state.pop("_modules")))
-        else:
-            origin = self._origin
-            origin.is_shared = True
         # past nn.Module, which looks for parameters in every attribute
         state.update(
             train_inputs=(inputs,),
@@ -334,9 +341,10 @@ class IncrementalGP(SingleTaskGP):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles factorize again when they are asked; this keeps them small."""
-        if self._origin is not None:
-            self._origin.is_shared = True
-        return vars(self) | {"_cached": None}
+        with _LOCK:
+            if self._origin is not None:
+                self._origin.is_shared = True
+            return vars(self) | {"_cached": None}
 
 
 def _noisy_covariance(closed_form: ClosedForm, X: Tensor, noise: float) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -542,3 +543,24 @@ def test_copies_of_a_model_of_a_chain(copied: Callable[[Any], Any]) -> None:
         twin.likelihood.noise = 0.9
     assert float(models[-1].likelihood.noise) == pytest.approx(0.01)
     assert float(models[0].likelihood.noise) == pytest.approx(0.01)
+
+
+def test_threads_that_look_at_a_grown_model_see_the_same_parts() -> None:
+    for _ in range(20):
+        model = append(build(10), 10, 11)
+        barrier = threading.Barrier(8)
+        seen: list[tuple[Any, Any]] = []
+
+        def look(model: Any = model, barrier: Any = barrier, seen: list[Any] = seen) -> None:
+            barrier.wait()
+            child = append(model, 11, 12)
+            seen.append((model.likelihood, child.likelihood))
+
+        threads = [threading.Thread(target=look) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(seen) == 8
+        assert {id(own) for own, _ in seen} == {id(model.likelihood)}
+        assert len({id(likelihood) for pair in seen for likelihood in pair}) == 9
