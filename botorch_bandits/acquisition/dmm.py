@@ -46,11 +46,19 @@ from botorch_bandits.confidence import (
     UnreadablePriorError,
 )
 from botorch_bandits.confidence.dmm import narrow, report_refutation
-from botorch_bandits.confidence.guarantee import BOUNDED_NORM
+from botorch_bandits.confidence.guarantee import (
+    AS_OBSERVED,
+    FIXED_PRIOR,
+    SUB_GAUSSIAN_NOISE,
+    RegretStatement,
+    Statement,
+)
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     check_bounds,
     fit_to_batch,
+    largest_regret,
+    norm_assumption,
     prior_gaps,
     read_data,
 )
@@ -325,18 +333,25 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         for j, bound in self.rkhs_bounds.items():
             constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound
         constants["information_gain"] = sum(float(s.information_gain) for s in self._sets.values())
+        norm, norm_gaps, of_mean = norm_assumption(self._summary)
+        largest = max(self.rkhs_bounds.values())
         return Guarantee(
             method="DMM",
             theorem="Flynn and Reeb 2024, mixture-martingale confidence set, over a grid of ridges",
-            statement=f"with probability {1 - self.delta:g} the reward lies between the bounds, at "
-            "all points and in all rounds",
-            assumptions=(
-                BOUNDED_NORM,
-                "the noise is noise_bound-sub-Gaussian given the past",
-                "outcomes are as observed: neither censored nor relabeled",
+            bands=Statement(
+                f"with probability {1 - self.delta:g} the reward lies between the bounds, at all "
+                "points and in all rounds"
             ),
-            constants=constants,
-            gaps=tuple(gaps),
+            regret=RegretStatement(
+                f"with probability {1 - self.delta:g}, on the same event, the regret of every "
+                "round that maximizes the upper bound is at most the distance of the bounds at the "
+                "point that it chose, which is twice the effective width times standard deviation",
+                factor=2.0,
+                largest=largest_regret(self._summary, largest, False),
+            ),
+            assumptions=(norm, FIXED_PRIOR, SUB_GAUSSIAN_NOISE, AS_OBSERVED),
+            constants={**constants, **of_mean},
+            gaps=(*gaps, *norm_gaps),
         )
 
     def describe(self, x: Tensor) -> dict[str, float]:

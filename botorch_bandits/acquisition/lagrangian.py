@@ -48,7 +48,15 @@ from botorch_bandits.checks import (
     check_probability,
     check_vector,
 )
-from botorch_bandits.confidence import ConstantWidth, GainBound, Guarantee, PriorSummary, WidthRule
+from botorch_bandits.confidence import (
+    ConstantWidth,
+    GainBound,
+    Guarantee,
+    PriorSummary,
+    RegretStatement,
+    Statement,
+    WidthRule,
+)
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     WIDTH,
@@ -268,9 +276,21 @@ class OutputWidths:
                 combined,
                 theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
                 "each (union bound)",
-                statement=f"with probability {1 - delta:g} the reward and each constraint lie "
-                "within their widths of their posterior means, at all points and in all rounds, "
-                "for all multipliers at once",
+                bands=Statement(
+                    f"with probability {1 - delta:g} the reward and each constraint lie within "
+                    "their widths of their posterior means, at all points and in all rounds, for "
+                    "all multipliers at once"
+                ),
+                regret=RegretStatement(
+                    f"with probability {1 - delta:g}, on the same event, the regret of every round "
+                    "that maximizes the bound of the penalized reward, against the best point that "
+                    "meets the constraints, is at most the value of that bound less the lower "
+                    "confidence bound of the reward, at the point that it chose"
+                ),
+                violation=Statement(
+                    f"with probability {1 - delta:g}, on the same event, no constraint is above "
+                    "its upper confidence bound at the points that were chosen"
+                ),
                 assumptions=tuple(
                     dict.fromkeys(
                         assumption
@@ -543,7 +563,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         guarantee = self._base_guarantee(f"upper confidence bound of a penalized reward, {form}")
         if self.reward_bound is not None or self.constraint_bound is not None:
             clipped = "reward and constraints lie within the bounds at which theirs are clipped"
-            guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, clipped))
+            guarantee = guarantee.with_assumptions(clipped)
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(
                 f"{len(self.X_pending)} pending points enter at the posterior mean"
@@ -804,13 +824,9 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         """Return what theorem covers this draw, or why none does."""
         guarantee = self._base_guarantee("Thompson sampling of a penalized reward")
         if guarantee.theorem is not None:
-            guarantee = replace(
-                guarantee, statement=f"{guarantee.statement}; half of delta is for the draws"
-            )
             # Remark 1 has one draw of the penalized reward; draws of f and g are another method
             guarantee = guarantee.with_gaps(
-                "the confidence bounds hold, but no theorem bounds the regret of joint draws of "
-                "reward and constraints"
+                "no theorem bounds the regret of joint draws of reward and constraints", of="regret"
             )
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(f"{len(self.X_pending)} outcomes are pending")

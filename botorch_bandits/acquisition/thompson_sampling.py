@@ -573,18 +573,18 @@ class GPThompsonSampling(SeededDraw):
         of_width = self.rule.guarantee(self._summary, 1)
         guarantee = of_width.for_draws("GP-TS", self.delta)
         if guarantee.theorem is not None:
-            assumptions = (*guarantee.assumptions, *self._assumptions)
-            guarantee = replace(guarantee, assumptions=assumptions)
+            guarantee = guarantee.with_assumptions(*self._assumptions)
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
         if self._is_cut:
             guarantee = guarantee.with_gaps(
-                "the discretization is cut at max_points, coarser than Theorem 4 wants"
+                "the discretization is cut at max_points, coarser than Theorem 4 wants", of="regret"
             )
         if self.arms is None:
             guarantee = guarantee.with_gaps(
                 "Theorem 4 draws on a finite set in each round; a pathwise draw approximates a "
-                "draw on the whole box"
+                "draw on the whole box",
+                of="regret",
             )
         if self.X_pending is not None:
             count = len(self.X_pending)

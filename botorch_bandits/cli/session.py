@@ -529,7 +529,7 @@ class Session:
             "guarantee": {
                 "holds": guarantee.holds,
                 "theorem": guarantee.theorem,
-                "gaps": list(guarantee.gaps),
+                "gaps": list(guarantee.reasons),
             },
             **self.changes.result(self.loop, self.decode),
             **self.budgets.result(self.loop),

@@ -15,7 +15,7 @@ from botorch_bandits.confidence.gp_ucb import (
 )
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT as PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth, gp_ucb_cpd_width
-from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
     KernelizedWidth,
@@ -61,8 +61,10 @@ __all__ = [
     "RKHSWidth",
     "RandomizedWidth",
     "RateGain",
+    "RegretStatement",
     "RidgeConfidenceSet",
     "SpectralGain",
+    "Statement",
     "UnreadablePriorError",
     "WaterFillingGain",
     "WidthRule",

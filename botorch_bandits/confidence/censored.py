@@ -39,8 +39,15 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import FunctionAssumption, Guarantee
-from botorch_bandits.confidence.igp_ucb import AMMWidth, KernelizedWidth
+from botorch_bandits.confidence.guarantee import (
+    FIXED_PRIOR,
+    SUB_GAUSSIAN_NOISE,
+    FunctionAssumption,
+    Guarantee,
+    RegretStatement,
+    Statement,
+)
+from botorch_bandits.confidence.igp_ucb import IN_PRIOR_UNITS, AMMWidth, KernelizedWidth
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
@@ -52,6 +59,7 @@ from botorch_bandits.confidence.width_rules import (
     check_all_nonnegative,
     check_bounds,
     combine_outputs,
+    largest_regret,
     pick_bound,
     prior_gaps,
 )
@@ -341,13 +349,18 @@ def _check_lam(lam: float | Tensor) -> Tensor:
     return lam
 
 
+DELAYS_ALIKE = (
+    "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
+    "rounds; outcomes that never arrive count as delays"
+)
+"""What censored feedback assumes of delays."""
+
 ASSUMPTIONS = (
     FunctionAssumption(
         "the norm of ", " less the minimum, in the unit-variance kernel, is at most rkhs_bound"
     ),
     "outcomes differ from the minimum by at most outcome_bound",
-    "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
-    "rounds",
+    DELAYS_ALIKE,
 )
 
 
@@ -371,6 +384,7 @@ class CensoredWidth(WidthRule):
             the prior standard deviation.
         constant: Takes the place of all but the sum over pending queries (the paper's ``beta_t``).
             The sum is then kept if ``outcome_bound`` is given.
+        unit: Of ``max_delay``, for texts: ``"rounds"`` or ``"seconds"``.
     """
 
     rkhs_bound: Bound | None = None
@@ -381,9 +395,11 @@ class CensoredWidth(WidthRule):
     bounded_outcomes: bool = False
     units: str = "outcome"
     constant: float | None = None
+    unit: str = "rounds"
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
+        check_one_of("unit", self.unit, ("rounds", "seconds"))
         given = {
             "rkhs_bound": self.rkhs_bound,
             "noise_bound": self.noise_bound,
@@ -494,17 +510,36 @@ class CensoredWidth(WidthRule):
             noise += "minimum, at most outcome_bound away"
         else:
             form = "in the form for every lam" if self.any_lambda else "as printed"
-            noise = "the noise is noise_bound-sub-Gaussian given the past"
+            noise = SUB_GAUSSIAN_NOISE
         details = f"{form}, with the realized information gain"
+        rho = f"rho_m, the probability that an outcome arrives within max_delay {self.unit}"
+        largest = None
+        if self.rkhs_bound is not None:
+            largest = largest_regret(summary, self.rkhs_bound, self.units == "prior")
         return Guarantee(
             method="censored feedback",
             theorem=f"Verma, Dai and Low 2022, Theorem 1, {details}",
             theorem_of_draws=f"Verma, Dai and Low 2022, Theorem 3, {details}",
-            statement=f"with probability {1 - self.delta:g} the reward (less the minimum) TIMES "
-            "rho_m, the probability that an outcome arrives within max_delay rounds, lies within "
-            "the width of the posterior mean (less the minimum), at all points and in all rounds; "
-            "it has the same maximizer",
-            assumptions=(*ASSUMPTIONS, noise),
+            bands=Statement(
+                f"with probability {1 - self.delta:g} the reward (less the minimum) TIMES {rho}, "
+                "lies within the width of the posterior mean (less the minimum), at all points and "
+                "in all rounds; it has the same maximizer"
+            ),
+            regret=RegretStatement(
+                f"with probability {1 - self.delta:g}, on the same event, rho_m TIMES the regret "
+                "of every round that maximizes the upper confidence bound is at most twice width "
+                "times standard deviation at the point that it chose, whether or not outcomes are "
+                "pending",
+                factor=2.0,
+                largest=largest,
+                covers_pending=True,
+            ),
+            assumptions=(
+                *ASSUMPTIONS,
+                FIXED_PRIOR,
+                noise,
+                *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),
+            ),
             constants=constants,
             gaps=tuple(gaps),
         )
@@ -586,13 +621,16 @@ class PendingWidth(WidthRule):
         return rule.information_gain(summary)
 
 
-def censored_rule(rule: WidthRule, outcome_bound: float | None) -> PendingWidth:
+def censored_rule(
+    rule: WidthRule, outcome_bound: float | None, unit: str = "rounds"
+) -> PendingWidth:
     """Return a width rule with the terms that censoring adds, for a round without pending queries.
 
     Args:
         rule: Of IGP-UCB or GP-TS, or a constant width (the sum over pending queries is added), as
             in the paper. Of any other upper confidence bound: outside any theorem.
         outcome_bound: ``B_y``; None, for a constant width only, adds nothing.
+        unit: Of delays, for texts.
 
     Raises:
         ValueError: If ``outcome_bound`` is needed.
@@ -613,6 +651,7 @@ def censored_rule(rule: WidthRule, outcome_bound: float | None) -> PendingWidth:
                 delta=rule.delta,
                 any_lambda=rule.any_lambda,
                 units=rule.units,
+                unit=unit,
             )
         )
     terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0)

@@ -24,8 +24,21 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import DRAWN_FROM_PRIOR, Guarantee
-from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule, prior_gaps
+from botorch_bandits.confidence.guarantee import (
+    DRAWN_FROM_PRIOR,
+    FIXED_PRIOR,
+    GAUSSIAN_NOISE,
+    Guarantee,
+    RegretStatement,
+    Statement,
+)
+from botorch_bandits.confidence.width_rules import (
+    PriorSummary,
+    UnreadablePriorError,
+    WidthRule,
+    prior_gaps,
+    regret_of_band,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
@@ -136,16 +149,29 @@ class FiniteArmsWidth(WidthRule):
         return Guarantee(
             method="GP-UCB on finitely many arms",
             theorem="Srinivas et al. 2010, Theorem 1",
-            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
-            "the posterior mean, on all arms and in all rounds",
+            bands=Statement(
+                f"with probability {1 - self.delta:g} the reward lies within the width of the "
+                "posterior mean, on all arms (with contexts: at the context of each round) and in "
+                "all rounds"
+            ),
+            regret=regret_of_band(self.delta),
             assumptions=(
                 DRAWN_FROM_PRIOR,
-                "the noise is Gaussian with the modeled variance",
-                "the acquisition is maximized over these arms",
+                FIXED_PRIOR,
+                GAUSSIAN_NOISE,
+                "the acquisition is maximized over num_arms arms at most, fixed before the data",
             ),
             constants=constants,
             gaps=tuple(gaps),
         )
+
+
+def _largest_unit(summary: PriorSummary) -> float:
+    """The prior standard deviation, the unit of the theorem's 1 / t^2; 0 if it cannot be read."""
+    try:
+        return max(float(prior.standard_deviation.max()) for prior in summary.active_priors)
+    except UnreadablePriorError:
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -198,12 +224,25 @@ class CompactBoxWidth(WidthRule):
         return Guarantee(
             method="GP-UCB on a box",
             theorem="Srinivas et al. 2010, Theorem 2",
-            statement=f"with probability {1 - self.delta:g} the regret obeys the theorem's bound; "
-            "the confidence bound holds on a discretization that grows with the round",
+            bands=Statement(
+                f"with probability {1 - self.delta:g} the reward lies within the width of the "
+                "posterior mean at the point of each round, and on a discretization that grows "
+                "with the round; not at all points at once"
+            ),
+            regret=RegretStatement(
+                f"with probability {1 - self.delta:g}, on the same event, the regret of every "
+                "round t that maximizes the upper confidence bound is at most twice width times "
+                "standard deviation at the point that it chose, plus the prior standard deviation "
+                "times 1 / t^2",
+                factor=2.0,
+                tail=_largest_unit(summary),
+            ),
             assumptions=(
                 DRAWN_FROM_PRIOR,
-                "the noise is Gaussian with the modeled variance",
-                "partial derivatives exceed L with probability at most a exp(-(L/b)^2)",
+                FIXED_PRIOR,
+                GAUSSIAN_NOISE,
+                "partial derivatives exceed L with probability at most a exp(-(L/b)^2), with "
+                "smoothness_a and smoothness_b for a and b",
             ),
             constants={
                 "dim": float(self.dim),

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_integer, check_positive, store_checked
-from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement
 from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
 from botorch_bandits.docstrings import fill_in_docstrings
 
@@ -101,7 +101,9 @@ class ChangePointWidth(WidthRule):
         return Guarantee(
             method="GP-UCB-CPD",
             theorem="Avanesov, Theorem 3.1",
-            statement="the expected regret grows more slowly than the horizon, for D large enough",
+            regret=RegretStatement(
+                "the expected regret grows more slowly than the horizon, for D large enough"
+            ),
             constants={
                 "horizon": float(self.horizon),
                 "smoothness": float(self.smoothness),

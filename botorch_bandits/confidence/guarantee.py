@@ -1,12 +1,17 @@
-"""What a method promises: the theorem, its assumptions and constants, or why there is none.
+"""What a method promises: theorem, statements, assumptions and constants, or why there is none.
 
-Width rules make one, acquisition functions and loops add what takes it away, and users print it.
+A promise has up to three statements, each with reasons of its own why it may not hold: on the
+confidence bounds, on the regret and on the violation of constraints. Width rules make them,
+acquisition functions and loops add what takes them away, and users print them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class FunctionAssumption(str):
@@ -52,50 +57,251 @@ class FunctionAssumption(str):
 BOUNDED_NORM = FunctionAssumption(
     "the norm of ", " in the unit-variance kernel is at most rkhs_bound"
 )
-"""What theorems on functions in the kernel's Hilbert space assume."""
+"""What theorems on functions in the kernel's Hilbert space assume, where the prior mean is 0."""
+
+BOUNDED_CENTERED_NORM = FunctionAssumption(
+    "the norm of ", " less the prior mean, in the unit-variance kernel, is at most rkhs_bound"
+)
+"""Likewise, with another prior mean."""
 
 DRAWN_FROM_PRIOR = FunctionAssumption("", " is a draw from the model's Gaussian-process prior")
 """What theorems on draws of the Gaussian process assume."""
 
+FIXED_PRIOR = "kernel, noise variance and prior mean of the model were fixed before the data"
+"""What every theorem here assumes of the model."""
+
+SUB_GAUSSIAN_NOISE = "the noise is noise_bound-sub-Gaussian given the past"
+"""The noise of theorems on functions of bounded norm."""
+
+GAUSSIAN_NOISE = "the noise is independent and Gaussian with the modeled variance"
+"""The noise of theorems on draws."""
+
+BOUNDED_NOISE = "the noise is at most sigma almost surely, and the modeled variance is sigma^2"
+"""The noise of Theorem 3 of Srinivas et al. 2010."""
+
+AS_OBSERVED = "outcomes are as observed: neither censored nor relabeled"
+"""What AMM and DMM assume beside."""
+
+ARRIVALS_IGNORE_NOISE = (
+    "which outcomes have arrived, and in what order, does not depend on their noise"
+)
+"""Where outcomes come late and the function is fixed."""
+
+ARRIVALS_IGNORE_REWARD = (
+    "which outcomes have arrived, and in what order, depends neither on their noise nor on the "
+    "reward function"
+)
+"""Where outcomes come late and the function is drawn: what is known of it is the outcomes alone."""
+
+FAILURES_IGNORE_NOISE = "which queries failed does not depend on their noise"
+"""Where queries failed and the function is fixed."""
+
+FAILURES_IGNORE_REWARD = (
+    "which queries failed depends neither on their noise nor on the reward function"
+)
+"""Where queries failed and the function is drawn."""
+
+ATTACHED_IGNORE_NOISE = "which outcomes were attached does not depend on their noise"
+"""Where outcomes were attached and the function is fixed."""
+
+ATTACHED_IGNORE_REWARD = (
+    "which points were attached depends neither on their noise nor, but for outcomes told before, "
+    "on the reward function"
+)
+"""Where outcomes were attached and the function is drawn."""
+
+CONTEXTS_IGNORE_NOISE = "contexts do not depend on noise of outcomes that are not yet told"
+"""With contexts, where the function is fixed."""
+
+CONTEXTS_IGNORE_REWARD = (
+    "contexts reveal nothing of the reward function or of the noise beside the outcomes told"
+)
+"""With contexts, where the function is drawn."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a guarantee, on confidence bounds, regret or violation.
+
+    Attributes:
+        text: What it says, with its probability.
+        gaps: Why it does not hold as used; empty if it does.
+        bound: A number so far for the rounds that it covers, in raw outcome units, where it can be
+            computed: loops do so for regret and violation.
+        num_rounds: How many rounds so far it covers; None where rounds are not counted.
+        num_others: How many rounds so far it does not cover.
+        bound_of_others: A number for those rounds together, where there is one.
+    """
+
+    text: str
+    gaps: tuple[str, ...] = ()
+    bound: float | None = None
+    num_rounds: int | None = None
+    num_others: int = 0
+    bound_of_others: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the theorem covers this use, given its assumptions."""
+        return not self.gaps
+
+    @property
+    def total(self) -> float | None:
+        """The bound for all rounds so far; None if there is no number or it does not hold."""
+        if not self.holds or self.bound is None:
+            return None
+        if self.num_others == 0:
+            return self.bound
+        return None if self.bound_of_others is None else self.bound + self.bound_of_others
+
+    def with_gaps(self, *gaps: str) -> Statement:
+        """Return a copy with further reasons why it does not hold.
+
+        Args:
+            *gaps: One reason each.
+        """
+        return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *gaps))))
+
+    def lines(self, name: str, common: tuple[str, ...]) -> list[str]:
+        """Return it as lines of text.
+
+        Args:
+            name: What it is on.
+            common: Gaps that are told elsewhere.
+        """
+        told = [f"  {name}, {'guaranteed' if self.holds else 'not guaranteed'}: {self.text}"]
+        told += [f"    not covered: {gap}" for gap in self.gaps if gap not in common]
+        if self.num_rounds is not None and self.holds:
+            all_rounds = self.num_rounds + self.num_others
+            value = "" if self.bound is None else f": at most {self.bound:.6g}"
+            told.append(f"    so far it covers {self.num_rounds} of {all_rounds} rounds{value}")
+            if self.num_others:
+                others = self.bound_of_others
+                value = "are not bounded" if others is None else f"add at most {others:.6g}"
+                told.append(f"    the {self.num_others} other rounds {value}")
+        return told
+
+
+@dataclass(frozen=True)
+class RegretStatement(Statement):
+    """A statement on regret, and how a loop makes a number of it.
+
+    The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2``.
+
+    Attributes:
+        factor: See above; None where rounds have no bounds of their own.
+        tail: See above; in raw outcome units.
+        largest: A bound on the regret of any round, whoever chose its point; None without one.
+        needs_every_round: Whether the proof needs that the method chose in every round.
+        is_expected: Whether it bounds the expected regret, by the expectation of the number.
+        covers_pending: Whether it covers rounds that were chosen while outcomes were pending.
+    """
+
+    factor: float | None = None
+    tail: float = 0.0
+    largest: float | None = None
+    needs_every_round: bool = False
+    is_expected: bool = False
+    covers_pending: bool = False
+
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A statement about a confidence width, and whether it holds as used.
+    """What a theorem says of confidence bounds, regret and violation, and whether it holds as used.
 
     Attributes:
         method: The method, in words.
-        theorem: The source of the statement, or None where no theorem exists.
-        statement: What the theorem says, with its probability.
+        theorem: The source, or None where no theorem exists.
+        bands: The statement on confidence bounds, if one is made.
+        regret: The statement on the cumulative regret, if one is made.
+        violation: The statement on the violation of constraints, if one is made.
         assumptions: What the user vouches for; they cannot be checked from data.
         constants: The numbers in use, by name.
-        gaps: Why the theorem does not cover this use; empty if it does.
-        regret_bound: A bound on the cumulative regret so far that holds whenever the confidence
-            bound holds in every round, where it can be computed.
+        gaps: Why no statement holds; they are among the gaps of each statement.
         theorem_of_draws: The source for Thompson sampling whose draws are scaled by the width, if
             that is another theorem.
     """
 
     method: str
     theorem: str | None = None
-    statement: str = ""
+    bands: Statement | None = None
+    regret: RegretStatement | None = None
+    violation: Statement | None = None
     assumptions: tuple[str, ...] = ()
     constants: Mapping[str, float] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
-    regret_bound: float | None = None
     theorem_of_draws: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Let each statement have the gaps of all."""
+        for name, statement in self.statements.items():
+            if any(gap not in statement.gaps for gap in self.gaps):
+                object.__setattr__(self, name, statement.with_gaps(*self.gaps))
+
+    @property
+    def statements(self) -> dict[str, Statement]:
+        """The statements that are made, by name."""
+        each = {"bands": self.bands, "regret": self.regret, "violation": self.violation}
+        return {name: statement for name, statement in each.items() if statement is not None}
 
     @property
     def holds(self) -> bool:
-        """Whether a theorem covers this use, given its assumptions."""
-        return self.theorem is not None and not self.gaps
+        """Whether a theorem covers this use in every statement, given its assumptions."""
+        made = self.statements.values()
+        return (
+            self.theorem is not None
+            and not self.gaps
+            and bool(made)
+            and all(statement.holds for statement in made)
+        )
 
-    def with_gaps(self, *gaps: str) -> Guarantee:
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Every reason why it does not hold, as a whole or in one statement."""
+        of_statements = [gap for each in self.statements.values() for gap in each.gaps]
+        return tuple(dict.fromkeys((*self.gaps, *of_statements)))
+
+    @property
+    def statement(self) -> str:
+        """What is stated, in one text."""
+        return "; ".join(statement.text for statement in self.statements.values())
+
+    @property
+    def regret_bound(self) -> float | None:
+        """A bound on the cumulative regret of all rounds so far, where there is one."""
+        return None if self.regret is None else self.regret.total
+
+    def with_gaps(self, *gaps: str, of: str | None = None) -> Guarantee:
         """Return a copy with further reasons why the theorem does not apply.
 
         Args:
             *gaps: One reason each.
+            of: The one statement that they take away, such as ``"regret"``; None for all.
         """
-        return replace(self, gaps=self.gaps + gaps)
+        if of is None:
+            return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *gaps))))
+        statement = self.statements.get(of)
+        if statement is None:
+            return self
+        changed: dict[str, Any] = {of: statement.with_gaps(*gaps)}
+        return replace(self, **changed)
+
+    def with_assumptions(self, *assumptions: str) -> Guarantee:
+        """Return a copy with further assumptions.
+
+        Args:
+            *assumptions: One each; those that are made already are not repeated.
+        """
+        return replace(self, assumptions=tuple(dict.fromkeys((*self.assumptions, *assumptions))))
+
+    @property
+    def is_on_draws(self) -> bool:
+        """Whether the reward function is a draw, not a fixed function."""
+        return any(
+            isinstance(each, FunctionAssumption)
+            and (each.before, each.after) == (DRAWN_FROM_PRIOR.before, DRAWN_FROM_PRIOR.after)
+            for each in self.assumptions
+        )
 
     def about(self, function: str) -> Guarantee:
         """Return a copy whose assumptions on the reward function are made of another one.
@@ -118,26 +324,47 @@ class Guarantee:
         """
         if self.theorem is None:
             return replace(self, method=f"Thompson sampling, {self.method}")
+        of_width = self.regret or RegretStatement("")
+        regret = replace(
+            of_width,
+            text=f"with probability {1 - delta:g} the cumulative regret over the rounds that the "
+            "method chose is at most a constant times the sum of scale times standard deviation "
+            "at the points that it chose, up to logarithms and a term of the order of the square "
+            "root of the number of rounds",
+            factor=None,
+        )
         return replace(
             self,
             method=method,
             theorem=self.theorem_of_draws or self.theorem,
-            statement=f"{self.statement}; the other half of delta is for the draws",
+            bands=None
+            if self.bands is None
+            else replace(
+                self.bands,
+                text=f"{self.bands.text} (at half of delta; the other half is for the draws)",
+            ),
+            regret=regret,
             constants={**self.constants, "delta": delta},
         )
 
     def __str__(self) -> str:
         """Say it in a few lines."""
-        lines = [f"{self.method}: " + ("guaranteed" if self.holds else "no guarantee")]
+        lines = [f"{self.method}: " + ("guaranteed" if self.holds else self._why_not())]
         if self.theorem is not None:
             lines.append(f"  theorem: {self.theorem}")
-        if self.statement:
-            lines.append(f"  statement: {self.statement}")
+        names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
+        for name, statement in self.statements.items():
+            lines += statement.lines(names[name], self.gaps)
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         if self.constants:
             constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
             lines.append(f"  constants: {constants}")
         lines += [f"  not covered: {gap}" for gap in self.gaps]
-        if self.regret_bound is not None:
-            lines.append(f"  cumulative regret so far is at most {self.regret_bound:.6g}")
         return "\n".join(lines)
+
+    def _why_not(self) -> str:
+        held = [statement for statement in self.statements.values() if statement.holds]
+        return "guaranteed in part" if self.theorem and held and not self.gaps else "no guarantee"
+
+
+fill_in_docstrings(__name__)

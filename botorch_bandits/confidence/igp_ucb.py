@@ -29,7 +29,13 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import BOUNDED_NORM, Guarantee
+from botorch_bandits.confidence.guarantee import (
+    AS_OBSERVED,
+    BOUNDED_NOISE,
+    FIXED_PRIOR,
+    SUB_GAUSSIAN_NOISE,
+    Guarantee,
+)
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import (
     Bound,
@@ -37,12 +43,16 @@ from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     UnreadablePriorError,
     WidthRule,
+    band_everywhere,
     bound_constants,
     check_all_nonnegative,
     check_bounds,
     combine_outputs,
+    largest_regret,
+    norm_assumption,
     pick_bound,
     prior_gaps,
+    regret_of_band,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 
@@ -275,6 +285,8 @@ class KernelizedWidth(WidthRule):
             )
         elif self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
             gaps.append("information_gain was given; it must be at least the realized gain")
+        norm, norm_gaps, of_mean = norm_assumption(summary)
+        in_prior_units = self.units == "prior" or summary.smallest_lam() is None
         form = "in the form for every lam" if self.any_lambda else "as printed"
         source = "the realized" if self.explicit_gain is None else "a given"
         details = f"{form}, with {source} information gain"
@@ -282,14 +294,18 @@ class KernelizedWidth(WidthRule):
             method="IGP-UCB width",
             theorem=f"Chowdhury and Gopalan 2017, Theorem 2, {details}",
             theorem_of_draws=f"Chowdhury and Gopalan 2017, Theorem 4, {details}",
-            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
-            "the posterior mean, at all points and in all rounds",
-            assumptions=(
-                BOUNDED_NORM,
-                "the noise is noise_bound-sub-Gaussian given the past",
+            bands=band_everywhere(self.delta),
+            regret=regret_of_band(
+                self.delta, largest_regret(summary, self.rkhs_bound, self.units == "prior")
             ),
-            constants=constants,
-            gaps=tuple(gaps),
+            assumptions=(
+                norm,
+                FIXED_PRIOR,
+                SUB_GAUSSIAN_NOISE,
+                *((IN_PRIOR_UNITS,) if in_prior_units else ()),
+            ),
+            constants={**constants, **of_mean},
+            gaps=(*gaps, *norm_gaps),
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
@@ -311,6 +327,10 @@ class KernelizedWidth(WidthRule):
             return self.explicit_gain(rows)
         bounds = [self.explicit_gain(int(number)) for number in rows.tolist()]
         return torch.tensor(bounds, dtype=DTYPE)
+
+
+IN_PRIOR_UNITS = "rkhs_bound and noise_bound are multiples of the prior standard deviation"
+"""What bounds are where they are not in the units of outcomes."""
 
 
 @dataclass(frozen=True)
@@ -354,22 +374,25 @@ class RKHSWidth(WidthRule):
         """See :meth:`WidthRule.guarantee`."""
         gaps = [] if self.gain_bound.is_upper_bound else ["the gain is a rate, not a bound"]
         gaps += prior_gaps(summary)
+        norm, norm_gaps, of_mean = norm_assumption(summary)
         return Guarantee(
             method="GP-UCB in the RKHS",
             theorem="Srinivas et al. 2010, Theorem 3",
-            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
-            "the posterior mean, at all points and in all rounds",
+            bands=band_everywhere(self.delta),
+            regret=regret_of_band(self.delta, largest_regret(summary, self.rkhs_bound, False)),
             assumptions=(
-                BOUNDED_NORM,
-                "the noise is at most sigma almost surely, and the modeled variance is sigma^2",
+                norm,
+                FIXED_PRIOR,
+                BOUNDED_NOISE,
                 "the gain bound is for this kernel and this noise variance",
             ),
             constants={
                 **bound_constants(self.delta, rkhs_bound=self.rkhs_bound),
                 "delta": self.delta,
                 "maximal_information_gain": self.gain_bound(round_number),
+                **of_mean,
             },
-            gaps=tuple(gaps),
+            gaps=(*gaps, *norm_gaps),
         )
 
 
@@ -417,18 +440,15 @@ class AMMWidth(WidthRule):
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None and gain is not None:
             constants.update(lam=lam, information_gain=float(gain.max()))
+        norm, norm_gaps, of_mean = norm_assumption(summary)
         return Guarantee(
             method="AMM width",
             theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
-            statement=f"with probability {1 - self.delta:g} the reward lies within the width of "
-            "the posterior mean, at all points and in all rounds",
-            assumptions=(
-                BOUNDED_NORM,
-                "the noise is noise_bound-sub-Gaussian given the past",
-                "outcomes are as observed: neither censored nor relabeled",
-            ),
-            constants=constants,
-            gaps=tuple(prior_gaps(summary)),
+            bands=band_everywhere(self.delta),
+            regret=regret_of_band(self.delta, largest_regret(summary, self.rkhs_bound, False)),
+            assumptions=(norm, FIXED_PRIOR, SUB_GAUSSIAN_NOISE, AS_OBSERVED),
+            constants={**constants, **of_mean},
+            gaps=(*prior_gaps(summary), *norm_gaps),
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:

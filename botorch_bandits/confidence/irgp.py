@@ -21,7 +21,13 @@ from botorch_bandits.checks import (
     check_integer,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import DRAWN_FROM_PRIOR, Guarantee
+from botorch_bandits.confidence.guarantee import (
+    DRAWN_FROM_PRIOR,
+    FIXED_PRIOR,
+    GAUSSIAN_NOISE,
+    Guarantee,
+    RegretStatement,
+)
 from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     WidthRule,
@@ -85,12 +91,18 @@ class RandomizedWidth(WidthRule):
         return Guarantee(
             method="IRGP-UCB",
             theorem="Takeno, Inatsu and Karasuyama 2023, regret bound for finite domains",
-            statement="the expected regret over rewards, noise and draws obeys the theorem's "
-            "bound; no single confidence bound holds in all rounds",
+            regret=RegretStatement(
+                "the regret of a round, in expectation over rewards, noise and draws, is at most "
+                "the expectation of width times standard deviation at the point that it chose; no "
+                "single confidence bound holds in all rounds",
+                factor=1.0,
+                is_expected=True,
+            ),
             assumptions=(
                 DRAWN_FROM_PRIOR,
-                "the noise is Gaussian with the modeled variance",
-                "the acquisition is maximized over these arms",
+                FIXED_PRIOR,
+                GAUSSIAN_NOISE,
+                "the acquisition is maximized over num_arms arms at most, fixed before the data",
             ),
             constants={"num_arms": float(self.num_arms)},
             gaps=tuple(gaps),

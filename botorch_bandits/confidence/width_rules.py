@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
@@ -44,6 +44,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ZeroMean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
@@ -51,10 +52,18 @@ from botorch_bandits.checks import (
     DTYPE,
     check_double,
     check_nonnegative,
+    check_one_of,
     check_positive,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import Guarantee
+from botorch_bandits.confidence.guarantee import (
+    BOUNDED_CENTERED_NORM,
+    BOUNDED_NORM,
+    FunctionAssumption,
+    Guarantee,
+    RegretStatement,
+    Statement,
+)
 from botorch_bandits.confidence.information_gain import realized_information_gain
 from botorch_bandits.docstrings import fill_in_docstrings
 
@@ -80,6 +89,11 @@ class OutputPrior:
         outcome_scale: Raw outcome units in one transformed outcome unit.
         learned: What was, or could have been, learned from the same data, in words.
         running_information_gain: Gives the realized information gain if the model has it already.
+        prior_mean: The constant prior mean, in the same units, the one farthest from 0 of a batch;
+            None if it is not one constant.
+        is_stationary: Whether the prior variance is the same at all points.
+        is_given: Whether the model was built from a given prior, as ``BanditGP`` is, so that no
+            parameter can have been fitted before it was frozen.
     """
 
     kernel_matrix: Callable[[], Tensor]
@@ -88,6 +102,9 @@ class OutputPrior:
     outcome_scale: Tensor
     learned: tuple[str, ...]
     running_information_gain: Callable[[], Tensor | None] = _no_gain
+    prior_mean: float | None = 0.0
+    is_stationary: bool = True
+    is_given: bool = True
 
     @property
     def lam(self) -> Tensor:
@@ -153,10 +170,16 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     with torch.no_grad():
         prior_variance = prior_variance_of(kernel, inputs).expand(batch_shape)
     noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
+    about_prior: dict[str, Any] = {
+        "prior_mean": constant_prior_mean(model),
+        "is_stationary": kernel.is_stationary,
+        "is_given": getattr(model, "learn_hyperparameters", True) is False,
+    }
     if model.num_outputs == 1:
         # a model that grows row by row has factorized its kernel matrix already
         running = partial(getattr, model, "running_information_gain", None)
-        return (OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned), running),)
+        told = OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned), running)
+        return (replace(told, **about_prior),)
     return tuple(
         OutputPrior(
             partial(_select_output, kernel_matrix, j),
@@ -164,9 +187,26 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
             prior_variance[..., j],
             scale[..., j],
             tuple(learned),
+            **about_prior,
         )
         for j in range(model.num_outputs)
     )
+
+
+def constant_prior_mean(model: ExactGP) -> float | None:
+    """Return the constant of a model's mean, the one farthest from 0; None for other means.
+
+    Args:
+        model: With a ``mean_module``.
+    """
+    mean = getattr(model, "mean_module", None)
+    if isinstance(mean, ZeroMean):
+        return 0.0
+    constant = getattr(mean, "constant", None)
+    if not isinstance(constant, Tensor) or type(mean).__name__ not in ("ConstantMean", "FixedMean"):
+        return None
+    values: list[float] = constant.detach().reshape(-1).tolist()
+    return max(values, key=abs)
 
 
 def learns_input_scale(transform: InputTransform | None) -> bool:
@@ -175,18 +215,55 @@ def learns_input_scale(transform: InputTransform | None) -> bool:
     return any(getattr(part, "learn_coefficients", False) for part in parts)
 
 
+ASSUMABLE = ("fixed prior", "centered bound")
+"""What a user can vouch for by ``assume=``, because no model shows it: ``"fixed prior"``, that the
+frozen parameters of a model were fixed before the data, and ``"centered bound"``, that
+``rkhs_bound`` is for the reward less the prior mean."""
+
+
+def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
+    """Return what a user vouches for as a tuple.
+
+    Args:
+        assume: One or several of :data:`ASSUMABLE`.
+
+    Raises:
+        TypeError: If it is no text, nor several.
+        ValueError: If an entry is none of them.
+    """
+    entries = (assume,) if isinstance(assume, str) else assume
+    if not isinstance(entries, Iterable):
+        raise TypeError(f"assume is {assume!r}; pass some of {', '.join(map(repr, ASSUMABLE))}.")
+    checked = tuple(dict.fromkeys(entries))
+    for entry in checked:
+        check_one_of("assume", entry, ASSUMABLE)
+    return checked
+
+
 class PriorSummary:
     """Reads a model's prior at most once.
 
     Args:
         model: Any BoTorch model; it is not changed.
         posterior_transform: What makes several outputs one, if anything.
+        assume: What a user vouches for; see :data:`ASSUMABLE`.
+
+    Raises:
+        ValueError: If ``assume`` has an unknown entry.
     """
 
-    def __init__(self, model: Model, posterior_transform: PosteriorTransform | None = None) -> None:
+    assume: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        model: Model,
+        posterior_transform: PosteriorTransform | None = None,
+        assume: str | tuple[str, ...] = (),
+    ) -> None:
         """See the class."""
         self.model = model
         self.posterior_transform = posterior_transform
+        self.assume = check_assume(assume)
 
     @cached_property
     def priors(self) -> tuple[OutputPrior, ...]:
@@ -447,6 +524,7 @@ class RunningPriorSummary(PriorSummary, ABC):
     ) -> None:
         """See the class."""
         self.posterior_transform = None
+        self.assume = ()
         self._running = posterior
         self._noise_variance = noise_variance
         self._prior_variance = prior_variance
@@ -616,12 +694,104 @@ def prior_gaps(summary: PriorSummary) -> list[str]:
     except UnreadablePriorError as error:
         return [f"the prior cannot be read ({error})"]
     learned = sorted({what for prior in priors for what in prior.learned})
-    if not learned:
-        return []
-    return [
-        f"learned from the same data, or free to be: {', '.join(learned)}; a theorem needs them "
-        "fixed in advance (freeze parameters with requires_grad_(False))"
-    ]
+    if learned:
+        return [
+            f"learned from the same data, or free to be: {', '.join(learned)}; a theorem needs "
+            "them fixed in advance (BanditGP.with_kernel(...) does that)"
+        ]
+    if "fixed prior" not in summary.assume and not all(prior.is_given for prior in priors):
+        return [
+            "the model's parameters are frozen, but they may have been fitted to the same data "
+            'before; if they were fixed before the data, say so with assume="fixed prior"'
+        ]
+    return []
+
+
+def norm_assumption(
+    summary: PriorSummary,
+) -> tuple[FunctionAssumption, tuple[str, ...], dict[str, float]]:
+    """Return what a bound on the norm says, why it may not be said, and the constants in it.
+
+    The theorems bound the norm of the reward less the prior mean. Where that mean is not 0, a bound
+    for the reward itself says nothing of it, so that the user must say which one was given.
+
+    Args:
+        summary: Of the model.
+    """
+    try:
+        means = [prior.prior_mean for prior in summary.active_priors]
+    except UnreadablePriorError:
+        return BOUNDED_NORM, (), {}
+    if all(mean == 0.0 for mean in means):
+        return BOUNDED_NORM, (), {}
+    told = {
+        "prior_mean" if len(means) == 1 else f"prior_mean_{j}": mean
+        for j, mean in enumerate(means)
+        if mean is not None
+    }
+    if "centered bound" in summary.assume:
+        return BOUNDED_CENTERED_NORM, (), told
+    value = "not 0" if None in means else ", ".join(f"{mean:g}" for mean in means)
+    return (
+        BOUNDED_CENTERED_NORM,
+        (
+            f"the prior mean is {value}, and the theorem needs a bound on the norm of the reward "
+            'less the prior mean; if rkhs_bound= is that, say so with assume="centered bound"',
+        ),
+        told,
+    )
+
+
+def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: bool) -> float | None:
+    """Return ``2 B``, the most that two values of the reward can differ; None if it is not known.
+
+    A function of norm ``B`` is at most ``B sqrt(k(x, x))``, and ``k(x, x) = 1`` for stationary
+    kernels. A constant prior mean changes no difference.
+
+    Args:
+        summary: Of the model.
+        rkhs_bound: ``B``.
+        in_prior_units: Whether it is a multiple of the prior standard deviation.
+    """
+    if summary.posterior_transform is not None or not isinstance(rkhs_bound, float):
+        return None
+    try:
+        priors = summary.active_priors
+    except UnreadablePriorError:
+        return None
+    prior = priors[0]
+    if len(priors) > 1 or not prior.is_stationary or prior.prior_mean is None:
+        return None
+    unit = float(prior.standard_deviation.max()) if in_prior_units else 1.0
+    return 2.0 * rkhs_bound * unit
+
+
+def band_everywhere(delta: float) -> Statement:
+    """Return the statement that a confidence bound holds at all points and in all rounds.
+
+    Args:
+        delta: It fails with at most this probability.
+    """
+    return Statement(
+        f"with probability {1 - delta:g} the reward lies within the width of the posterior mean, "
+        "at all points and in all rounds"
+    )
+
+
+def regret_of_band(delta: float, largest: float | None = None) -> RegretStatement:
+    """Return what follows from a confidence bound that holds at all points for regret.
+
+    Args:
+        delta: The bound fails with at most this probability.
+        largest: A bound on the regret of any round, if there is one.
+    """
+    return RegretStatement(
+        f"with probability {1 - delta:g}, on the same event, the regret of every round that "
+        "maximizes the upper confidence bound is at most twice width times standard deviation at "
+        "the point that it chose",
+        largest=largest,
+        factor=2.0,
+    )
 
 
 WIDTH = "the width (from rkhs_bound= and noise_bound=)"

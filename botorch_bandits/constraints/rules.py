@@ -36,7 +36,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
-from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.penalties import (
     CustomPenalty,
@@ -466,13 +466,18 @@ class EpochRule(MultiplierRule):
         return self.surrogate
 
     def _guarantee(
-        self, method: str, theorem: str, statement: str, assumptions: tuple[str, ...]
+        self, method: str, theorem: str, violation: str, assumptions: tuple[str, ...]
     ) -> Guarantee:
         gap = SURROGATE_GAPS.get(self.surrogate)
         return Guarantee(
             method=method,
             theorem=f"{SOURCE}, {theorem}",
-            statement=statement,
+            regret=RegretStatement(
+                "the cumulative regret against the best fixed point that meets all constraints is "
+                "bounded with probability 1 - delta, and sublinear in T = L S for suitable L and S",
+                needs_every_round=True,
+            ),
+            violation=Statement(violation),
             assumptions=(
                 "the reward is observed with independent sub-Gaussian noise",
                 "the norm of the penalized function is bounded in every epoch",
@@ -567,13 +572,16 @@ class MultiplicativeEpochs(EpochRule):
         guarantee = self._guarantee(
             "GP-UCB with noiseless constraints",
             "Theorem 1",
-            "regret and violation are bounded; both are sublinear in T = L S for suitable L and S",
+            "the violation is bounded with the same probability, and sublinear in T = L S for "
+            "suitable L and S",
             ("constraint values are observed without noise", *_assumed_of(self.penalty)),
         )
         if self.max_multiplier is not None:
             guarantee = guarantee.with_gaps("multipliers are held at max_multiplier")
         if getattr(self.penalty, "n", 2.0) <= 1.0:
-            guarantee = guarantee.with_gaps("the bound on the violation is linear in T for n = 1")
+            guarantee = guarantee.with_gaps(
+                "the bound on the violation is linear in T for n = 1", of="violation"
+            )
         return guarantee
 
 
@@ -652,7 +660,8 @@ class AdditiveEpochs(EpochRule):
         return self._guarantee(
             "GP-UCB with noisy constraints",
             "Theorem 2",
-            "regret and violation are bounded; both are sublinear in T = L S for suitable L and S",
+            "the violation is bounded with the same probability, and sublinear in T = L S for "
+            "suitable L and S",
             (
                 "constraint values are observed with independent sub-Gaussian noise",
                 "reward and constraints are bounded",

@@ -53,6 +53,7 @@ from botorch_bandits.loop.guarantees import (
     smallest_lower_bounds,
     with_constraints,
     with_forgetting,
+    with_regret,
     with_restarts,
     with_retractions,
 )
@@ -221,17 +222,22 @@ class Chooser:
             latest = query.context
         next_round = self.current.num_queries + 1
         domain = self._domain_in(latest, next_round)
-        acquisition = self._builder.build(self._played, next_round, domain, now)
-        leaves_out = isinstance(settings.feedback, Ignored)
-        guarantee = guarantee_of(acquisition, self._history, domain, num_given, leaves_out)
+        acquisition = self._builder.build(self._played, next_round, domain, now, with_pending=False)
+        resets = [] if self.segments is None else self.segments.resets
+        starts = [reset.after_round for reset in resets]
+        guarantee = guarantee_of(acquisition, self._history, settings, domain)
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
             played = getattr(settings.acquisition, "acquisition_class", None)
-            guarantee = with_constraints(guarantee, settings.constraints, played)
+            has_contexts = settings.context_dim > 0
+            guarantee = with_constraints(
+                guarantee, settings.constraints, played, self._history, has_contexts, starts
+            )
         if settings.restart is not None:
             guarantee = with_restarts(guarantee, settings.restart)
-        return with_retractions(guarantee, self._history)
+        guarantee = with_retractions(guarantee, self._history)
+        return with_regret(guarantee, self._history, starts, num_given)
 
     def _choose(
         self, round_number: int, context: Tensor | None, now: float
@@ -431,6 +437,7 @@ class AcquisitionBuilder:
         round_number: int,
         domain: Domain,
         now: float,
+        with_pending: bool = True,
     ) -> AcquisitionFunction:
         """Build the acquisition function of a round.
 
@@ -439,12 +446,14 @@ class AcquisitionBuilder:
             round_number: The number of the round, from 1.
             domain: Where it will be maximized.
             now: Clock time in seconds.
+            with_pending: Whether pending points enter; where they are censored they always do.
         """
         if isinstance(self._feedback, Censored):
             return self._build_censored(self._feedback, acquisition, round_number, domain, now)
         model = self.model(round_number, now)
         X_pending = None
-        if self._history.num_pending and not isinstance(self._feedback, Ignored):
+        enter = with_pending and not isinstance(self._feedback, Ignored)
+        if self._history.num_pending and enter:
             X_pending = self._history.pending_inputs()
         if isinstance(acquisition, AcquisitionRecipe):
             X, Y = self._history.arrived()
@@ -522,7 +531,7 @@ class AcquisitionBuilder:
                     observation_noise=feedback.predictive,
                 ).variance
             deviation_sum = variance.clamp_min(0.0).sqrt().sum()
-        rule = censored_rule(acquisition.rule, feedback.outcome_bound)
+        rule = censored_rule(acquisition.rule, feedback.outcome_bound, feedback.unit)
         gaps = partial(self._censoring_gaps, feedback, view, model, rule.censored.units)
         width = rule.in_round(deviation_sum, round_number, gaps)
         if isinstance(acquisition, GPThompsonSampling):
@@ -600,10 +609,11 @@ class ForgettingBuilder(AcquisitionBuilder):
         round_number: int,
         domain: Domain,
         now: float,
+        with_pending: bool = True,
     ) -> AcquisitionFunction:
         """See :meth:`AcquisitionBuilder.build`."""
         model = self.model(round_number, now)
-        X_pending = self._pending(round_number)
+        X_pending = self._pending(round_number) if with_pending else None
         seed = self._seed_of(round_number)
         if isinstance(acquisition, AcquisitionRecipe):
             X, Y, rounds = self._arrived(round_number)

@@ -8,10 +8,12 @@ a loop suggests the same points with and without them.
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -29,9 +31,19 @@ from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import evaluated_as
 from botorch_bandits.acquisition.lagrangian import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
-from botorch_bandits.change_points import Restart
+from botorch_bandits.change_points import NeverRestart, OracleRestart, Restart
 from botorch_bandits.checks import DTYPE, level_of_users_line
-from botorch_bandits.confidence import Guarantee, PriorSummary
+from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
+from botorch_bandits.confidence.guarantee import (
+    ARRIVALS_IGNORE_NOISE,
+    ARRIVALS_IGNORE_REWARD,
+    ATTACHED_IGNORE_NOISE,
+    ATTACHED_IGNORE_REWARD,
+    CONTEXTS_IGNORE_NOISE,
+    CONTEXTS_IGNORE_REWARD,
+    FAILURES_IGNORE_NOISE,
+    FAILURES_IGNORE_REWARD,
+)
 from botorch_bandits.constraints import (
     InfeasibleConstraintsWarning,
     MultiplicativeEpochs,
@@ -41,6 +53,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
@@ -49,20 +62,15 @@ from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
 def guarantee_of(
-    acquisition: AcquisitionFunction,
-    history: History,
-    domain: Domain,
-    num_given: int,
-    leaves_out_pending: bool,
+    acquisition: AcquisitionFunction, history: History, settings: LoopSettings, domain: Domain
 ) -> Guarantee:
-    """Return what an acquisition function promises to a loop.
+    """Return what an acquisition function promises to a loop, without a number for the regret.
 
     Args:
-        acquisition: The acquisition function of the next round.
+        acquisition: The acquisition function of the next round, built without pending points.
         history: The history of all rounds.
+        settings: The loop's settings.
         domain: Where it is maximized.
-        num_given: How many rounds of the history the loop was given.
-        leaves_out_pending: Whether pending queries are left out of the model.
     """
     if not isinstance(acquisition, BanditAcquisition):
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
@@ -77,20 +85,208 @@ def guarantee_of(
         guarantee = guarantee.with_gaps(
             f"the data refuted the assumptions at this level in round {refuted[0]}"
         )
-    num_pending = len(history.pending())
-    if leaves_out_pending and num_pending:
-        if acquisition.is_optimistic:  # the bounds are those of the data that arrived
-            arrivals = "which outcomes have arrived does not depend on their noise"
-            guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, arrivals))
-        else:
-            guarantee = guarantee.with_gaps(f"{num_pending} outcomes are pending")
-    if guarantee.holds and acquisition.is_optimistic:
-        guarantee = replace(
-            guarantee,
-            regret_bound=realized_regret_bound(history),
-            assumptions=(*guarantee.assumptions, *_assumptions(domain, num_given)),
+    if guarantee.theorem is None:
+        return guarantee
+    guarantee = guarantee.with_assumptions(*_assumptions(guarantee, history, settings))
+    if isinstance(domain, Box):
+        exactly = "the acquisition is maximized exactly (on a box it is numerically)"
+        guarantee = guarantee.with_assumptions(exactly)
+    elif not isinstance(domain, Arms):
+        guarantee = guarantee.with_assumptions(
+            "the acquisition is maximized exactly by domain.maximize"
         )
+    if isinstance(settings.feedback, Hallucinated):
+        guarantee = _with_hallucinated(guarantee, acquisition, history)
     return guarantee
+
+
+def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings) -> Iterator[str]:
+    """What the rounds so far rest on, beside what the theorem needs of function and noise."""
+    on_draws = guarantee.is_on_draws
+    is_censored = isinstance(settings.feedback, Censored)  # which has an assumption on delays
+    if not is_censored and (history.num_pending or _any_late(history)):
+        yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
+    if history.num_failed > history.num_retracted:
+        yield FAILURES_IGNORE_REWARD if on_draws else FAILURES_IGNORE_NOISE
+    if any(query.origin == "attached" for query in history.queries):
+        yield ATTACHED_IGNORE_REWARD if on_draws else ATTACHED_IGNORE_NOISE
+    if settings.context_dim:
+        yield CONTEXTS_IGNORE_REWARD if on_draws else CONTEXTS_IGNORE_NOISE
+
+
+def _any_late(history: History) -> bool:
+    """Whether an outcome arrived after a later query had been asked."""
+    return any(
+        outcome.arrived_round != history.query(outcome.query_id).round_number
+        for outcome in history.outcomes
+    )
+
+
+def _with_hallucinated(
+    guarantee: Guarantee, acquisition: BanditAcquisition, history: History
+) -> Guarantee:
+    """Take away the confidence bounds of rounds with pending queries."""
+    if history.num_pending:
+        is_redrawn = getattr(acquisition, "pending", "hallucinate") == "redraw"
+        if not is_redrawn:
+            return guarantee.with_gaps(
+                f"{history.num_pending} pending points enter at the posterior mean", of="bands"
+            )
+    is_late = any(
+        event.arrived_round != history.query(event.query_id).round_number
+        for event in history.events
+    )
+    if guarantee.bands is None or not is_late:
+        return guarantee
+    text = f"{guarantee.bands.text}, but for rounds that were chosen while outcomes were pending"
+    return replace(guarantee, bands=replace(guarantee.bands, text=text))
+
+
+def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
+    """Return the queries that the method chose with every outcome at hand.
+
+    Those before the last reset are no longer waited for. A query whose outcome failed or was
+    withdrawn is not among them, nor one that was chosen with an outcome that was withdrawn later.
+
+    Args:
+        history: The history of all rounds.
+        starts: The ids of the first queries of later segments.
+    """
+    ended = {event.query_id: event.arrived_round for event in history.events}
+    told = {outcome.query_id for outcome in history.outcomes}
+    waiting = {query.id for query in history.pending()}
+    withdrawn, begins = set(history.rounds_with_retracted()), set(starts)
+    found, latest = [], 0.0  # the round in which the last earlier outcome arrived
+    for query in history.queries:
+        if query.id in begins:
+            latest = 0.0
+        if (
+            query.origin == "acquisition"
+            and latest < query.round_number
+            and query.round_number not in withdrawn
+            and (query.id in told or query.id in waiting)
+        ):
+            found.append(query)
+        latest = max(latest, ended.get(query.id, math.inf))
+    return found
+
+
+def with_regret(
+    guarantee: Guarantee, history: History, starts: Iterable[int] = (), num_given: int = 0
+) -> Guarantee:
+    """Return a guarantee with numbers for the rounds so far that its statement on regret covers.
+
+    Args:
+        guarantee: What the acquisition promises.
+        history: The history of all rounds.
+        starts: See :func:`rounds_in_hand`.
+        num_given: How many rounds of the history the loop was given.
+    """
+    regret = guarantee.regret
+    if regret is None or not regret.holds or guarantee.theorem is None:
+        return guarantee
+    if num_given > 0:
+        given = f"the first {num_given} rounds were played by these settings"
+        guarantee = guarantee.with_assumptions(given)
+    if regret.num_rounds is not None:  # counted already
+        return guarantee
+    if regret.covers_pending:
+        withdrawn = set(history.rounds_with_retracted())
+        covered = [
+            query
+            for query in history.queries
+            if query.origin == "acquisition" and query.round_number not in withdrawn
+        ]
+    else:
+        covered = rounds_in_hand(history, starts)
+    bounds = [_bound_of_round(query, regret, starts) for query in covered]
+    covered = [query for query, bound in zip(covered, bounds, strict=True) if bound is not None]
+    num_others = history.num_queries - len(covered)
+    if num_others and regret.needs_every_round:
+        return _without_rates(
+            guarantee,
+            f"{num_others} of {history.num_queries} rounds were not chosen by the method with "
+            "every outcome at hand, and the proof needs that all are",
+        )
+    largest = regret.largest
+    if history.num_queries and not covered and largest is None:
+        return guarantee.with_gaps(
+            f"none of the {history.num_queries} rounds so far was chosen by the method with every "
+            "outcome at hand",
+            of="regret",
+        )
+    known = [bound for bound in bounds if bound is not None]
+    has_number = not any(math.isnan(bound) for bound in known)
+    if largest is not None:
+        known = [min(bound, largest) for bound in known]
+    told = replace(
+        regret,
+        bound=math.fsum(known) if has_number else None,
+        num_rounds=len(covered),
+        num_others=num_others,
+        bound_of_others=None if largest is None else largest * num_others,
+    )
+    return replace(guarantee, regret=told)
+
+
+def _without_rates(guarantee: Guarantee, gap: str) -> Guarantee:
+    return guarantee.with_gaps(gap, of="regret").with_gaps(gap, of="violation")
+
+
+def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]) -> float | None:
+    """The bound on the regret of one round; NaN where rounds have none, None without diagnostics.
+
+    The round ``t`` of the theorem is counted from the last reset.
+    """
+    known = query.diagnostics
+    if "width" not in known or "standard_deviation" not in known:
+        return None
+    if regret.factor is None:
+        return math.nan
+    first = max((start for start in starts if start <= query.id), default=0)
+    local_round = query.round_number - first
+    width, deviation = known["width"], known["standard_deviation"]
+    return regret.factor * width * deviation + regret.tail / local_round**2
+
+
+def with_certificate(
+    guarantee: Guarantee, history: History, starts: Iterable[int] = ()
+) -> Guarantee:
+    """Return a guarantee with numbers for regret and violation from separate confidence bounds.
+
+    On the event of the bounds, a point ``x*`` that meets all constraints has lower bounds of the
+    constraints of at most 0, so that the bound of the penalized reward is at least ``f(x*)`` there.
+
+    Args:
+        guarantee: Of an upper confidence bound on separate models of reward and constraints.
+        history: The history of all rounds.
+        starts: See :func:`rounds_in_hand`.
+    """
+    if guarantee.regret is None or not guarantee.regret.holds or guarantee.violation is None:
+        return guarantee
+    regret, violations = [], []
+    for query in rounds_in_hand(history, starts):
+        known = query.diagnostics
+        lower = known["mean"] - known["width"] * known["standard_deviation"]
+        regret.append(known["acquisition_value"] - lower)
+        names = [name for name in known if name.startswith("constraint_lower_bound_")]
+        means = [name.replace("lower_bound", "mean") for name in names]
+        upper = [2.0 * known[mean] - known[name] for mean, name in zip(means, names, strict=True)]
+        violations.append(upper)
+    num_others = history.num_queries - len(regret)
+    if num_others and not regret:
+        return _without_rates(
+            guarantee,
+            f"none of the {num_others} rounds so far was chosen by the method with every outcome "
+            "at hand",
+        )
+    sums = torch.tensor(violations, dtype=DTYPE).reshape(len(regret), -1).sum(0).clamp_min(0.0)
+    counts: dict[str, Any] = {"num_rounds": len(regret), "num_others": num_others}
+    return replace(
+        guarantee,
+        regret=replace(guarantee.regret, bound=math.fsum(regret), **counts),
+        violation=replace(guarantee.violation, bound=float(sums.norm()), **counts),
+    )
 
 
 def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
@@ -100,8 +296,20 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
         guarantee: The guarantee of the policy alone.
         restart: The rule.
     """
+    if isinstance(restart, NeverRestart):
+        return guarantee
     share = "its share of delta" if restart.split_delta else "delta"
-    return replace(guarantee, regret_bound=None).with_gaps(
+    if isinstance(restart, OracleRestart) and restart.split_delta:
+        told = ", ".join(map(str, restart.change_points)) or "no round"
+        kept = (
+            "a new draw that is independent of what came before"
+            if guarantee.is_on_draws
+            else "a fixed function of that norm"
+        )
+        return guarantee.with_assumptions(
+            f"the reward function changes after {told} only, and is {kept} in each segment"
+        )
+    return guarantee.with_gaps(
         "with restarts the theorem covers each segment at "
         f"{share}, for as long as the reward function does not change in it; a change is seen "
         "late or not at all"
@@ -110,13 +318,16 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
 
 def with_forgetting(guarantee: Guarantee) -> Guarantee:
     """Return what is left of a guarantee when the model forgets."""
-    return replace(guarantee, regret_bound=None).with_gaps(
-        "no theorem is stated here for a model that forgets"
-    )
+    return guarantee.with_gaps("no theorem is stated here for a model that forgets")
 
 
 def with_constraints(
-    guarantee: Guarantee, rule: MultiplierRule, acquisition_class: type | None
+    guarantee: Guarantee,
+    rule: MultiplierRule,
+    acquisition_class: type | None,
+    history: History,
+    has_contexts: bool,
+    starts: Iterable[int] = (),
 ) -> Guarantee:
     """Return what a loop with constraints promises.
 
@@ -124,11 +335,19 @@ def with_constraints(
         guarantee: The guarantee of its acquisition in the running epoch.
         rule: The rule for the multipliers.
         acquisition_class: The class of the acquisition function.
+        history: The history of all rounds.
+        has_contexts: Whether the loop has contexts.
+        starts: See :func:`rounds_in_hand`.
     """
     promised = rule.guarantee()
-    gaps = [*promised.gaps, *guarantee.gaps]
-    if rule.surrogate_in_use != "separate" and not _is_covered(rule, acquisition_class):
-        gaps.append(
+    method = f"{promised.method}, played by {guarantee.method}"
+    if rule.surrogate_in_use == "separate":
+        constants = {**guarantee.constants, **promised.constants}
+        told = replace(guarantee, method=method, constants=constants)
+        return with_certificate(told, history, starts)
+    rates: list[str] = []
+    if not _is_covered(rule, acquisition_class):
+        rates.append(
             f"the theorem's inner algorithm is IGP-UCB, not {guarantee.method}"
             + (
                 "; Remark 1 allows GP-TS for Algorithm 2 only"
@@ -136,16 +355,27 @@ def with_constraints(
                 else ""
             )
         )
-    if rule.surrogate_in_use != "separate":  # what the surrogate models is penalized
-        guarantee = guarantee.about("the penalized function of each epoch")
-    return replace(
+    if has_contexts:
+        rates.append(
+            "the theorem is against the best fixed point; none is stated here with contexts"
+        )
+    # what the surrogate models is penalized
+    about = guarantee.about("the penalized function of each epoch")
+    bands = about.bands
+    if bands is not None:
+        text = bands.text.replace("the reward", "the penalized function of the running epoch")
+        bands = replace(bands, text=text)
+    combined = replace(
         promised,
-        method=f"{promised.method}, played by {guarantee.method}",
-        assumptions=tuple(dict.fromkeys((*promised.assumptions, *guarantee.assumptions))),
-        constants={**guarantee.constants, **promised.constants},
-        gaps=tuple(dict.fromkeys(gaps)),
-        regret_bound=None,
+        method=method,
+        bands=bands,
+        assumptions=tuple(dict.fromkeys((*promised.assumptions, *about.assumptions))),
+        constants={**about.constants, **promised.constants},
+        gaps=tuple(dict.fromkeys((*promised.gaps, *about.gaps))),
     )
+    for gap in rates:
+        combined = _without_rates(combined, gap)
+    return combined
 
 
 def _is_played_as(acquisition_class: type | None, parent: type) -> bool:
@@ -187,35 +417,7 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
             else f"; they say nothing of the regret in round {rounds[0]}, which was chosen with "
             "what was retracted later"
         )
-    return replace(guarantee, regret_bound=None, assumptions=(*guarantee.assumptions, told))
-
-
-def realized_regret_bound(history: History) -> float | None:
-    """Return ``sum_t 2 w_t sigma_{t-1}(x_t)``; None where a round was played otherwise."""
-    total = 0.0
-    for query in history.queries:
-        outcome = history.outcome(query.id)
-        diagnostics = query.diagnostics
-        if (
-            query.origin != "acquisition"
-            or outcome is None
-            or outcome.arrived_round != query.round_number
-            or "width" not in diagnostics
-        ):
-            return None
-        total += 2.0 * diagnostics["width"] * diagnostics["standard_deviation"]
-    return total
-
-
-def _assumptions(domain: Domain, num_given: int) -> list[str]:
-    assumptions = []
-    if isinstance(domain, Box):
-        assumptions.append("the acquisition is maximized exactly (on a box it is numerically)")
-    elif not isinstance(domain, Arms):
-        assumptions.append("the acquisition is maximized exactly by domain.maximize")
-    if num_given > 0:
-        assumptions.append(f"the first {num_given} rounds were played by these settings")
-    return assumptions
+    return guarantee.with_assumptions(told)
 
 
 NUM_EPOCHS = 3
