@@ -533,6 +533,7 @@ class CensoredWidth(WidthRule):
                 factor=2.0,
                 largest=largest,
                 covers_pending=True,
+                quantity="rho_m times the regret",
             ),
             assumptions=(
                 *ASSUMPTIONS,

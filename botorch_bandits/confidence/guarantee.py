@@ -195,6 +195,7 @@ class RegretStatement(Statement):
         needs_every_round: Whether the proof needs that the method chose in every round.
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
         covers_pending: Whether it covers rounds that were chosen while outcomes were pending.
+        quantity: What it bounds: the regret, its expectation or a multiple of it.
     """
 
     factor: float | None = None
@@ -203,6 +204,7 @@ class RegretStatement(Statement):
     needs_every_round: bool = False
     is_expected: bool = False
     covers_pending: bool = False
+    quantity: str = "the regret"
 
 
 @dataclass(frozen=True)
@@ -268,8 +270,12 @@ class Guarantee:
 
     @property
     def regret_bound(self) -> float | None:
-        """A bound on the cumulative regret of all rounds so far, where there is one."""
-        return None if self.regret is None else self.regret.total
+        """A bound on the cumulative regret of all rounds so far, where there is one.
+
+        It is None where the statement is on the expected regret, or on a multiple of the regret.
+        """
+        regret = self.regret
+        return regret.total if regret is not None and regret.quantity == "the regret" else None
 
     def with_gaps(self, *gaps: str, of: str | None = None) -> Guarantee:
         """Return a copy with further reasons why the theorem does not apply.

@@ -97,6 +97,7 @@ class RandomizedWidth(WidthRule):
                 "single confidence bound holds in all rounds",
                 factor=1.0,
                 is_expected=True,
+                quantity="the expected regret",
             ),
             assumptions=(
                 DRAWN_FROM_PRIOR,
