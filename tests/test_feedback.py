@@ -343,7 +343,7 @@ def test_rebuilt_posterior_saw_the_same_operations_when_the_minimum_was_lowered(
 def test_ignored_and_hallucinated() -> None:
     ignored = make_loop(feedback=Ignored())
     assert len({float(ignored.ask().x) for _ in range(4)}) == 1  # nothing tells it apart
-    assumed = "which outcomes have arrived does not depend on their noise"
+    assumed = "which outcomes have arrived, and in what order, does not depend on their noise"
     assert assumed in ignored.guarantee().assumptions
     assert assumed not in make_loop(feedback=Ignored()).guarantee().assumptions
     hallucinated = [make_loop(feedback=f) for f in (None, Hallucinated())]
@@ -387,7 +387,11 @@ def test_guarantee_names_the_theorem() -> None:
     assert "Theorem 1" in guarantee.theorem
     assert guarantee.holds
     loop.ask()
-    assert loop.guarantee().regret_bound is None
+    guarantee = loop.guarantee()
+    assert guarantee.holds  # pending queries are part of the theorem
+    assert guarantee.regret is not None
+    assert guarantee.regret.num_rounds == 1
+    assert guarantee.regret_bound is None  # it is one on rho_m times the regret
 
 
 def test_run_with_delays_and_censoring() -> None:

@@ -410,13 +410,13 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
     )
     rounds = history.rounds_with_retracted()
     if rounds:
-        told += (
-            f"; they say nothing of the regret in the {len(rounds)} rounds from {rounds[0]} to "
-            f"{rounds[-1]} that were chosen with what was retracted later"
+        which = (
+            f"the {len(rounds)} rounds from {rounds[0]} to {rounds[-1]} that were chosen with what "
+            "was retracted later are"
             if len(rounds) > 1
-            else f"; they say nothing of the regret in round {rounds[0]}, which was chosen with "
-            "what was retracted later"
+            else f"round {rounds[0]}, which was chosen with what was retracted later, is"
         )
+        told += f"; {which} not among those that the statement on regret covers"
     return guarantee.with_assumptions(told)
 
 

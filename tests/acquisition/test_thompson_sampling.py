@@ -448,8 +448,8 @@ def test_a_draw_on_arms_with_theorem_4s_scale_is_guaranteed() -> None:
 def test_why_a_draw_is_not_guaranteed(options: dict[str, Any], gap: str) -> None:
     guarantee = GPThompsonSampling(bandit_gp(noise=3.0), seed=0, **options).guarantee()
     assert not guarantee.holds
-    assert len(guarantee.gaps) == 1
-    assert gap in guarantee.gaps[0]
+    assert len(guarantee.reasons) == 1
+    assert gap in guarantee.reasons[0]
     assert ("Thompson" if "width" in options else "GP-TS") in guarantee.method
 
 

@@ -496,7 +496,7 @@ def test_learned_hyperparameters_void_every_promise() -> None:
     ):
         guarantee = acqf.guarantee()
         assert not guarantee.holds
-        (gap,) = guarantee.gaps
+        gap = guarantee.gaps[0]
         for what in ("noise", "raw_lengthscale", "raw_outputscale", "Standardize"):
             assert what in gap
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,16 +15,23 @@ from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.models.model import Model
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import RBFKernel
+from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits import BanditGP, Guarantee
 from botorch_bandits.confidence import (
+    AMMWidth,
     ConstantWidth,
     FiniteArmsWidth,
+    GainBound,
     KernelizedWidth,
     PriorSummary,
+    RegretStatement,
+    RKHSWidth,
+    Statement,
     WidthRule,
 )
+from botorch_bandits.confidence.guarantee import BOUNDED_CENTERED_NORM, FIXED_PRIOR
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
 
@@ -35,6 +44,13 @@ def uniform(*shape: int, seed: int) -> Tensor:
 X, Y = uniform(6, 2, seed=0), uniform(6, 2, seed=1)
 PRINTED = KernelizedWidth(2.0, 0.1, 0.05)
 GENERAL = KernelizedWidth(2.0, 0.1, 0.05, any_lambda=True)
+
+
+class LargeGain(GainBound):
+    """A bound for every kernel here."""
+
+    def _bound(self, num_observations: int) -> float:
+        return 100.0 * num_observations
 
 
 def guarantee(rule: WidthRule, model: Model, weights: list[float] | None = None) -> Guarantee:
@@ -95,14 +111,49 @@ def test_what_is_learned_from_the_data_voids_every_theorem() -> None:
             assert promise.theorem is not None
             assert not promise.holds
             assert any(what in gap for gap in promise.gaps)
-            assert any("requires_grad_(False)" in gap for gap in promise.gaps)
+            assert any("BanditGP.with_kernel" in gap for gap in promise.gaps)
 
 
-def test_freezing_restores_the_promise() -> None:
-    model = SingleTaskGP(X, Y[:, :1], outcome_transform=None)
+def test_freezing_restores_the_promise_only_where_the_user_vouches_for_it() -> None:
+    model = SingleTaskGP(X, Y[:, :1], mean_module=ZeroMean(), outcome_transform=None)
     assert not guarantee(GENERAL, model).holds
-    model.requires_grad_(False)
-    assert guarantee(GENERAL, model).holds
+    model.requires_grad_(False)  # as after a fit to these very data
+    (gap,) = guarantee(GENERAL, model).gaps
+    assert 'say so with assume="fixed prior"' in gap
+    vouched = PriorSummary(model, assume="fixed prior")
+    promise = GENERAL.guarantee(vouched, round_number=7)
+    assert promise.holds
+    assert FIXED_PRIOR in promise.assumptions
+    model.covar_module.raw_lengthscale.requires_grad_(True)  # what is free cannot be vouched for
+    assert not GENERAL.guarantee(PriorSummary(model, assume="fixed prior"), round_number=7).holds
+
+
+def test_a_bound_on_the_norm_is_for_the_reward_less_the_prior_mean() -> None:
+    model = BanditGP(X, Y[:, :1], RBFKernel(), 2.0, prior_mean=3.0)
+    learned = SingleTaskGP(X, Y[:, :1], outcome_transform=None)  # its constant mean is a parameter
+    learned.mean_module.constant.data.fill_(0.7)
+    learned.requires_grad_(False)
+    rules = (GENERAL, AMMWidth(2.0, 0.1, 0.05), RKHSWidth(2.0, LargeGain(), 0.05))
+    for rule, each in itertools.product(rules, (model, learned)):
+        vouched = "fixed prior", "centered bound"
+        promise = rule.guarantee(PriorSummary(each, assume=vouched[:1]), round_number=7)
+        (gap,) = promise.gaps
+        assert "the prior mean is " in gap
+        assert 'assume="centered bound"' in gap
+        assert not promise.holds
+        promise = rule.guarantee(PriorSummary(each, assume=vouched), round_number=7)
+        assert promise.holds
+        assert BOUNDED_CENTERED_NORM in promise.assumptions
+        assert promise.constants["prior_mean"] == pytest.approx(3.0 if each is model else 0.7)
+    # a draw of the prior has its mean, whatever that is
+    assert guarantee(FiniteArmsWidth(10, 0.1), model).holds
+
+
+def test_nobody_can_vouch_for_anything_else() -> None:
+    with pytest.raises(ValueError, match=r"assume is 'fixed'; it must be one of"):
+        PriorSummary(fixed(0.5), assume="fixed")
+    with pytest.raises(TypeError, match="assume is 3; pass some of 'fixed prior'"):
+        PriorSummary(fixed(0.5), assume=3)  # type: ignore[arg-type]
 
 
 def test_only_outputs_with_weight_need_to_be_covered() -> None:
@@ -162,7 +213,13 @@ def test_gaps_are_added_and_void_it() -> None:
 def test_it_says_everything_in_words() -> None:
     held = str(guarantee(GENERAL, fixed(0.5)))
     assert held.startswith("IGP-UCB width: guaranteed\n")
-    for part in ("theorem: Chowdhury", "statement: with", "assumes: the norm", "lam = 0.5"):
+    for part in (
+        "theorem: Chowdhury",
+        "confidence bounds, guaranteed: with probability 0.95",
+        "regret, guaranteed: with probability 0.95",
+        "assumes: the norm",
+        "lam = 0.5",
+    ):
         assert part in held
     refused = str(guarantee(ConstantWidth(2.0), fixed(0.5)))
     assert refused == (
@@ -170,9 +227,44 @@ def test_it_says_everything_in_words() -> None:
         "  constants: width = 2\n"
         "  not covered: a constant width is a heuristic"
     )
-    assert str(Guarantee("m", "t", regret_bound=12.5)).endswith(
-        "cumulative regret so far is at most 12.5"
+    counted = RegretStatement("small", bound=12.5, num_rounds=3, num_others=1, bound_of_others=4.0)
+    told = str(Guarantee("m", "t", regret=counted))
+    assert told.endswith(
+        "  regret, guaranteed: small\n"
+        "    so far it covers 3 of 4 rounds: at most 12.5\n"
+        "    the 1 other rounds add at most 4"
     )
+    unbounded = replace(counted, bound_of_others=None)
+    assert "are not bounded" in str(Guarantee("m", "t", regret=unbounded))
+
+
+def test_statements_hold_one_by_one() -> None:
+    bands, regret = Statement("a band"), RegretStatement("a bound", bound=2.0, num_rounds=3)
+    promise = Guarantee("m", "t", bands=bands, regret=regret)
+    assert promise.holds
+    assert (promise.regret_bound, promise.statement) == (2.0, "a band; a bound")
+    partly = promise.with_gaps("pending", of="bands")
+    assert partly.bands is not None
+    assert partly.regret is not None
+    assert (partly.bands.holds, partly.regret.holds, partly.holds) == (False, True, False)
+    assert (partly.gaps, partly.reasons) == ((), ("pending",))
+    assert str(partly).startswith("m: guaranteed in part\n")
+    assert "    not covered: pending" in str(partly)
+    assert partly.with_gaps("none", of="violation") == partly
+    whole = partly.with_gaps("all")
+    assert whole.regret is not None
+    assert (whole.gaps, whole.reasons) == (("all",), ("all", "pending"))
+    assert whole.regret.gaps == ("all",)
+    assert whole.regret_bound is None
+    assert str(whole).count("all") == 1
+    # without a statement there is nothing to hold
+    assert not Guarantee("m", "t").holds
+    # a bound on a multiple of the regret is none on the regret
+    scaled = replace(regret, quantity="rho_m times the regret")
+    assert Guarantee("m", "t", regret=scaled).regret_bound is None
+    others = replace(regret, num_others=1)
+    assert others.total is None
+    assert replace(others, bound_of_others=0.5).total == 2.5
 
 
 def test_an_assumption_on_the_reward_function_can_be_made_of_another_one() -> None:

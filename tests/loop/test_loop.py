@@ -346,7 +346,7 @@ class TestGuarantee:
         assert guarantee.holds
         played = [q.diagnostics for q in loop.history.queries]
         assert guarantee.regret_bound == pytest.approx(
-            sum(2 * d["width"] * d["standard_deviation"] for d in played)
+            sum(min(2 * d["width"] * d["standard_deviation"], 2 * 2.0) for d in played)
         )
         best = max(reward(x) for x in GRID)
         regret = sum(best - reward(q.x) for q in loop.history.queries)
@@ -366,13 +366,18 @@ class TestGuarantee:
         loop = make_loop("arms", "fixed", acquisition)
         assert not loop.guarantee().holds
 
-    def test_bound_needs_every_outcome_in_time(self) -> None:
+    def test_rounds_chosen_while_outcomes_were_pending_are_counted_apart(self) -> None:
         loop = BanditLoop(Arms(GRID), MODELS["fixed"](), ACQUISITIONS["igp-ucb"])
         first, second = loop.ask(), loop.ask()
         loop.tell(second.id, 0.0)
         loop.tell(first.id, 0.0)
-        assert loop.guarantee().holds
-        assert loop.guarantee().regret_bound is None
+        guarantee = loop.guarantee()
+        assert guarantee.holds
+        assert guarantee.regret is not None
+        assert (guarantee.regret.num_rounds, guarantee.regret.num_others) == (1, 1)
+        assert guarantee.regret.bound_of_others == 4.0  # 2 B
+        assert guarantee.bands is not None
+        assert "but for rounds that were chosen while outcomes were pending" in guarantee.bands.text
 
 
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
@@ -390,16 +395,24 @@ def test_a_refuted_round_voids_the_bound_for_good() -> None:
     assert "refuted the assumptions at this level in round" in str(guarantee)
 
 
-def test_no_regret_bound_where_the_theorem_has_no_uniform_band() -> None:
+def test_regret_of_draws_is_bounded_as_the_theorems_have_it() -> None:
     box_options = {"smoothness_a": 1.0, "smoothness_b": 5.0}
-    for domain, recipe in (
-        (Arms(GRID), RandomizedUpperConfidenceBound.with_options()),
-        (small_box(), GPUpperConfidenceBound.with_options(**box_options)),
+    for domain, recipe, factor, tail in (
+        (Arms(GRID), RandomizedUpperConfidenceBound.with_options(), 1.0, 0.0),
+        (small_box(), GPUpperConfidenceBound.with_options(**box_options), 2.0, 1.0),
     ):
         loop = BanditLoop(domain, MODELS["fixed"](), recipe)
-        loop.tell(loop.ask().id, 0.0)
-        assert loop.guarantee().holds
-        assert loop.guarantee().regret_bound is None
+        for _ in range(3):
+            loop.tell(loop.ask().id, 0.0)
+        guarantee = loop.guarantee()
+        assert guarantee.holds
+        assert guarantee.regret is not None
+        played = [q.diagnostics for q in loop.history.queries]
+        widths = [d["width"] * d["standard_deviation"] for d in played]
+        wanted = factor * sum(widths) + tail * sum(1.0 / t**2 for t in (1, 2, 3))
+        assert guarantee.regret.bound == pytest.approx(wanted)
+        # the expected regret is not the regret
+        assert (guarantee.regret_bound is None) == (factor == 1.0)
 
 
 def test_options_that_understate_the_domain_are_refused() -> None:
