@@ -478,11 +478,7 @@ class EpochRule(MultiplierRule):
                 needs_every_round=True,
             ),
             violation=Statement(violation),
-            assumptions=(
-                "the reward is observed with independent sub-Gaussian noise",
-                "the norm of the penalized function is bounded in every epoch",
-                *assumptions,
-            ),
+            assumptions=(*assumptions,),
             constants={"epoch_length": float(self.epoch_length)},
             gaps=() if gap is None else (gap,),
         )
@@ -663,7 +659,8 @@ class AdditiveEpochs(EpochRule):
             "the violation is bounded with the same probability, and sublinear in T = L S for "
             "suitable L and S",
             (
-                "constraint values are observed with independent sub-Gaussian noise",
+                "constraint values are observed with noise_bound-sub-Gaussian noise given the past, "
+                "independent of each other's and of the reward's",
                 "reward and constraints are bounded",
                 "some point meets all constraints with a margin that is large enough for S "
                 "(Slater's condition)",

@@ -229,11 +229,7 @@ class Chooser:
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
-            played = getattr(settings.acquisition, "acquisition_class", None)
-            has_contexts = settings.context_dim > 0
-            guarantee = with_constraints(
-                guarantee, settings.constraints, played, self._history, has_contexts, starts
-            )
+            guarantee = with_constraints(guarantee, settings, self._history, starts)
         if settings.restart is not None:
             guarantee = with_restarts(guarantee, settings.restart)
         guarantee = with_retractions(guarantee, self._history)

@@ -28,7 +28,7 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.affine_outcomes import select_output
-from botorch_bandits.acquisition.base import evaluated_as
+from botorch_bandits.acquisition.base import default_options, evaluated_as
 from botorch_bandits.acquisition.lagrangian import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import NeverRestart, OracleRestart, Restart
@@ -323,22 +323,21 @@ def with_forgetting(guarantee: Guarantee) -> Guarantee:
 
 def with_constraints(
     guarantee: Guarantee,
-    rule: MultiplierRule,
-    acquisition_class: type | None,
+    settings: LoopSettings,
     history: History,
-    has_contexts: bool,
     starts: Iterable[int] = (),
 ) -> Guarantee:
     """Return what a loop with constraints promises.
 
     Args:
         guarantee: The guarantee of its acquisition in the running epoch.
-        rule: The rule for the multipliers.
-        acquisition_class: The class of the acquisition function.
+        settings: The loop's settings.
         history: The history of all rounds.
-        has_contexts: Whether the loop has contexts.
         starts: See :func:`rounds_in_hand`.
     """
+    rule = settings.constraints
+    assert rule is not None
+    acquisition_class = getattr(settings.acquisition, "acquisition_class", None)
     promised = rule.guarantee()
     method = f"{promised.method}, played by {guarantee.method}"
     if rule.surrogate_in_use == "separate":
@@ -355,7 +354,7 @@ def with_constraints(
                 else ""
             )
         )
-    if has_contexts:
+    if settings.context_dim:
         rates.append(
             "the theorem is against the best fixed point; none is stated here with contexts"
         )
@@ -375,7 +374,62 @@ def with_constraints(
     )
     for gap in rates:
         combined = _without_rates(combined, gap)
-    return combined
+    if len(rounds_in_hand(history, starts)) < history.num_queries:
+        return combined  # the proof needs every round: :func:`with_regret` says so
+    return _with_epochs(combined, settings, history)
+
+
+def _with_epochs(guarantee: Guarantee, settings: LoopSettings, history: History) -> Guarantee:
+    r"""Return a guarantee with the numbers of the proofs of both algorithms, from what was seen.
+
+    A point that meets the constraints has a penalized value of at least ``f``, so that regret plus
+    penalty of a round are at most twice width times standard deviation. For exact constraints the
+    penalty is not negative. With noise the penalty :math:`\sum_j \kappa_j g_j` is what was observed
+    less its noise, whose sum over rounds is at most
+
+    .. math:: \sqrt{2 (V + R^2) \ln(\sqrt{V / R^2 + 1} / \delta')}, \qquad
+        V = R^2 \sum_t \sum_j \kappa_{j,t}^2
+
+    in all rounds with probability :math:`1 - \delta'` (method of mixtures). Half of delta is left
+    for this: half of it for the regret, the rest in equal shares for the constraints.
+    """
+    rule, regret, violation = settings.constraints, guarantee.regret, guarantee.violation
+    if regret is None or violation is None or not (regret.holds and violation.holds):
+        return guarantee
+    if history.num_queries > history.num_arrived or not history.num_queries:
+        return guarantee
+    assert rule is not None
+    assert isinstance(settings.acquisition, AcquisitionRecipe)
+    given = settings.acquisition
+    options = {**default_options(given.acquisition_class), **given.options}
+    seen = [query.diagnostics for query in history.queries]
+    bound = math.fsum(2.0 * each["width"] * each["standard_deviation"] for each in seen)
+    told = [history.outcome(query.id) for query in history.queries]
+    values = torch.tensor([each.constraints for each in told if each is not None], dtype=DTYPE)
+    violations = values.sum(0)
+    if not rule.expects_exact_constraints:
+        noise, delta = options["noise_bound"], options["delta"]
+        names = [f"multiplier_{j + 1}" for j in range(rule.num_constraints)]
+        multipliers = torch.tensor([[each[name] for name in names] for each in seen], dtype=DTYPE)
+        noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)
+        bound += noise_sum - float((multipliers * values).sum())
+        share = delta / (4.0 * rule.num_constraints)
+        violations = violations + _largest_noise_sum(float(len(values)), noise, share)
+    counts: dict[str, Any] = {"num_rounds": history.num_queries}
+    worst = float(violations.clamp_min(0.0).norm())
+    if _is_played_as(given.acquisition_class, GPThompsonSampling):  # a draw is no upper bound
+        return replace(guarantee, violation=replace(violation, bound=worst, **counts))
+    return replace(
+        guarantee,
+        regret=replace(regret, bound=bound, **counts),
+        violation=replace(violation, bound=worst, **counts),
+    )
+
+
+def _largest_noise_sum(squares: float, noise_bound: float, delta: float) -> float:
+    """Bound a sum of noises whose weights, fixed before each, have this sum of squares."""
+    log = 0.5 * math.log1p(squares) - math.log(delta)
+    return noise_bound * math.sqrt(2.0 * (squares + 1.0) * log)
 
 
 def _is_played_as(acquisition_class: type | None, parent: type) -> bool:

@@ -1,0 +1,317 @@
+"""What a loop's guarantee says of regret and violation, and of which rounds it says it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
+    RandomizedUpperConfidenceBound,
+)
+from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.guarantee import (
+    ARRIVALS_IGNORE_NOISE,
+    ARRIVALS_IGNORE_REWARD,
+    ATTACHED_IGNORE_NOISE,
+    ATTACHED_IGNORE_REWARD,
+    CONTEXTS_IGNORE_NOISE,
+    CONTEXTS_IGNORE_REWARD,
+    FAILURES_IGNORE_NOISE,
+    FAILURES_IGNORE_REWARD,
+)
+from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
+from botorch_bandits.feedback import Censored, Hallucinated, Ignored
+from botorch_bandits.loop.guarantees import rounds_in_hand
+
+BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
+CHOICES = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
+MODEL = BanditGP.with_kernel(RBFKernel(), noise=1.1, lengthscale=0.3)
+IGP = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
+THEOREM_1 = GPUpperConfidenceBound.with_options(delta=0.2)
+
+
+def build(acquisition: Any = IGP, domain: Any = None, **settings: Any) -> BanditLoop:
+    return BanditLoop(Arms(CHOICES) if domain is None else domain, MODEL, acquisition, **settings)
+
+
+def tell(loop: BanditLoop, query: Any, g: Any = None) -> None:
+    x = float(query.x)
+    constraints = None
+    if loop.settings.constraints is not None:
+        constraints = [x - 0.6 if g is None else g]
+    loop.tell(query.id, math.sin(5.0 * x), constraints)
+
+
+def play(loop: BanditLoop, num_rounds: int, context: Tensor | None = None) -> None:
+    for _ in range(num_rounds):
+        tell(loop, loop.ask() if context is None else loop.ask(context))
+
+
+def regret_of(loop: BanditLoop) -> RegretStatement:
+    regret = loop.guarantee().regret
+    assert regret is not None
+    return regret
+
+
+def violation_of(guarantee: Guarantee) -> Statement:
+    assert guarantee.violation is not None
+    return guarantee.violation
+
+
+def test_a_rule_that_plays_blind_has_no_theorem_on_regret_and_violation() -> None:
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=50, surrogate="fresh")
+    loop = build(constraints=rule, feedback=Ignored(), horizon=50)
+    assert loop.guarantee().holds
+    for _ in range(40):
+        loop.ask()
+    guarantee = loop.guarantee()
+    assert not guarantee.holds
+    assert not regret_of(loop).holds
+    assert not violation_of(guarantee).holds
+    assert "39 of 40 rounds were not chosen by the method with every outcome at hand" in str(
+        guarantee
+    )
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds  # the bounds of the penalized function are those of what arrived
+
+
+def test_random_search_by_another_name_has_no_theorem() -> None:
+    rule = MultiplicativeEpochs(num_constraints=1, epoch_length=5, surrogate="fresh")
+    loop = build(constraints=rule, num_initial=20, horizon=20)
+    play(loop, 20)
+    guarantee = loop.guarantee()
+    assert not guarantee.holds
+    assert not regret_of(loop).holds
+    assert not violation_of(guarantee).holds
+
+
+def test_constraints_with_contexts_have_no_theorem_on_regret() -> None:
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=5, surrogate="fresh")
+    loop = build(constraints=rule, context_dim=1, horizon=10)
+    play(loop, 3, torch.tensor([0.5], dtype=torch.float64))
+    guarantee = loop.guarantee()
+    assert not guarantee.holds
+    assert any("best fixed point" in gap for gap in regret_of(loop).gaps)
+    assert any("best fixed point" in gap for gap in violation_of(guarantee).gaps)
+
+
+@pytest.mark.parametrize("feedback", [Ignored(), Hallucinated()])
+def test_a_query_that_is_pending_now_is_told(feedback: Any) -> None:
+    loop = build(feedback=feedback)
+    play(loop, 3)
+    loop.ask()
+    assert (regret_of(loop).num_rounds, regret_of(loop).num_others) == (4, 0)
+    assert ARRIVALS_IGNORE_NOISE in loop.guarantee().assumptions
+    loop.ask()  # chosen while the last one was pending
+    regret = regret_of(loop)
+    assert (regret.num_rounds, regret.num_others, regret.bound_of_others) == (4, 1, 4.0)
+    guarantee = loop.guarantee()
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds == isinstance(feedback, Ignored)
+
+
+def test_failed_queries_are_counted_apart_and_must_not_depend_on_the_noise() -> None:
+    for recipe, assumption in (
+        (IGP, FAILURES_IGNORE_NOISE),
+        (AMMUpperConfidenceBound.with_options(**BOUNDS), FAILURES_IGNORE_NOISE),
+        (DMMUpperConfidenceBound.with_options(**BOUNDS), FAILURES_IGNORE_NOISE),
+        (THEOREM_1, FAILURES_IGNORE_REWARD),
+    ):
+        loop = build(recipe)
+        play(loop, 2)
+        assert assumption not in loop.guarantee().assumptions
+        for _ in range(3):
+            play(loop, 1)
+            loop.tell_failed(loop.ask().id, "it broke")
+        guarantee = loop.guarantee()
+        assert assumption in guarantee.assumptions
+        assert f"assumes: {assumption}" in str(guarantee)
+        regret = regret_of(loop)
+        assert (regret.num_rounds, regret.num_others) == (5, 3)
+        on_draws = recipe is THEOREM_1
+        assert regret.bound_of_others == (None if on_draws else 3 * 4.0)
+        assert (guarantee.regret_bound is None) == on_draws
+        assert ("the 3 other rounds are not bounded" in str(guarantee)) == on_draws
+
+
+def test_rounds_that_no_theorem_covers_leave_no_statement() -> None:
+    blind = build(RandomizedUpperConfidenceBound.with_options(), feedback=Ignored(), num_initial=1)
+    uniform = build(
+        GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=5.0),
+        Box([[0.0], [1.0]]),
+        num_initial=20,
+    )
+    assert blind.guarantee().holds
+    assert uniform.guarantee().holds
+    for _ in range(40):
+        blind.ask()
+    play(uniform, 20)
+    for loop, num_rounds in ((blind, 40), (uniform, 20)):
+        assert not loop.guarantee().holds
+        (gap,) = regret_of(loop).gaps
+        assert f"none of the {num_rounds} rounds so far was chosen by the method" in gap
+    play(uniform, 2)
+    regret = regret_of(uniform)
+    assert (regret.holds, regret.num_rounds, regret.num_others) == (True, 2, 20)
+    assert regret.total is None
+    assert "the 20 other rounds are not bounded" in str(uniform.guarantee())
+
+
+def test_initial_and_attached_rounds_are_bounded_by_the_norm() -> None:
+    loop = build(num_initial=3)
+    play(loop, 5)
+    loop.attach([0.5], 0.3)
+    guarantee, regret = loop.guarantee(), regret_of(loop)
+    assert ATTACHED_IGNORE_NOISE in guarantee.assumptions
+    assert (regret.num_rounds, regret.num_others, regret.bound_of_others) == (2, 4, 16.0)
+    played = [q.diagnostics for q in loop.history.queries if q.origin == "acquisition"]
+    bounds = [min(2 * d["width"] * d["standard_deviation"], 4.0) for d in played]
+    assert regret.bound == pytest.approx(sum(bounds))
+    assert guarantee.regret_bound == pytest.approx(sum(bounds) + 16.0)
+    drawn = build(THEOREM_1)
+    drawn.attach([0.5], 0.3)
+    assert ATTACHED_IGNORE_REWARD in drawn.guarantee().assumptions
+
+
+def test_contexts_and_late_arrivals_have_assumptions_of_their_own() -> None:
+    context = torch.tensor([0.5], dtype=torch.float64)
+    for recipe, contexts, arrivals in (
+        (IGP, CONTEXTS_IGNORE_NOISE, ARRIVALS_IGNORE_NOISE),
+        (THEOREM_1, CONTEXTS_IGNORE_REWARD, ARRIVALS_IGNORE_REWARD),
+    ):
+        loop = build(recipe, context_dim=1)
+        play(loop, 2, context)
+        assert contexts in loop.guarantee().assumptions
+        assert arrivals not in loop.guarantee().assumptions
+        first, second = loop.ask(context), loop.ask(context)
+        tell(loop, second)
+        tell(loop, first)
+        assert arrivals in loop.guarantee().assumptions  # although nothing is pending any more
+
+
+def test_censored_feedback_covers_rounds_with_pending_queries() -> None:
+    loop = build(feedback=Censored(minimum=-1.5, outcome_bound=3.0, max_delay=4))
+    for _ in range(6):
+        loop.ask()
+    regret = regret_of(loop)
+    assert loop.guarantee().holds
+    assert (regret.num_rounds, regret.num_others) == (6, 0)
+    assert regret.quantity == "rho_m times the regret"
+
+
+def test_rounds_in_hand_by_hand() -> None:
+    loop = build(num_initial=1)
+    play(loop, 2)  # 0 initial, 1
+    late = loop.ask()  # 2: in hand, its own outcome comes late
+    blind = loop.ask()  # 3: chosen while 2 is pending
+    tell(loop, blind)
+    again = loop.ask()  # 4: 2 is still pending
+    tell(loop, late)
+    tell(loop, again)
+    play(loop, 1)  # 5
+    failing = loop.ask()  # 6
+    loop.tell_failed(failing.id, "it broke")
+    wrong = loop.ask()  # 7
+    tell(loop, wrong)
+    play(loop, 1)  # 8: chosen with what is withdrawn now
+    loop.retract(wrong.id, "a typing error")
+    play(loop, 1)  # 9
+    loop.ask()  # 10: pending
+    assert [query.id for query in rounds_in_hand(loop.history)] == [1, 2, 5, 9, 10]
+    # with a reset before 4, query 2 is no longer waited for
+    assert [query.id for query in rounds_in_hand(loop.history, [4])] == [1, 2, 4, 5, 9, 10]
+
+
+def test_draws_say_of_which_rounds_they_speak() -> None:
+    loop = build(GPThompsonSampling.with_options(**BOUNDS), num_initial=2)
+    play(loop, 5)
+    guarantee, regret = loop.guarantee(), regret_of(loop)
+    assert guarantee.holds
+    assert (regret.num_rounds, regret.num_others, regret.bound) == (3, 2, None)
+    assert guarantee.regret_bound is None
+    box = build(GPThompsonSampling.with_options(**BOUNDS), Box([[0.0], [1.0]]))
+    play(box, 1)
+    guarantee = box.guarantee()
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds  # the width is one of all points
+    assert not regret_of(box).holds  # but a pathwise draw is none on a finite set
+
+
+def largest_noise_sum(squares: float, noise_bound: float, delta: float) -> float:
+    # the self-normalized bound with a Gaussian mixture of variance 1 / R^2
+    V, rho = noise_bound**2 * squares, noise_bound**2
+    return math.sqrt(2.0 * (V + rho) * math.log(math.sqrt((V + rho) / rho) / delta))
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_epochs_bound_regret_and_violation_by_what_was_seen(is_exact: bool) -> None:
+    rule: Any = (
+        MultiplicativeEpochs(num_constraints=1, epoch_length=4, surrogate="fresh")
+        if is_exact
+        else AdditiveEpochs(num_constraints=1, epoch_length=4, step_size=2.0, surrogate="fresh")
+    )
+    loop = build(constraints=rule, horizon=20)
+    noise = torch.Generator().manual_seed(3)
+    for _ in range(11):
+        query = loop.ask()
+        error = 0.0 if is_exact else 0.1 * float(torch.randn((), generator=noise))
+        tell(loop, query, float(query.x) - 0.2 + error)
+    guarantee, regret = loop.guarantee(), regret_of(loop)
+    assert guarantee.holds
+    seen = [query.diagnostics for query in loop.history.queries]
+    kappa = [d["multiplier_1"] for d in seen]
+    assert max(kappa) > min(kappa)
+    g = [outcome.constraints[0] for outcome in loop.history.outcomes]
+    wanted = sum(2.0 * d["width"] * d["standard_deviation"] for d in seen)
+    violation = sum(g)
+    if not is_exact:
+        wanted -= sum(k * value for k, value in zip(kappa, g, strict=True))
+        wanted += largest_noise_sum(sum(k * k for k in kappa), 0.1, 0.2 / 4)
+        violation += largest_noise_sum(11.0, 0.1, 0.2 / 4)
+    assert regret.bound == pytest.approx(wanted, rel=1e-10)
+    assert violation_of(guarantee).bound == pytest.approx(max(violation, 0.0), rel=1e-10)
+    assert (regret.num_rounds, regret.num_others) == (11, 0)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate="separate"),
+        PrimalDual(num_constraints=1, max_multiplier=5.0, divisor=2.0),
+    ],
+)
+def test_separate_bounds_bound_regret_and_violation(rule: Any) -> None:
+    acquisition = LagrangianUpperConfidenceBound.with_options(**BOUNDS)
+    loop = build(acquisition, constraints=rule, num_initial=1)
+    play(loop, 8)
+    guarantee = loop.guarantee()
+    regret, violation = regret_of(loop), violation_of(guarantee)
+    assert guarantee.holds
+    seen = [q.diagnostics for q in loop.history.queries if q.origin == "acquisition"]
+    lower = [d["mean"] - d["width"] * d["standard_deviation"] for d in seen]
+    wanted = sum(d["acquisition_value"] for d in seen) - sum(lower)
+    assert regret.bound == pytest.approx(wanted)
+    upper = sum(2 * d["constraint_mean_1"] - d["constraint_lower_bound_1"] for d in seen)
+    assert violation.bound == pytest.approx(max(upper, 0.0))
+    assert (regret.num_rounds, regret.num_others) == (7, 1)
+    # a point with g <= 0 is at most so much better
+    f = [math.sin(5.0 * x) for x in CHOICES.squeeze(-1).tolist() if x <= 0.6]
+    best = max(f)
+    rounds = [q for q in loop.history.queries if q.origin == "acquisition"]
+    assert sum(best - math.sin(5.0 * float(q.x)) for q in rounds) <= wanted
+    assert sum(float(q.x) - 0.6 for q in rounds) <= upper
