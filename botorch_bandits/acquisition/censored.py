@@ -359,7 +359,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
         guarantee = self.rule.guarantee(self._censored_summary(), 1)
-        return guarantee.with_gaps(*self._censoring_gaps())
+        return guarantee.with_gaps(*self._censoring_gaps()).of_rows()
 
 
 class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
@@ -509,13 +509,14 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""
         guarantee = self.rule.guarantee(self._censored_summary(), 1)
-        gaps = list(self._censoring_gaps())
-        if self.arms is None:
-            gaps.append(
-                "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box"
-            )
         method, delta = "Thompson sampling, censored feedback", 2.0 * self.rule.delta
-        return guarantee.for_draws(method, delta).with_gaps(*gaps)
+        guarantee = guarantee.for_draws(method, delta).with_gaps(*self._censoring_gaps())
+        if self.arms is None:
+            guarantee = guarantee.with_gaps(
+                "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",
+                of="regret",
+            )
+        return guarantee.of_rows()
 
 
 fill_in_docstrings(__name__)

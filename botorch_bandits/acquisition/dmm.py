@@ -352,7 +352,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             assumptions=(norm, FIXED_PRIOR, SUB_GAUSSIAN_NOISE, AS_OBSERVED),
             constants={**constants, **of_mean},
             gaps=(*gaps, *norm_gaps),
-        )
+        ).of_rows()
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.

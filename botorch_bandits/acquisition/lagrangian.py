@@ -353,6 +353,7 @@ class LagrangianAcquisition(BanditAcquisition):
     def _base_guarantee(self, method: str) -> Guarantee:
         """Return what the widths of all outputs promise together."""
         guarantee = self._output_widths.guarantee(method, self.delta)
+        guarantee = guarantee.of_rows()
         if isinstance(self.posterior_transform, AffineOutcomes | None):
             return guarantee
         return guarantee.with_gaps("posterior_transform changes what is modeled")

@@ -593,7 +593,7 @@ class GPThompsonSampling(SeededDraw):
                 if self.pending == "hallucinate"
                 else f"{count} outcomes are pending"
             )
-        return guarantee
+        return guarantee.of_rows()
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, scale and information gain at one point.

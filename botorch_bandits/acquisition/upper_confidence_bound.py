@@ -325,7 +325,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             guarantee = guarantee.with_gaps(
                 f"{len(self.X_pending)} pending points enter at the posterior mean"
             )
-        return guarantee
+        return guarantee.of_rows()
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, width and information gain at one point.

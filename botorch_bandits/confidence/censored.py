@@ -351,7 +351,7 @@ def _check_lam(lam: float | Tensor) -> Tensor:
 
 DELAYS_ALIKE = (
     "delays depend neither on the noise nor on the inputs, and have the same distribution in all "
-    "rounds; outcomes that never arrive count as delays"
+    "rounds; outcomes that fail, are retracted or never arrive count as delayed for ever"
 )
 """What censored feedback assumes of delays."""
 

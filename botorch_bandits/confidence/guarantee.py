@@ -110,6 +110,21 @@ ATTACHED_IGNORE_REWARD = (
 )
 """Where outcomes were attached and the function is drawn."""
 
+ATTACHED_WITHOUT_LOSS = (
+    "outcomes were attached, which are never lost, so that every other outcome arrives within "
+    "max_delay as well (rho_m = 1)"
+)
+"""Where outcomes were attached with censored feedback."""
+
+ROWS_IGNORE_NOISE = "which outcomes the model has as rows does not depend on their noise"
+"""Of an acquisition function alone, where the function is fixed; a loop knows more."""
+
+ROWS_IGNORE_REWARD = (
+    "points and rows of the model were chosen by no more than the outcomes that it has: neither "
+    "by noise nor by knowledge of the reward function"
+)
+"""Of an acquisition function alone, where the function is drawn; a loop knows more."""
+
 CONTEXTS_IGNORE_NOISE = "contexts do not depend on noise of outcomes that are not yet told"
 """With contexts, where the function is fixed."""
 
@@ -308,6 +323,18 @@ class Guarantee:
             and (each.before, each.after) == (DRAWN_FROM_PRIOR.before, DRAWN_FROM_PRIOR.after)
             for each in self.assumptions
         )
+
+    def of_rows(self) -> Guarantee:
+        """Return what an acquisition function alone promises: nothing is known of its rows."""
+        if self.theorem is None:
+            return self
+        return self.with_assumptions(ROWS_IGNORE_REWARD if self.is_on_draws else ROWS_IGNORE_NOISE)
+
+    def of_loop(self) -> Guarantee:
+        """Return a copy without the assumption on rows, which a loop takes care of."""
+        about_rows = (ROWS_IGNORE_NOISE, ROWS_IGNORE_REWARD)
+        kept = tuple(each for each in self.assumptions if each not in about_rows)
+        return replace(self, assumptions=kept)
 
     def about(self, function: str) -> Guarantee:
         """Return a copy whose assumptions on the reward function are made of another one.

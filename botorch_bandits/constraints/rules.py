@@ -659,8 +659,8 @@ class AdditiveEpochs(EpochRule):
             "the violation is bounded with the same probability, and sublinear in T = L S for "
             "suitable L and S",
             (
-                "constraint values are observed with noise_bound-sub-Gaussian noise given the past, "
-                "independent of each other's and of the reward's",
+                "constraint values are observed with noise_bound-sub-Gaussian noise given the "
+                "past, independent of each other's and of the reward's",
                 "reward and constraints are bounded",
                 "some point meets all constraints with a margin that is large enough for S "
                 "(Slater's condition)",

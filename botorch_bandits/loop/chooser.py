@@ -231,7 +231,8 @@ class Chooser:
         if settings.constraints is not None:
             guarantee = with_constraints(guarantee, settings, self._history, starts)
         if settings.restart is not None:
-            guarantee = with_restarts(guarantee, settings.restart)
+            number = 0 if self.segments is None else self.segments.number
+            guarantee = with_restarts(guarantee, settings.restart, number)
         guarantee = with_retractions(guarantee, self._history)
         return with_regret(guarantee, self._history, starts, num_given)
 

@@ -9,6 +9,7 @@ a loop suggests the same points with and without them.
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ from botorch_bandits.confidence.guarantee import (
     ARRIVALS_IGNORE_REWARD,
     ATTACHED_IGNORE_NOISE,
     ATTACHED_IGNORE_REWARD,
+    ATTACHED_WITHOUT_LOSS,
     CONTEXTS_IGNORE_NOISE,
     CONTEXTS_IGNORE_REWARD,
     FAILURES_IGNORE_NOISE,
@@ -74,7 +76,7 @@ def guarantee_of(
     """
     if not isinstance(acquisition, BanditAcquisition):
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
-    guarantee = acquisition.guarantee()
+    guarantee = acquisition.guarantee().of_loop()
     withdrawn = set(history.rounds_with_retracted())  # what they said is no evidence
     refuted = [
         q.round_number
@@ -110,6 +112,8 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
         yield FAILURES_IGNORE_REWARD if on_draws else FAILURES_IGNORE_NOISE
     if any(query.origin == "attached" for query in history.queries):
         yield ATTACHED_IGNORE_REWARD if on_draws else ATTACHED_IGNORE_NOISE
+        if is_censored:
+            yield ATTACHED_WITHOUT_LOSS
     if settings.context_dim:
         yield CONTEXTS_IGNORE_REWARD if on_draws else CONTEXTS_IGNORE_NOISE
 
@@ -264,6 +268,8 @@ def with_certificate(
     """
     if guarantee.regret is None or not guarantee.regret.holds or guarantee.violation is None:
         return guarantee
+    if not history.num_queries:
+        return guarantee
     regret, violations = [], []
     for query in rounds_in_hand(history, starts):
         known = query.diagnostics
@@ -289,12 +295,13 @@ def with_certificate(
     )
 
 
-def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
+def with_restarts(guarantee: Guarantee, restart: Restart, segment: int = 0) -> Guarantee:
     """Return what is left of a guarantee when a policy begins anew.
 
     Args:
-        guarantee: The guarantee of the policy alone.
+        guarantee: The guarantee of the policy alone, at the running segment's share of delta.
         restart: The rule.
+        segment: The number of that segment, from 0.
     """
     if isinstance(restart, NeverRestart):
         return guarantee
@@ -306,7 +313,8 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
             if guarantee.is_on_draws
             else "a fixed function of that norm"
         )
-        return guarantee.with_assumptions(
+        fraction = restart.share_of_delta(1.0, segment)
+        return _at_delta_of_all(guarantee, fraction).with_assumptions(
             f"the reward function changes after {told} only, and is {kept} in each segment"
         )
     return guarantee.with_gaps(
@@ -314,6 +322,30 @@ def with_restarts(guarantee: Guarantee, restart: Restart) -> Guarantee:
         f"{share}, for as long as the reward function does not change in it; a change is seen "
         "late or not at all"
     )
+
+
+def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
+    """Return the guarantee of all segments together from that of one.
+
+    Args:
+        guarantee: Of a segment that has its share of delta.
+        fraction: That share of 1.
+    """
+
+    share = guarantee.constants.get("delta")
+    if share is None:
+        return guarantee
+
+    def of_all(found: re.Match[str]) -> str:
+        part = round((1.0 - float(found[1])) / share, 2)  # draws leave half for the width
+        return f"with probability {1.0 - part * share / fraction:g}"
+
+    changed: dict[str, Any] = {
+        name: replace(each, text=re.sub(r"with probability ([-+.0-9e]+\d)", of_all, each.text))
+        for name, each in guarantee.statements.items()
+    }
+    constants = {**guarantee.constants, "delta": share / fraction}
+    return replace(guarantee, constants=constants, **changed)
 
 
 def with_forgetting(guarantee: Guarantee) -> Guarantee:
@@ -457,10 +489,15 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
     if not num_retracted:
         return guarantee
     many = num_retracted > 1
+    depends = (
+        "depends neither on their noise nor on the reward function"
+        if guarantee.is_on_draws
+        else "does not depend on their noise"
+    )
     ids = ", ".join(str(retraction.query_id) for retraction in history.retractions)
     told = (
-        f"{num_retracted} outcome{'s were' if many else ' was'} retracted (query_id {ids}); the "
-        "theorems need that which outcomes are kept does not depend on their noise"
+        f"{num_retracted} outcome{'s were' if many else ' was'} retracted (query_id {ids}); "
+        f"which outcomes are kept {depends}"
     )
     rounds = history.rounds_with_retracted()
     if rounds:

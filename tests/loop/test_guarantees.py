@@ -23,6 +23,7 @@ from botorch_bandits import (
     LagrangianUpperConfidenceBound,
     RandomizedUpperConfidenceBound,
 )
+from botorch_bandits.change_points import OracleRestart
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.confidence.guarantee import (
     ARRIVALS_IGNORE_NOISE,
@@ -315,3 +316,27 @@ def test_separate_bounds_bound_regret_and_violation(rule: Any) -> None:
     rounds = [q for q in loop.history.queries if q.origin == "acquisition"]
     assert sum(best - math.sin(5.0 * float(q.x)) for q in rounds) <= wanted
     assert sum(float(q.x) - 0.6 for q in rounds) <= upper
+
+
+def test_segments_that_are_told_have_one_probability_together() -> None:
+    restart = OracleRestart(change_points=(3, 6), exploration=None)
+    loop = build(restart=restart)
+    for num_rounds in (0, 2, 3, 4):
+        play(loop, num_rounds)
+        guarantee = loop.guarantee()
+        assert guarantee.holds
+        assert guarantee.bands is not None
+        assert "with probability 0.8 " in guarantee.bands.text
+        assert "with probability 0.8," in regret_of(loop).text
+        assert guarantee.constants["delta"] == pytest.approx(0.2)
+        (changes,) = [each for each in guarantee.assumptions if "changes after 3, 6 only" in each]
+        assert "a fixed function of that norm" in changes
+    assert regret_of(loop).num_rounds == 9
+    drawn = build(THEOREM_1, restart=restart)
+    assert "a new draw that is independent of what came before" in str(drawn.guarantee())
+
+
+def test_numbers_need_no_rounds_to_begin_with() -> None:
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate="separate")
+    loop = build(LagrangianUpperConfidenceBound.with_options(**BOUNDS), constraints=rule)
+    assert loop.guarantee().holds
