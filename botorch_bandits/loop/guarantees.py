@@ -331,7 +331,6 @@ def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
         guarantee: Of a segment that has its share of delta.
         fraction: That share of 1.
     """
-
     share = guarantee.constants.get("delta")
     if share is None:
         return guarantee
