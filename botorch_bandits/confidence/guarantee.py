@@ -120,8 +120,8 @@ ROWS_IGNORE_NOISE = "which outcomes the model has as rows does not depend on the
 """Of an acquisition function alone, where the function is fixed; a loop knows more."""
 
 ROWS_IGNORE_REWARD = (
-    "points and rows of the model were chosen by no more than the outcomes that it has: neither "
-    "by noise nor by knowledge of the reward function"
+    "points, contexts and rows of the model were chosen by no more than the outcomes that it has: "
+    "neither by noise nor by knowledge of the reward function"
 )
 """Of an acquisition function alone, where the function is drawn; a loop knows more."""
 
