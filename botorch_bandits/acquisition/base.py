@@ -30,6 +30,7 @@ from torch.nn import Module
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import DTYPE, check_double, check_finite, check_number, store_checked
 from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.fingerprints import are_equal
@@ -118,6 +119,8 @@ class Options(Mapping[str, Any]):
 
 
 def _convert(name: str, value: Any) -> Any:
+    if name == "assume":
+        return check_assume(value)
     if name in INTEGER_OPTIONS:
         return _convert_integer(value)
     if name not in FLOAT_OPTIONS:

@@ -84,6 +84,7 @@ class CensorsPending(BanditAcquisition):
     rule: Any  # a CensoredWidth
     posterior_transform: PosteriorTransform | None
     scale: float
+    assume: tuple[str, ...]
     _censoring: DropInCensoring | None = None  # until all is there
     _pseudo_values: tuple[float, ...] | None = None
     _signs: tuple[float, ...] = ()
@@ -158,7 +159,7 @@ class CensorsPending(BanditAcquisition):
         if pending is not None and censoring.pseudo_noise > 0.0:
             assert values is not None
             model = censoring.censor(self.base_model, pending, values, with_noise=False)
-        return PriorSummary(model, self.posterior_transform)
+        return PriorSummary(model, self.posterior_transform, self.assume)
 
     def _censored_summary(self) -> PriorSummary:
         assert self._censoring is not None
@@ -234,6 +235,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         Y_observed: ``n x m`` observed outcomes, to check the minimum; the model's if omitted.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
+        assume: See :class:`WidthUpperConfidenceBound`; the norm is that of ``f - minimum`` anyway.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
@@ -291,6 +293,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         Y_observed: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -319,6 +322,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             scale=scale,
             posterior_transform=posterior_transform,
             maximize=maximize,
+            assume=assume,
             predictive=predictive,
         )
         self._censoring = censoring
@@ -394,6 +398,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Y_observed: See there.
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
         posterior_transform: See there.
+        assume: See there.
         X_pending: See there.
         seed: See :class:`~botorch_bandits.GPThompsonSampling`.
 
@@ -447,6 +452,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Y_observed: Tensor | None = None,
         choices: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
         seed: int | None = None,
     ) -> None:
@@ -477,6 +483,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             scale=scale,
             choices=choices,
             posterior_transform=posterior_transform,
+            assume=assume,
             seed=seed,
         )
         self.rule = rule

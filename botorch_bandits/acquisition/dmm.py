@@ -55,6 +55,7 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
+    check_assume,
     check_bounds,
     fit_to_batch,
     largest_regret,
@@ -168,6 +169,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         on_refuted: ``"warn"`` or ``"raise"`` where the data refute the assumptions.
         posterior_transform: Needed for a model with several outputs; a linear scalarisation.
         maximize: If False, the reward is minimized: the value is minus the lower bound.
+        assume: See :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations;
             mean and radius stay those of the observed data. No theorem covers the bound then.
 
@@ -200,6 +202,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         on_refuted: str = "warn",
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -215,7 +218,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self.maximize = maximize
         self.delta = delta
         self.doubled = double_rkhs_bound
-        self._summary = PriorSummary(model, posterior_transform)
+        self.assume = check_assume(assume)
+        self._summary = PriorSummary(model, posterior_transform, self.assume)
         try:
             active = self._summary.active_outputs
             if posterior_transform is None and model.num_outputs != 1:
@@ -405,7 +409,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         return self
 
     def _read_again(self) -> None:
-        self._summary = PriorSummary(self.base_model, self.posterior_transform)
+        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
         self._data = read_data(self.base_model)
         self.rkhs_bounds: dict[int, float] = {}
         self._sets = {j: self._build_set(j) for j in self._weights}

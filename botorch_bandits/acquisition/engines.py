@@ -25,12 +25,14 @@ from torch.quasirandom import SobolEngine
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
-from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, WidthArmsRule
-from botorch_bandits.acquisition.upper_confidence_bound import (
+from botorch_bandits.acquisition.scores import (
     MAXIMUM_ROWS_FOR_DIFFERENCES,
+    ArmsRound,
+    ArmsRule,
     ClosedFormBound,
-    WidthUpperConfidenceBound,
+    WidthArmsRule,
 )
+from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_finite
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,

@@ -60,6 +60,7 @@ from botorch_bandits.confidence import (
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     WIDTH,
+    check_assume,
     check_scale,
     fit_to_batch,
     pick_bound,
@@ -191,7 +192,7 @@ class OutputWidths:
         posterior_transform: That of the user, if any; the prior can be read through
             :class:`~botorch_bandits.acquisition.affine_outcomes.AffineOutcomes` only.
         scale: A factor on every width.
-        options: See :func:`output_rules`.
+        options: See :func:`output_rules`; ``assume`` as well.
     """
 
     def __init__(
@@ -210,12 +211,14 @@ class OutputWidths:
         self.is_one_number = width is not None and not isinstance(width, tuple)
         self.model = model
         self.posterior_transform = posterior_transform
+        self.assume = check_assume(options["assume"])
         self.forget()
 
     def forget(self) -> None:
         """Read the prior again when it is needed next."""
         self.summaries = tuple(
-            PriorSummary(self.model, self._transform_of(j)) for j in range(len(self.rules))
+            PriorSummary(self.model, self._transform_of(j), self.assume)
+            for j in range(len(self.rules))
         )
 
     def _transform_of(self, j: int) -> PosteriorTransform:
@@ -425,6 +428,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             outputs. :class:`~botorch_bandits.acquisition.AffineOutcomes` makes them of metrics in
             another order, sign or scale. The prior cannot be read through any other: give ``width``
             or ``information_gain``.
+        assume: For every output; see
+            :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived. They enter a copy of the model
             at the posterior mean; widths keep the gain of the observed data.
 
@@ -464,6 +469,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         reward_bound: float | None = None,
         constraint_bound: float | None = None,
         posterior_transform: PosteriorTransform | None = None,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -486,6 +492,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             information_gain=information_gain,
             units=units,
             width=width,
+            assume=assume,
         )
         self.set_X_pending(X_pending)
 
@@ -667,6 +674,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             loop on arms these are the arms. Without choices the draw is pathwise.
         posterior_transform: See :class:`LagrangianUpperConfidenceBound`; any but
             ``AffineOutcomes`` only with ``choices``.
+        assume: See there.
         X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model;
             each set of them has another draw.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
@@ -707,6 +715,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         scale: float = 1.0,
         choices: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
         seed: int | None = None,
     ) -> None:
@@ -736,6 +745,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             information_gain=information_gain,
             units=units,
             width=width,
+            assume=assume,
         )
         self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)

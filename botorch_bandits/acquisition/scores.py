@@ -365,4 +365,54 @@ class OneMomentArmsRule(ArmsRule):
         return value if self.maximize else -value
 
 
+MAXIMUM_ROWS_FOR_DIFFERENCES = 256
+"""Above it an evaluation's cost, quadratic in the rows, outweighs what a step costs otherwise."""
+
+
+class ClosedFormBound:
+    """An upper confidence bound without automatic differentiation.
+
+    Args:
+        posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
+            replicates: points, values and gradients then have a first dimension for these.
+        width: The factor of the standard deviation; for replicates ``num_replicates x 1``.
+        sign: 1 to maximize the reward, -1 to minimize it.
+    """
+
+    def __init__(self, posterior: Any, width: float | Tensor, sign: float) -> None:
+        """See the class."""
+        self.posterior = posterior
+        self.width = width
+        self.sign = sign
+
+    def select(self, index: Tensor) -> ClosedFormBound:
+        """Return the bound of some of the replicates.
+
+        Args:
+            index: Their numbers.
+        """
+        width = self.width[index] if isinstance(self.width, Tensor) else self.width
+        return ClosedFormBound(self.posterior.select(index), width, self.sign)
+
+    @property
+    def has_cheap_gradients(self) -> bool:
+        """Whether ``d`` more gradients at each point cost less than the steps that they save.
+
+        The kinks of a Matern kernel with ``nu = 1/2`` would spoil their differences.
+        """
+        is_smooth = self.posterior.kernel.smoothness > 0.5
+        return is_smooth and self.posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
+
+    def value(self, X: Tensor) -> Tensor:
+        """Return the ``b`` values at ``b x d`` points."""
+        mean, variance = self.posterior.mean_and_variance(X)
+        deviation = variance.clamp_min(MINIMUM_VARIANCE).sqrt_()
+        return score(mean, half_width(deviation, self.width, in_place=True), self.sign)
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
+        mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
+        return score_and_slope(mean, variance, mean_slope, variance_slope, self.width, self.sign)
+
+
 fill_in_docstrings(__name__)

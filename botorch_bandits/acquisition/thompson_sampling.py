@@ -69,7 +69,7 @@ from botorch_bandits.confidence import (
     PriorSummary,
     WidthRule,
 )
-from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
+from botorch_bandits.confidence.width_rules import WIDTH, check_assume, check_scale, fit_to_batch
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.condition import hallucinate
@@ -382,6 +382,7 @@ class GPThompsonSampling(SeededDraw):
             from the posterior conditioned on the posterior mean there, so its mean stays and its
             covariance shrinks (GP-BTS); the scale is that of the observed data. A loop with
             ``Hallucinated()`` feedback, its default, takes the latter unless told otherwise.
+        assume: See :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 
@@ -421,6 +422,7 @@ class GPThompsonSampling(SeededDraw):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         pending: str = "redraw",
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
         seed: int | None = None,
     ) -> None:
@@ -446,7 +448,8 @@ class GPThompsonSampling(SeededDraw):
                 "width": width,
             }
         )
-        self._summary = PriorSummary(model, posterior_transform)
+        self.assume = check_assume(assume)
+        self._summary = PriorSummary(model, posterior_transform, self.assume)
         self.scale = check_scale(scale)
         width_tensor = self.scale * self.rule.width(self._summary, 1)
         if width_tensor.dim():
@@ -619,12 +622,12 @@ class GPThompsonSampling(SeededDraw):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the draw and what was read of the prior, which cannot be pickled."""
-        summary = PriorSummary(self.base_model, self.posterior_transform)
+        summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
         return {**super().__getstate__(), "_summary": summary}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._summary = PriorSummary(self.base_model, self.posterior_transform)
+        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
 
     def _discretize(
         self,

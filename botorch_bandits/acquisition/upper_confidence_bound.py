@@ -35,11 +35,11 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
+    ClosedFormBound,
     RandomizedArmsRule,
     WidthArmsRule,
     half_width,
     score,
-    score_and_slope,
 )
 from botorch_bandits.checks import check_integer, check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
@@ -60,6 +60,7 @@ from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePoin
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     WIDTH,
+    check_assume,
     check_scale,
     fit_to_batch,
 )
@@ -102,56 +103,6 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     )
 
 
-MAXIMUM_ROWS_FOR_DIFFERENCES = 256
-"""Above it an evaluation's cost, quadratic in the rows, outweighs what a step costs otherwise."""
-
-
-class ClosedFormBound:
-    """An upper confidence bound without automatic differentiation.
-
-    Args:
-        posterior: A model's :class:`~botorch_bandits.models.closed_form.ClosedForm`, or that of
-            replicates: points, values and gradients then have a first dimension for these.
-        width: The factor of the standard deviation; for replicates ``num_replicates x 1``.
-        sign: 1 to maximize the reward, -1 to minimize it.
-    """
-
-    def __init__(self, posterior: Any, width: float | Tensor, sign: float) -> None:
-        """See the class."""
-        self.posterior = posterior
-        self.width = width
-        self.sign = sign
-
-    def select(self, index: Tensor) -> ClosedFormBound:
-        """Return the bound of some of the replicates.
-
-        Args:
-            index: Their numbers.
-        """
-        width = self.width[index] if isinstance(self.width, Tensor) else self.width
-        return ClosedFormBound(self.posterior.select(index), width, self.sign)
-
-    @property
-    def has_cheap_gradients(self) -> bool:
-        """Whether ``d`` more gradients at each point cost less than the steps that they save.
-
-        The kinks of a Matern kernel with ``nu = 1/2`` would spoil their differences.
-        """
-        is_smooth = self.posterior.kernel.smoothness > 0.5
-        return is_smooth and self.posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
-
-    def value(self, X: Tensor) -> Tensor:
-        """Return the ``b`` values at ``b x d`` points."""
-        mean, variance = self.posterior.mean_and_variance(X)
-        deviation = variance.clamp_min(MINIMUM_VARIANCE).sqrt_()
-        return score(mean, half_width(deviation, self.width, in_place=True), self.sign)
-
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
-        mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
-        return score_and_slope(mean, variance, mean_slope, variance_slope, self.width, self.sign)
-
-
 class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
     r"""Upper confidence bound whose width is a :class:`~botorch_bandits.confidence.WidthRule`.
 
@@ -167,6 +118,10 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             pending points plus 1 if omitted.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized: the value is ``-mean + width * sigma``.
+        assume: What you vouch for because no model shows it; only :meth:`guarantee` looks at it.
+            ``"fixed prior"``: frozen parameters of the model were fixed before the data.
+            ``"centered bound"``: ``rkhs_bound`` is for the reward less the prior mean. One of
+            them, or both in a tuple.
         predictive: Use the predictive standard deviation, noise included. No theorem covers that.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
@@ -188,6 +143,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
         predictive: bool = False,
         X_pending: Tensor | None = None,
     ) -> None:
@@ -202,7 +158,8 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         self.rule = rule
         self.scale = check_scale(scale)
         self.predictive = check_one_of("predictive", predictive, (True, False))
-        self._summary = PriorSummary(model, posterior_transform)
+        self.assume = check_assume(assume)
+        self._summary = PriorSummary(model, posterior_transform, self.assume)
         pending = check_pending(X_pending)
         self._first_round = (
             None
@@ -376,12 +333,12 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         """Leave out what was read of the prior: it cannot be pickled, and is read again."""
         return {
             **self.__dict__,
-            "_summary": PriorSummary(self.base_model, self.posterior_transform),
+            "_summary": PriorSummary(self.base_model, self.posterior_transform, self.assume),
         }
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self._summary = PriorSummary(self.base_model, self.posterior_transform)
+        self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
 
     def _mean_and_sigma(
         self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
@@ -417,6 +374,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
             the same as ``width=beta ** 0.5``.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
+        assume: See :class:`WidthUpperConfidenceBound`.
         num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
         smoothness_a: ``a`` of Theorem 2: partial derivatives exceed ``L`` with probability at most
             ``a exp(-(L/b)^2)``.
@@ -466,6 +424,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         width: float | None = None,
         scale: float = 1.0,
         round_number: int | None = None,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -489,6 +448,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
             round_number=round_number,
             posterior_transform=posterior_transform,
             maximize=maximize,
+            assume=assume,
             X_pending=X_pending,
         )
 
@@ -574,6 +534,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: See :class:`WidthUpperConfidenceBound`.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
+        assume: See :class:`WidthUpperConfidenceBound`.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
@@ -609,6 +570,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -629,6 +591,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
             round_number=round_number,
             posterior_transform=posterior_transform,
             maximize=maximize,
+            assume=assume,
             X_pending=X_pending,
         )
 
@@ -660,6 +623,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         scale: See :class:`WidthUpperConfidenceBound`.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
+        assume: See :class:`WidthUpperConfidenceBound`.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Example:
@@ -684,6 +648,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         scale: float = 1.0,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -693,6 +658,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
             scale=scale,
             posterior_transform=posterior_transform,
             maximize=maximize,
+            assume=assume,
             X_pending=X_pending,
         )
 
@@ -721,6 +687,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: See :class:`WidthUpperConfidenceBound`; each round has a draw of its own.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
+        assume: See :class:`WidthUpperConfidenceBound`.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Example:
@@ -742,6 +709,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -752,6 +720,7 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
             round_number=round_number,
             posterior_transform=posterior_transform,
             maximize=maximize,
+            assume=assume,
             X_pending=X_pending,
         )
 
@@ -804,6 +773,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
             model's rows plus pending points plus 1 if omitted.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
+        assume: See :class:`WidthUpperConfidenceBound`.
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Example:
@@ -831,6 +801,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -848,6 +819,7 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
             round_number=round_number,
             posterior_transform=posterior_transform,
             maximize=maximize,
+            assume=assume,
             X_pending=X_pending,
         )
 

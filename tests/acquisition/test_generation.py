@@ -112,7 +112,7 @@ def test_gradient_is_finite_where_the_variance_is_clamped() -> None:
         def value_and_gradient(self, X: Tensor) -> tuple[Tensor, ...]:
             return X.sum(-1), torch.zeros(len(X)).double(), torch.ones_like(X), torch.ones_like(X)
 
-    from botorch_bandits.acquisition.upper_confidence_bound import ClosedFormBound
+    from botorch_bandits.acquisition.scores import ClosedFormBound
 
     value, gradient = ClosedFormBound(NoVariance(), 2.0, 1.0).value_and_gradient(
         uniform(3, 2, seed=0)
