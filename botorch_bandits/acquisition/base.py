@@ -29,7 +29,7 @@ from torch.nn import Module
 
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import DTYPE, check_double, check_finite, check_number, store_checked
-from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence import Guarantee, WidthRule
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
@@ -253,6 +253,12 @@ class BanditAcquisition(AcquisitionFunction):
     def is_optimistic(self) -> bool:
         """Whether a round's regret is at most twice width times standard deviation there."""
         return False
+
+    @property
+    def width_rules(self) -> tuple[WidthRule, ...]:
+        """The rules of the widths in use: one, or one an output; empty without any."""
+        rule = getattr(self, "rule", None)
+        return (rule,) if isinstance(rule, WidthRule) else ()
 
     @classmethod
     def with_options(cls, **options: Any) -> AcquisitionRecipe:

@@ -346,6 +346,11 @@ class LagrangianAcquisition(BanditAcquisition):
         """How many constraints there are."""
         return len(self.multipliers)
 
+    @property
+    def width_rules(self) -> tuple[WidthRule, ...]:
+        """See the base class."""
+        return self._output_widths.rules
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._output_widths.forget()

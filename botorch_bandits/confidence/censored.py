@@ -48,6 +48,7 @@ from botorch_bandits.confidence.guarantee import (
     Statement,
 )
 from botorch_bandits.confidence.igp_ucb import IN_PRIOR_UNITS, AMMWidth, KernelizedWidth
+from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
@@ -620,6 +621,10 @@ class PendingWidth(WidthRule):
         """See :meth:`WidthRule.information_gain`."""
         rule = self.censored if self.uncovered is None else self.uncovered
         return rule.information_gain(summary)
+
+    def bound_on_gain(self) -> GainBound | None:
+        """See :meth:`WidthRule.bound_on_gain`."""
+        return None if self.uncovered is None else self.uncovered.bound_on_gain()
 
 
 def censored_rule(

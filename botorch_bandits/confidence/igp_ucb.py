@@ -276,13 +276,11 @@ class KernelizedWidth(WidthRule):
         if gain is not None:
             constants["information_gain"] = float(gain.max())
         realized = summary.realized_information_gain()
-        if isinstance(self.explicit_gain, GainBound) and not self.explicit_gain.is_upper_bound:
-            gaps.append("the information gain is a growth rate, not a bound")
+        given = self.bound_on_gain()
+        if given is not None:
+            gaps += given.gaps_with(lam)
         if gain is not None and realized is not None and bool((gain < realized - 1e-9).any()):
-            gaps.append(
-                f"the information gain in use, {float(gain.max()):.4g}, is below the realized "
-                f"{float(realized.max()):.4g}; is it of this kernel and this lam?"
-            )
+            gaps.append(gain_is_too_small(float(gain.max()), float(realized.max())))
         elif self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
             gaps.append("information_gain was given; it must be at least the realized gain")
         norm, norm_gaps, of_mean = norm_assumption(summary)
@@ -303,6 +301,7 @@ class KernelizedWidth(WidthRule):
                 FIXED_PRIOR,
                 SUB_GAUSSIAN_NOISE,
                 *((IN_PRIOR_UNITS,) if in_prior_units else ()),
+                *(() if given is None else (given.assumption,)),
             ),
             constants={**constants, **of_mean},
             gaps=(*gaps, *norm_gaps),
@@ -314,6 +313,10 @@ class KernelizedWidth(WidthRule):
         if explicit_gain is not None:
             return torch.as_tensor(explicit_gain, dtype=DTYPE)
         return summary.realized_information_gain()
+
+    def bound_on_gain(self) -> GainBound | None:
+        """See :meth:`WidthRule.bound_on_gain`."""
+        return self.explicit_gain if isinstance(self.explicit_gain, GainBound) else None
 
     @property
     def _is_single(self) -> bool:
@@ -327,6 +330,27 @@ class KernelizedWidth(WidthRule):
             return self.explicit_gain(rows)
         bounds = [self.explicit_gain(int(number)) for number in rows.tolist()]
         return torch.tensor(bounds, dtype=DTYPE)
+
+
+def gain_is_too_small(gain: float, realized: float) -> str:
+    """Say that an information gain is refuted by the inputs of the model.
+
+    Args:
+        gain: The one in use.
+        realized: That of the inputs.
+    """
+    return (
+        f"the information gain in use, {gain:.4g}, is below the realized {realized:.4g}; is it of "
+        "this kernel, this lam and all points that are played?"
+    )
+
+
+def _largest_realized_gain(summary: PriorSummary) -> float | None:
+    """The largest of the outputs; None if it cannot be read."""
+    try:
+        return max(float(prior.information_gain.max()) for prior in summary.active_priors)
+    except UnreadablePriorError:
+        return None
 
 
 IN_PRIOR_UNITS = "rkhs_bound and noise_bound are multiples of the prior standard deviation"
@@ -372,8 +396,10 @@ class RKHSWidth(WidthRule):
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
-        gaps = [] if self.gain_bound.is_upper_bound else ["the gain is a rate, not a bound"]
-        gaps += prior_gaps(summary)
+        gaps = [*self.gain_bound.gaps_with(summary.smallest_lam()), *prior_gaps(summary)]
+        gain, realized = self.gain_bound(round_number), _largest_realized_gain(summary)
+        if realized is not None and gain < realized - 1e-9:
+            gaps.append(gain_is_too_small(gain, realized))
         norm, norm_gaps, of_mean = norm_assumption(summary)
         return Guarantee(
             method="GP-UCB in the RKHS",
@@ -384,16 +410,20 @@ class RKHSWidth(WidthRule):
                 norm,
                 FIXED_PRIOR,
                 BOUNDED_NOISE,
-                "the gain bound is for this kernel and this noise variance",
+                self.gain_bound.assumption,
             ),
             constants={
                 **bound_constants(self.delta, rkhs_bound=self.rkhs_bound),
                 "delta": self.delta,
-                "maximal_information_gain": self.gain_bound(round_number),
+                "maximal_information_gain": gain,
                 **of_mean,
             },
             gaps=(*gaps, *norm_gaps),
         )
+
+    def bound_on_gain(self) -> GainBound | None:
+        """See :meth:`WidthRule.bound_on_gain`."""
+        return self.gain_bound
 
 
 @dataclass(frozen=True)

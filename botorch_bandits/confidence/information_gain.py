@@ -21,9 +21,14 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
+from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
@@ -83,10 +88,108 @@ GREEDY_FACTOR = 1.0 / (1.0 - math.exp(-1.0))
 """A greedy set has at least 1 - 1/e of the largest gain (submodularity)."""
 
 
+@dataclass(frozen=True, eq=False)
+class GainDomain:
+    """What a bound on the gain was made for.
+
+    Attributes:
+        num_points: How many points it is for.
+        lam: The noise variance over the prior variance; None where the points' prior variances
+            differ, so that it cannot be compared with a model's.
+        points: ``num_points x d``, the points themselves; None if they were not told.
+    """
+
+    num_points: int
+    lam: float | None = None
+    points: Tensor | None = None
+
+    @cached_property
+    def _rows(self) -> frozenset[tuple[float, ...]]:
+        return frozenset() if self.points is None else frozenset(map(tuple, self.points.tolist()))
+
+    def has(self, points: Tensor) -> bool:
+        """Return whether all of some points are among them.
+
+        Args:
+            points: ``n x d``.
+        """
+        return all(tuple(row) in self._rows for row in points.tolist())
+
+
 class GainBound(ABC):
-    """A bound on the maximal information gain as a function of the number of observations."""
+    """A bound on the maximal information gain as a function of the number of observations.
+
+    Those of this package are made from the kernel matrix of finitely many points, and are bounds
+    for these points only. One of your own is taken to be for the domain on which it is used.
+    """
+
+    __slots__ = ("_domain",)  # not among the attributes by which journals compare settings
 
     is_upper_bound: bool = True
+
+    @property
+    def domain(self) -> GainDomain | None:
+        """The finitely many points that it is for; None if it was made otherwise."""
+        return getattr(self, "_domain", None)
+
+    @property
+    def assumption(self) -> str:
+        """What whoever uses it vouches for, in words."""
+        if self.domain is None:
+            return "the gain bound is for this domain, this kernel and this noise variance"
+        number = self.domain.num_points
+        return (
+            f"the gain bound is for {number} points, this kernel and this noise variance; the "
+            "points that are played are among them"
+        )
+
+    def gaps_on(
+        self, choices: Tensor | None, contexts: Iterable[Tensor] | None = None
+    ) -> list[str]:
+        """Say why it is no bound on a domain.
+
+        Args:
+            choices: ``num_arms x d`` arms; None for a box.
+            contexts: Those of the rounds so far, which come before the arms in the model's inputs;
+                None without contexts.
+        """
+        domain = self.domain
+        if domain is None:
+            return []
+        made = f"the gain bound is for {domain.num_points} points"
+        remedy = "make it of them, such as WaterFillingGain.on(choices, kernel, lam)"
+        if choices is None:
+            return [
+                f"{made}, which says nothing of a box; leave information_gain= out, or use arms"
+            ]
+        if contexts is not None:
+            if domain.points is None:
+                return [f"{made} that were not told (points=), and there are contexts"]
+            joined = (torch.cat([c.expand(len(choices), -1), choices], -1) for c in contexts)
+            if not all(domain.has(inputs) for inputs in joined):
+                return [f"{made}, and arms with the contexts so far are not all among them"]
+            return []
+        if domain.points is not None and not domain.has(choices):
+            return [f"{made}, and the arms are not all among them; {remedy}"]
+        if domain.num_points < len(choices):
+            return [f"{made}, and there are {len(choices)} arms; {remedy}"]
+        return []
+
+    def gaps_with(self, lam: float | None) -> list[str]:
+        """Say why it is no bound for a model.
+
+        Args:
+            lam: The model's noise variance over its prior variance; None if it cannot be read.
+        """
+        if not self.is_upper_bound:
+            return ["the information gain is a growth rate, not a bound"]
+        made_for = None if self.domain is None else self.domain.lam
+        if made_for is None or lam is None or made_for <= lam * (1.0 + 1e-6):
+            return []
+        return [
+            f"the gain bound was made with lam = {made_for:.4g}, and the model's is {lam:.4g}: the "
+            "gain is larger than with the bound's"
+        ]
 
     def __call__(self, num_observations: int) -> float:
         """Return the bound in nats; 0 for no observations.
@@ -101,7 +204,63 @@ class GainBound(ABC):
     def _bound(self, num_observations: int) -> float: ...
 
 
-class GreedyGain(GainBound):
+class GainBoundOfPoints(GainBound):
+    """A bound from the kernel matrix of finitely many points.
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
+        lam: The regularization (noise variance), in the same units.
+        points: ``num_arms x d``, the points whose matrix it is. A loop then checks that its arms
+            are among them.
+
+    Raises:
+        TypeError: If a tensor is not float64.
+        ValueError: If the matrix is not symmetric, ``lam`` is not positive, or there are not as
+            many points as rows.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
+        """See the class."""
+        variances = _check_kernel_matrix(kernel_matrix).diagonal()
+        lam, largest = check_positive("lam", lam), float(variances.max())
+        if points is not None:
+            check_finite("points", check_double("points", points))
+            if points.dim() != 2 or len(points) != len(kernel_matrix):
+                raise ValueError(
+                    f"points has shape {tuple(points.shape)}, but kernel_matrix has "
+                    f"{len(kernel_matrix)} rows; pass the {len(kernel_matrix)} x d points whose "
+                    "matrix it is."
+                )
+            points = points.detach().clone()
+        is_constant = largest > 0.0 and float(variances.min()) > largest * (1.0 - 1e-9)
+        ratio = lam / largest if is_constant else None
+        self._domain = GainDomain(len(kernel_matrix), ratio, points)
+
+    @classmethod
+    def on(cls, choices: Tensor, kernel: Kernel, lam: float) -> Self:
+        """Return the bound for some points, with the kernel matrix computed from the kernel.
+
+        Args:
+            choices: ``num_arms x d`` points, float64.
+            kernel: The model's, with its scale if it has one.
+            lam: The noise variance of the model, in the kernel's units.
+
+        Example:
+            >>> from gpytorch.kernels import RBFKernel
+            >>> choices = torch.linspace(0.0, 1.0, 20, dtype=torch.float64).unsqueeze(-1)
+            >>> bound = WaterFillingGain.on(choices, RBFKernel().double(), lam=0.1)
+            >>> bound.domain.num_points, bound.domain.lam
+            (20, 0.1)
+        """
+        check_finite("choices", check_double("choices", choices))
+        with torch.no_grad():
+            matrix = kernel(choices).to_dense()
+        return cls(0.5 * (matrix + matrix.mT), lam, choices)
+
+
+class GreedyGain(GainBoundOfPoints):
     r"""Upper bound from greedy selection: ``I(greedy) / (1 - 1/e)``.
 
     The greedy rule observes the arm of largest posterior variance; no outcomes are needed.
@@ -112,6 +271,7 @@ class GreedyGain(GainBound):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
+        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
 
     Example:
         >>> bound = GreedyGain(torch.eye(3, dtype=torch.float64), lam=1.0)
@@ -119,8 +279,9 @@ class GreedyGain(GainBound):
         True
     """
 
-    def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
+    def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
+        super().__init__(kernel_matrix, lam, points)
         self._covariance = _check_kernel_matrix(kernel_matrix).clone()
         self._lam = check_positive("lam", lam)
         self._gains = [0.0]
@@ -144,7 +305,7 @@ class GreedyGain(GainBound):
         return GREEDY_FACTOR * self.greedy_gain(num_observations)
 
 
-class WaterFillingGain(GainBound):
+class WaterFillingGain(GainBoundOfPoints):
     r"""Upper bound from the spectrum, observations spread like water over eigenvalues.
 
     .. math:: \max_{\sum m_i = T,\; m_i \ge 0} \tfrac12 \sum_i \ln(1 + m_i l_i / \lambda)
@@ -157,10 +318,12 @@ class WaterFillingGain(GainBound):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
+        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
     """
 
-    def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
+    def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
+        super().__init__(kernel_matrix, lam, points)
         eigenvalues = torch.linalg.eigvalsh(_check_kernel_matrix(kernel_matrix))
         ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
         self._ratios = ratios[ratios > 1e-14 * ratios[0].clamp_min(1.0)]
@@ -177,7 +340,7 @@ class WaterFillingGain(GainBound):
         return 0.5 * float((level * self._ratios[:num_under_water]).log().sum())
 
 
-class SpectralGain(GainBound):
+class SpectralGain(GainBoundOfPoints):
     r"""The paper's bound from the spectrum.
 
     .. math:: \frac{1/2}{1 - 1/e} \max_{(m_i)} \sum_i \ln(1 + m_i l_i / \lambda),
@@ -190,10 +353,12 @@ class SpectralGain(GainBound):
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
         lam: The regularization (noise variance), in the same units.
+        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
     """
 
-    def __init__(self, kernel_matrix: Tensor, lam: float) -> None:
+    def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
+        super().__init__(kernel_matrix, lam, points)
         eigenvalues = torch.linalg.eigvalsh(_check_kernel_matrix(kernel_matrix)).clamp_min(0.0)
         self._ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
         self._counts = torch.zeros_like(self._ratios)

@@ -64,7 +64,7 @@ from botorch_bandits.confidence.guarantee import (
     RegretStatement,
     Statement,
 )
-from botorch_bandits.confidence.information_gain import realized_information_gain
+from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
@@ -637,6 +637,10 @@ class WidthRule(ABC):
         Args:
             summary: Of the model.
         """
+        return None
+
+    def bound_on_gain(self) -> GainBound | None:
+        """Return the bound on the maximal information gain in use, if there is one."""
         return None
 
 

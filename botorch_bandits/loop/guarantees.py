@@ -89,6 +89,7 @@ def guarantee_of(
         )
     if guarantee.theorem is None:
         return guarantee
+    guarantee = guarantee.with_gaps(*_gaps_of_gains(acquisition, history, settings))
     guarantee = guarantee.with_assumptions(*_assumptions(guarantee, history, settings))
     if isinstance(domain, Box):
         exactly = "the acquisition is maximized exactly (on a box it is numerically)"
@@ -116,6 +117,21 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
             yield ATTACHED_WITHOUT_LOSS
     if settings.context_dim:
         yield CONTEXTS_IGNORE_REWARD if on_draws else CONTEXTS_IGNORE_NOISE
+
+
+def _gaps_of_gains(
+    acquisition: BanditAcquisition, history: History, settings: LoopSettings
+) -> Iterator[str]:
+    """Why a bound on the information gain is none on the loop's domain."""
+    domain = settings.domain
+    if not isinstance(domain, Arms | Box):
+        return  # what points a domain of one's own has is not known
+    choices = domain.choices if isinstance(domain, Arms) else None
+    contexts = [q.context for q in history.queries if q.context is not None]
+    for rule in acquisition.width_rules:
+        bound = rule.bound_on_gain()
+        if bound is not None:
+            yield from bound.gaps_on(choices, contexts if settings.context_dim else None)
 
 
 def _any_late(history: History) -> bool:

@@ -156,7 +156,7 @@ def test_a_gain_bound_of_another_kernel_is_found_out() -> None:
     rule = KernelizedWidth(2.0, 0.3, 0.1, explicit_gain=WaterFillingGain(1e-6 * K, 1e3))
     guarantee = rule.guarantee(PriorSummary(model), 1)
     assert not guarantee.holds
-    assert "is it of this kernel and this lam?" in str(guarantee)
+    assert "is it of this kernel, this lam and all points" in str(guarantee)
     assert WaterFillingGain(0.0 * K, 1.0)(5) == 0.0
 
 

@@ -51,7 +51,7 @@ Y = torch.rand(6, 1, dtype=torch.float64, generator=generator(1))
 
 def kernel() -> RBFKernel:
     made = RBFKernel().double()
-    made.lengthscale = LENGTHSCALE
+    made.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
     return made
 
 
