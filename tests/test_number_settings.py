@@ -263,9 +263,11 @@ RESULTS = {  # what the package itself makes
     "Guarantee",
     "Outcome",
     "Query",
+    "RegretStatement",
     "Reset",
     "RunResult",
     "SimulationResult",
+    "Statement",
     "TaskReport",
 }
 

@@ -169,7 +169,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         on_refuted: ``"warn"`` or ``"raise"`` where the data refute the assumptions.
         posterior_transform: Needed for a model with several outputs; a linear scalarisation.
         maximize: If False, the reward is minimized: the value is minus the lower bound.
-        assume: See :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
+        assume: What you vouch for because no model shows it: ``"fixed prior"``,
+            ``"centered bound"`` or both; see
+            :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations;
             mean and radius stay those of the observed data. No theorem covers the bound then.
 

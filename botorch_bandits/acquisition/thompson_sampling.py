@@ -382,7 +382,9 @@ class GPThompsonSampling(SeededDraw):
             from the posterior conditioned on the posterior mean there, so its mean stays and its
             covariance shrinks (GP-BTS); the scale is that of the observed data. A loop with
             ``Hallucinated()`` feedback, its default, takes the latter unless told otherwise.
-        assume: See :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
+        assume: What you vouch for because no model shows it: ``"fixed prior"``,
+            ``"centered bound"`` or both; see
+            :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 

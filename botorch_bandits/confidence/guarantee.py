@@ -204,8 +204,8 @@ class RegretStatement(Statement):
     The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2``.
 
     Attributes:
-        factor: See above; None where rounds have no bounds of their own.
-        tail: See above; in raw outcome units.
+        factor: How often the width enters; None where rounds have no bounds of their own.
+        tail: What is added in the first round, in raw outcome units.
         largest: A bound on the regret of any round, whoever chose its point; None without one.
         needs_every_round: Whether the proof needs that the method chose in every round.
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
