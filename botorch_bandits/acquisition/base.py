@@ -23,13 +23,21 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import UnsupportedError
+from botorch.models import MultiTaskGP
 from botorch.models.model import Model
 from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.acquisition.scores import ArmsRule
-from botorch_bandits.checks import DTYPE, check_double, check_finite, check_number, store_checked
-from botorch_bandits.confidence import Guarantee, WidthRule
+from botorch_bandits.checks import (
+    DTYPE,
+    check_double,
+    check_finite,
+    check_integer,
+    check_number,
+    store_checked,
+)
+from botorch_bandits.confidence import Guarantee, PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
@@ -236,6 +244,8 @@ class AcquisitionRecipe:
             if parameter.default is inspect.Parameter.empty and complete.get(name) is None:
                 complete.pop(name, None)
         complete.update({name: value for name, value in given.items() if name in parameters})
+        if isinstance(complete.get("round_number"), int):
+            complete["round_number"] = CountedRound(complete["round_number"])
         return cls(model, **complete)
 
 
@@ -429,6 +439,41 @@ def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | No
                 f"{name} has dim={dim} and side_length={side_length}, but the box has {domain.dim} "
                 f"dimensions and a side of {longest:g}. Leave both out: the domain knows them."
             )
+
+
+class CountedRound(int):
+    """A round that was counted, as loops do; the model may have rows that are no rounds."""
+
+
+def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) -> int:
+    """Return the number of a round if the model's rows can have been observed before it.
+
+    Where the model does not show its rows, or has rows of several tasks, any number is taken.
+
+    Args:
+        round_number: From 1.
+        summary: Of the model without pending points.
+        num_pending: How many points are pending.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is less than rows plus pending points plus 1.
+    """
+    checked = check_integer("round_number", round_number, minimum=1)
+    if isinstance(round_number, CountedRound) or isinstance(summary.model, MultiTaskGP):
+        return checked
+    try:
+        num_rows = summary.num_rows
+    except UnreadablePriorError:
+        return checked
+    least = num_rows + num_pending + 1
+    if checked < least:
+        pending = f" and {num_pending} points are pending" if num_pending else ""
+        raise ValueError(
+            f"round_number is {checked}, but the model has {num_rows} rows{pending}, so that it "
+            f"must be at least {least}. Leave it out, and it is counted."
+        )
+    return checked
 
 
 def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:

@@ -42,6 +42,7 @@ from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_model,
+    check_round,
     check_single_point,
     copy_pending,
 )
@@ -375,7 +376,8 @@ class GPThompsonSampling(SeededDraw):
             Fourier features for the prior, Matheron's rule for the data).
         discretization: The paper's growing grid on a box, to draw on exactly in place of a pathwise
             draw; see :class:`~botorch_bandits.acquisition.GrowingDiscretization`.
-        round_number: The round ``t`` of the discretization; the model's rows plus 1 if omitted.
+        round_number: The round ``t`` of the discretization: the model's rows plus 1 if omitted,
+            and at least that.
         posterior_transform: Needed for a model with several outputs.
         pending: What pending points do. ``"redraw"``: they do not enter the model, but each set of
             them has another draw (asynchronous Thompson sampling). ``"hallucinate"``: the draw is
@@ -457,6 +459,8 @@ class GPThompsonSampling(SeededDraw):
         if width_tensor.dim():
             width_tensor = fit_to_batch(WIDTH, width_tensor, model.batch_shape)
         self.register_buffer("width", width_tensor)
+        if round_number is not None:
+            check_round(round_number, self._summary)
         self._is_cut = False
         self._lipschitz = None if discretization is None else discretization.lipschitz
         if discretization is not None:
@@ -646,8 +650,7 @@ class GPThompsonSampling(SeededDraw):
         (prior,) = self._summary.active_priors
         rkhs_bound = check_nonnegative("rkhs_bound", rkhs_bound)
         bound = rkhs_bound if units == "prior" else rkhs_bound / float(prior.standard_deviation)
-        t = self._summary.num_rows + 1 if round_number is None else round_number
-        t = check_integer("round_number", t, minimum=1)
+        t = self._summary.num_rows + 1 if round_number is None else int(round_number)
         self._is_cut = discretization.is_cut(t, bound)
         return discretization.points(t, bound)
 

@@ -31,6 +31,7 @@ from botorch_bandits.acquisition.base import (
     check_model,
     check_pending,
     check_required,
+    check_round,
     check_single_point,
 )
 from botorch_bandits.acquisition.scores import (
@@ -41,7 +42,7 @@ from botorch_bandits.acquisition.scores import (
     half_width,
     score,
 )
-from botorch_bandits.checks import check_integer, check_nonnegative, check_one_of, check_probability
+from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
     AMMWidth,
     CompactBoxWidth,
@@ -114,8 +115,8 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         model: A fitted BoTorch model in float64.
         rule: Computes the width from the model's prior and the round.
         scale: A factor on the width. Only 1 keeps a guarantee.
-        round_number: The round ``t`` of the first point that is chosen; the model's rows plus
-            pending points plus 1 if omitted.
+        round_number: The round ``t`` of the first point that is chosen: the model's rows plus
+            pending points plus 1 if omitted, and at least that.
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the reward is minimized: the value is ``-mean + width * sigma``.
         assume: What you vouch for because no model shows it; only :meth:`guarantee` looks at it.
@@ -161,11 +162,11 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         self.assume = check_assume(assume)
         self._summary = PriorSummary(model, posterior_transform, self.assume)
         pending = check_pending(X_pending)
+        num_pending = 0 if pending is None else len(pending)
         self._first_round = (
             None
             if round_number is None
-            else check_integer("round_number", round_number, minimum=1)
-            - (0 if pending is None else len(pending))
+            else check_round(round_number, self._summary, num_pending) - num_pending
         )
         self.set_X_pending(X_pending)
 
