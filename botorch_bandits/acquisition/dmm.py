@@ -45,13 +45,15 @@ from botorch_bandits.confidence import (
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
-from botorch_bandits.confidence.dmm import narrow, report_refutation
+from botorch_bandits.confidence.dmm import narrow, read_data, report_refutation
 from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
-    FIXED_PRIOR,
-    SUB_GAUSSIAN_NOISE,
     RegretStatement,
     Statement,
+)
+from botorch_bandits.confidence.igp_ucb import (
+    check_noise_bound,
+    noise_assumptions,
 )
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
@@ -61,7 +63,6 @@ from botorch_bandits.confidence.width_rules import (
     largest_regret,
     norm_assumption,
     prior_gaps,
-    read_data,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 
@@ -72,7 +73,8 @@ class DMMArmsRule(ArmsRule):
 
     Attributes:
         rkhs_bound: ``B``, in outcome units; a number, or one a replicate.
-        noise_bound: ``R`` of R-sub-Gaussian noise, in outcome units.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in outcome units; ``"model"`` for the root of
+            the modeled noise variance.
         delta: The bounds fail with at most this probability.
         num_ridges: Size of the grid of ridges.
         doubles: Whether a refuted ``B`` is doubled until it is not refuted.
@@ -81,7 +83,7 @@ class DMMArmsRule(ArmsRule):
     """
 
     rkhs_bound: float | Tensor
-    noise_bound: float | Tensor
+    noise_bound: float | Tensor | str
     delta: float
     num_ridges: int
     doubles: bool
@@ -102,12 +104,12 @@ class DMMArmsRule(ArmsRule):
         block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
         outcomes = posterior.sums.gather(-1, index) / counts.clamp_min(1.0).sqrt() / unit
 
+        noise_bound = self.noise_bound
+        if isinstance(noise_bound, str):
+            noise_bound = posterior.regularization.sqrt()
         rkhs_bound, noise_bound = (
             fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
-            for name, level in (
-                ("rkhs_bound", self.rkhs_bound),
-                ("noise_bound", self.noise_bound),
-            )
+            for name, level in (("rkhs_bound", self.rkhs_bound), ("noise_bound", noise_bound))
         )
         confidence_set = RidgeConfidenceSet.from_data(
             block * root.unsqueeze(-2),
@@ -122,7 +124,8 @@ class DMMArmsRule(ArmsRule):
         refuted = confidence_set.is_refuted
         if not self.doubles and bool(refuted.any()):
             smallest = float(confidence_set.smallest_rkhs_bound.max()) * unit
-            report_refutation(self.delta, rkhs_bound, noise_bound, smallest, self.on_refuted)
+            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
+            report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
         prior_variance = (posterior.prior.diagonal / unit**2).expand_as(posterior.mean)
         lower, upper = confidence_set.bounds(columns.mT, prior_variance)
         return lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted
@@ -161,7 +164,10 @@ class DMMUpperConfidenceBound(HallucinatesPending):
     Args:
         model: An exact Gaussian-process model in float64, neither batched nor an ensemble.
         rkhs_bound: ``B`` of each output in its unit-variance kernel, in raw outcome units.
-        noise_bound: ``R`` of each output, in raw outcome units.
+        noise_bound: ``R`` of each output, in raw outcome units. ``"model"``: the noise of each row
+            is bounded by the square root of its noise variance in the model (``train_Yvar``); see
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With a number, ``a_0`` is the
+            ``lam`` of the first row where the rows differ.
         delta: The bound fails with at most this probability.
         num_ridges: Size of the grid of ridges.
         double_rkhs_bound: Guess and double: where the data refute ``rkhs_bound``, use the first of
@@ -197,7 +203,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         model: Model,
         *,
         rkhs_bound: float,
-        noise_bound: float,
+        noise_bound: float | str,
         delta: float = 0.1,
         num_ridges: int = 48,
         double_rkhs_bound: bool = False,
@@ -214,7 +220,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         )
         # a tensor with one number a replicate is for replicates on arms
         rkhs_bound = check_positive("rkhs_bound", rkhs_bound)
-        noise_bound = check_nonnegative("noise_bound", noise_bound)
+        if not isinstance(noise_bound, str):
+            noise_bound = check_nonnegative("noise_bound", noise_bound)
         self.base_model = model
         self.posterior_transform = posterior_transform
         self.maximize = maximize
@@ -355,7 +362,11 @@ class DMMUpperConfidenceBound(HallucinatesPending):
                 factor=2.0,
                 largest=largest_regret(self._summary, largest, False),
             ),
-            assumptions=(norm, FIXED_PRIOR, SUB_GAUSSIAN_NOISE, AS_OBSERVED),
+            assumptions=(
+                norm,
+                *noise_assumptions(self._summary, self._ingredients[1], of_rows=()),
+                AS_OBSERVED,
+            ),
             constants={**constants, **of_mean},
             gaps=(*gaps, *norm_gaps),
         ).of_rows()
@@ -410,9 +421,15 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self._read_again()  # on the device where the model now is
         return self
 
+    @property
+    def _takes_noise_of_model(self) -> bool:
+        return isinstance(self._ingredients[1], str)
+
     def _read_again(self) -> None:
         self._summary = PriorSummary(self.base_model, self.posterior_transform, self.assume)
         self._data = read_data(self.base_model)
+        if self._takes_noise_of_model:
+            self._data = tuple(data.whitened() for data in self._data)
         self.rkhs_bounds: dict[int, float] = {}
         self._sets = {j: self._build_set(j) for j in self._weights}
 
@@ -424,9 +441,9 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             data.kernel_matrix,
             data.outcomes,
             rkhs_bound / unit,
-            noise_bound / unit,
+            1.0 if isinstance(noise_bound, str) else noise_bound / unit,
             delta,
-            float(data.prior.lam),
+            1.0 if isinstance(noise_bound, str) else float(data.prior.first_lam),
             num_ridges,
             self.doubled,
         )
@@ -437,7 +454,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 def _check_ingredients(
     rkhs_bound: Any, noise_bound: Any, delta: Any, num_ridges: Any, on_refuted: Any
 ) -> tuple[float, int]:
-    check_bounds(rkhs_bound=rkhs_bound, noise_bound=noise_bound)
+    check_bounds(rkhs_bound=rkhs_bound)
+    check_noise_bound(noise_bound)
     if not isinstance(rkhs_bound, Tensor):  # one a replicate, on arms
         check_positive("rkhs_bound", rkhs_bound)
     check_one_of("on_refuted", on_refuted, ("warn", "raise"))

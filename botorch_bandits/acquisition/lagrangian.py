@@ -417,7 +417,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         penalty: What is charged for a violation; see :mod:`botorch_bandits.penalties`.
         rkhs_bound: ``B``; one number, or one an output. See
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
-        noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output.
+        noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output. ``"model"``: see
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
         delta: All bounds together fail with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
         information_gain: An explicit gain of each output in place of the realized one.
@@ -463,7 +464,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         multipliers: Tensor | Sequence[float],
         penalty: Penalty | None = None,
         rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | str | tuple[float | str, ...] | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | GainBound | None = None,
@@ -711,7 +712,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         multipliers: Tensor | Sequence[float],
         penalty: Penalty | None = None,
         rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | str | tuple[float | str, ...] | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | GainBound | None = None,

@@ -363,7 +363,7 @@ class GPThompsonSampling(SeededDraw):
         rkhs_bound: ``B``, a bound on the reward's norm in the unit-variance kernel, in raw outcome
             units, unless ``units`` says otherwise.
         noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, unless ``units`` says
-            otherwise.
+            otherwise. ``"model"``: see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
         delta: The confidence bound fails with at most this probability.
         any_lambda: Use the form of the width that holds for every ``lam``.
         information_gain: An explicit gain in place of the realized one, in nats.
@@ -414,7 +414,7 @@ class GPThompsonSampling(SeededDraw):
         model: Model,
         *,
         rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | str | tuple[float | str, ...] | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | GainBound | None = None,

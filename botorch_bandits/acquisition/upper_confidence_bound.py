@@ -519,10 +519,19 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
     width is a bound for ``lam >= 1`` only; ``any_lambda=True`` gives
     ``B + R / sqrt(lam) * sqrt(2 (gain + ln(1/delta)))``, which is one for every ``lam``.
 
+    A model can have another noise variance in each row (``train_Yvar``). Its rows are divided by
+    their noise then, and ``lam`` is the smallest of the rows; the gain is
+    ``1/2 ln det(I + V^(-1/2) K V^(-1/2))`` with ``V`` the noise variances. With
+    ``noise_bound="model"`` both widths have the factor 1 in place of ``R`` and ``R / sqrt(lam)``,
+    and both are bounds.
+
     Args:
         model: A fitted BoTorch model in float64.
         rkhs_bound: ``B``. One number, or one an output.
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
+            ``"model"`` in place of a number: the noise of each row is bounded by the square root of
+            its noise variance in the model (``train_Yvar``). These numbers must be known before
+            each outcome; standard errors estimated from the same outcomes are no bounds.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form for every ``lam``.
         information_gain: An explicit gain in place of the realized one, in nats, or a bound on the
@@ -561,7 +570,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         model: Model,
         *,
         rkhs_bound: float | tuple[float, ...] | None = None,
-        noise_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | str | tuple[float | str, ...] | None = None,
         delta: float = 0.1,
         any_lambda: bool = False,
         information_gain: float | GainBound | None = None,
@@ -620,6 +629,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         model: A fitted BoTorch model in float64 whose prior can be read.
         rkhs_bound: ``B``. One number, or one an output.
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
+            ``"model"``: see :class:`ImprovedUpperConfidenceBound`; ``c`` is 1 then.
         delta: The bound fails with at most this probability.
         scale: See :class:`WidthUpperConfidenceBound`.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
@@ -644,7 +654,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         model: Model,
         *,
         rkhs_bound: float | tuple[float, ...],
-        noise_bound: float | tuple[float, ...],
+        noise_bound: float | str | tuple[float | str, ...],
         delta: float = 0.1,
         scale: float = 1.0,
         posterior_transform: PosteriorTransform | None = None,

@@ -407,6 +407,10 @@ class CensoredWidth(WidthRule):
             "outcome_bound": self.outcome_bound,
         }
         bounds = {name: bound for name, bound in given.items() if bound is not None}
+        noise = self.noise_bound if isinstance(self.noise_bound, tuple) else (self.noise_bound,)
+        for level in noise:
+            if isinstance(level, str):
+                raise ValueError(_needs_a_number(level))
         store_checked(self, **check_bounds(**bounds))
         store_checked(self, delta=check_probability("delta", self.delta))
         check_one_of("any_lambda", self.any_lambda, (True, False))
@@ -454,6 +458,11 @@ class CensoredWidth(WidthRule):
             return 0.0 if bound is None else pick_bound(name, bound, j, num_outputs) / unit
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            if prior.row_noise is not None:
+                raise UnreadablePriorError(
+                    "the observation noise differs between rows, and the widths of censored "
+                    "feedback are for one level"
+                )
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
             deviations = deviation_sums[j].to(prior.lam) / prior.standard_deviation
             rkhs_bound, noise_bound, outcome_bound = (
@@ -652,7 +661,7 @@ def censored_rule(
         return PendingWidth(
             CensoredWidth(
                 rkhs_bound=rule.rkhs_bound,
-                noise_bound=rule.noise_bound,
+                noise_bound=rule.noise_bound,  # type: ignore[arg-type]  # no string: checked there
                 outcome_bound=outcome_bound,
                 delta=rule.delta,
                 any_lambda=rule.any_lambda,
@@ -671,9 +680,18 @@ def censored_rule(
     return PendingWidth(terms, rule)
 
 
+def _needs_a_number(noise_bound: str) -> str:
+    return (
+        f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
+        "of the outcomes, because the rows of pending queries are no outcomes."
+    )
+
+
 def _raised(noise_bound: Any, outcome_bound: float) -> Any:
     if isinstance(noise_bound, tuple):
-        return tuple(bound + outcome_bound for bound in noise_bound)
+        return tuple(_raised(bound, outcome_bound) for bound in noise_bound)
+    if isinstance(noise_bound, str):
+        raise ValueError(_needs_a_number(noise_bound))
     return noise_bound + outcome_bound
 
 

@@ -14,6 +14,11 @@ with ``mu_a`` and ``s_a`` the posterior with ridge ``a`` and prior variance 1. T
 eigendecomposition serves all ridges. A negative radicand at some ``a`` means that the set is empty:
 at level ``delta`` the data refute that kernel, ``B`` and ``R`` belong together.
 
+Where the noise of row ``i`` has a bound ``R_i`` of its own, known before the outcome, all of this
+is used on rows divided by ``R_i`` (the kernel matrix on both sides) with ``R = 1``:
+:math:`\|D (f(X) - y)\|^2 \le r^2` with ``D = diag(1/R_i)``. The posterior with ridge ``a`` then
+has the noise variances ``a R_i^2``. See :mod:`botorch_bandits.confidence.igp_ucb`.
+
 Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
 2403.12732, 2024.
 """
@@ -22,17 +27,136 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
+from botorch.models import ModelListGP
+from botorch.models.model import Model
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_probability
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, check_all_nonnegative
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    OutputPrior,
+    UnreadablePriorError,
+    check_all_nonnegative,
+    read_prior,
+)
 
 
 class AssumptionRefutedWarning(RuntimeWarning):
     """The data refute the assumptions of a theorem at the level in use."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutputData:
+    """The data of one output, as a theorem sees them: unit-variance kernel, prior mean 0.
+
+    Attributes:
+        prior: The prior they were read with.
+        kernel_matrix: ``n x n``.
+        outcomes: ``n`` outcomes, less the prior mean, in prior standard deviations.
+        cross: Maps ``b x d`` raw inputs to ``b x n`` kernel values with the data and ``b`` kernel
+            values with themselves; differentiable.
+        to_outcome_units: Maps ``b`` values in prior standard deviations and their ``b x d`` raw
+            inputs to raw outcome units (the prior mean is added).
+    """
+
+    prior: OutputPrior
+    kernel_matrix: Tensor
+    outcomes: Tensor
+    cross: Callable[[Tensor], tuple[Tensor, Tensor]]
+    to_outcome_units: Callable[[Tensor, Tensor], Tensor]
+
+    def whitened(self) -> OutputData:
+        """Return the data with each row divided by the root of its ``lam``.
+
+        With ``D`` the diagonal matrix of these inverse roots the kernel matrix becomes ``D K D``,
+        the outcomes ``D y``, and the kernel values of a point with the data are multiplied by
+        ``D`` as well. The noise of every row is 1 then, if its variance was that of the model. The
+        function space, hence the norm of the reward, stays as it is.
+        """
+        lam = self.prior.lam.unsqueeze(-1)
+        if self.prior.row_noise is not None:
+            lam = self.prior.row_noise / self.prior.prior_variance.unsqueeze(-1)
+        root = lam.rsqrt()
+
+        def cross(X: Tensor) -> tuple[Tensor, Tensor]:
+            values, prior_variance = self.cross(X)
+            return values * root, prior_variance
+
+        return replace(
+            self,
+            kernel_matrix=self.kernel_matrix * root.unsqueeze(-1) * root.unsqueeze(-2),
+            outcomes=self.outcomes * root,
+            cross=cross,
+        )
+
+
+def read_data(model: Model) -> tuple[OutputData, ...]:
+    """Read the data of each output of an exact Gaussian-process model.
+
+    Args:
+        model: Not batched, no ensemble; it is put into evaluation mode.
+
+    Raises:
+        UnreadablePriorError: If the model's prior cannot be read, or the model is batched.
+    """
+    if isinstance(model, ModelListGP):
+        return tuple(data for submodel in model.models for data in read_data(submodel))
+    priors = read_prior(model)
+    if len(model.batch_shape) > 0:
+        raise UnreadablePriorError(f"{type(model).__name__} is batched or an ensemble")
+    model.eval()
+    kernel: Kernel = model.covar_module
+    num_outputs = model.num_outputs
+    inputs = model.train_inputs[0].detach()
+    # fixed levels of rows are those of the means already
+    has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
+    repeats = None if has_levels else getattr(model, "repeats", None)
+
+    def select(values: Tensor, output: int) -> Tensor:
+        return values if num_outputs == 1 else values[output]
+
+    def transformed(X: Tensor) -> Tensor:
+        Z: Tensor = model.transform_inputs(X)
+        return Z if num_outputs == 1 else Z.expand(num_outputs, *Z.shape)
+
+    def read_output(j: int, prior: OutputPrior) -> OutputData:
+        unit = prior.prior_variance
+        # n_i observations of one input count as one with sqrt(n_i) times kernel and outcome
+        root = torch.ones_like(model.train_targets) if repeats is None else repeats.sqrt()
+
+        def cross(X: Tensor) -> tuple[Tensor, Tensor]:
+            Z = transformed(X)
+            if inputs.shape[-2] == 0:
+                values = X.new_zeros(len(X), 0)
+            else:
+                values = select(kernel(Z, inputs).to_dense(), j) / unit
+            return values * select(root, j), select(kernel(Z, diag=True), j) / unit
+
+        def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
+            values = values * unit.sqrt() + select(model.mean_module(transformed(X)), j)
+            transform = getattr(model, "outcome_transform", None)
+            if transform is None:
+                return values
+            scale, mean = transform.stdvs.squeeze(-2), transform.means.squeeze(-2)
+            return values * scale[..., j] + mean[..., j]
+
+        with torch.no_grad():
+            residual = select(model.train_targets - model.mean_module(inputs), j)
+        return OutputData(
+            prior,
+            prior.kernel_matrix() / unit * select(root, j).outer(select(root, j)),
+            residual / unit.sqrt() * select(root, j),
+            cross,
+            to_outcome_units,
+        )
+
+    return tuple(read_output(j, prior) for j, prior in enumerate(priors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +307,7 @@ def narrow(
 def report_refutation(
     delta: float,
     rkhs_bound: float | Tensor,
-    noise_bound: float | Tensor,
+    noise_bound: float | Tensor | str,
     smallest_rkhs_bound: float,
     on_refuted: str,
 ) -> None:
@@ -192,7 +316,7 @@ def report_refutation(
     Args:
         delta: The level at which they do.
         rkhs_bound: ``B``, in raw outcome units; a number, or one a replicate.
-        noise_bound: ``R``, likewise.
+        noise_bound: ``R``, likewise; or ``"model"``.
         smallest_rkhs_bound: What ``B`` would have to exceed, in these units.
         on_refuted: ``"warn"`` or ``"raise"``.
 
@@ -203,7 +327,9 @@ def report_refutation(
         AssumptionRefutedWarning: Otherwise.
     """
     norm, noise = (
-        f"{each:g}" if isinstance(each, float) else "that of its replicate"
+        "that of its replicate"
+        if isinstance(each, Tensor)
+        else (each if isinstance(each, str) else f"{each:g}")
         for each in (rkhs_bound, noise_bound)
     )
     message = (

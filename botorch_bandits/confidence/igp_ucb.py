@@ -1,4 +1,4 @@
-"""IGP-UCB and its kin: widths for rewards of bounded norm in the kernel's Hilbert space.
+r"""IGP-UCB and its kin: widths for rewards of bounded norm in the kernel's Hilbert space.
 
 Here are the printed width of IGP-UCB and GP-TS, its form for every regularization, AMM, and Theorem
 3 of GP-UCB. Conventions as in :mod:`botorch_bandits.confidence.width_rules`: a width multiplies the
@@ -6,6 +6,24 @@ posterior STANDARD DEVIATION, logarithms are natural, kernels have unit variance
 bounds the NORM (never its square) of the reward in that kernel, in the units of the reward, and
 ``noise_bound`` is ``R`` of R-sub-Gaussian noise in the same units. Who has a prior standard
 deviation ``s`` divides both by ``s`` first (the width rules do).
+
+**Noise that differs from row to row** (``train_Yvar``). Let the noise of row ``i`` be sub-Gaussian
+given the past, with a bound ``R_i`` that is known before its outcome; it may depend on the input
+and on the past. Divide each row by its bound: with ``D = diag(1/R_i)`` the outcomes become ``D y``
+and the kernel matrix ``D K D``. The function and its norm stay the same, and the noise of every
+divided row is 1-sub-Gaussian given the past. The proofs ask of the features of a row only that they
+are known before its outcome, and those of a divided row, ``phi(x_i)/R_i``, are. So every theorem
+here for ``R = 1`` holds for these rows. The posterior with ``lam = 1`` on the divided rows is the
+one with the noise variances ``v_i = R_i^2`` on the rows as they are: for a model that has these (in
+prior units) it is its own posterior, the noise term of each width has the factor 1, and the
+information gain is
+
+.. math:: \tfrac12 \ln\det(I + V^{-1/2} K V^{-1/2}), \qquad V = \mathrm{diag}(v_i).
+
+This is ``noise_bound="model"``. With one number ``R`` for all rows and a model of any noise
+variances ``v_i``, divide by ``sqrt(v_i)`` instead. The noise has the bound ``max_i R / sqrt(v_i)``
+then, by which the noise term is multiplied. The proofs need that number fixed before the data; it
+is where no later row has a smaller variance than the first one.
 
 Sources: Srinivas, Krause, Kakade and Seeger, *Gaussian process optimization in the bandit
 setting*, ICML 2010; Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017; Flynn
@@ -39,6 +57,7 @@ from botorch_bandits.confidence.guarantee import (
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import (
     Bound,
+    NoiseBound,
     OutputPrior,
     PriorSummary,
     UnreadablePriorError,
@@ -46,6 +65,7 @@ from botorch_bandits.confidence.width_rules import (
     band_everywhere,
     bound_constants,
     check_all_nonnegative,
+    check_bound,
     check_bounds,
     combine_outputs,
     largest_regret,
@@ -192,6 +212,167 @@ def amm_width(
     return torch.sqrt(bound**2 + 2.0 * c * (gain + math.log(1.0 / delta)))
 
 
+MODEL_NOISE = "model"
+"""``noise_bound=`` for: the square root of each row's noise variance in the model (``train_Yvar``)
+bounds the noise of that row."""
+
+SUB_GAUSSIAN_ROWS = (
+    "the noise of each row is sub-Gaussian given the past; its bound is the square root of the "
+    "row's noise variance in the model, a number that was known before the row's outcome (a "
+    "standard error estimated from the same outcomes is no such bound)"
+)
+"""The noise of theorems on functions of bounded norm, with ``noise_bound="model"``."""
+
+FIXED_BUT_FOR_ROWS = "kernel and prior mean of the model were fixed before the data"
+"""What is fixed where the noise variance of each row is known before its outcome only."""
+
+ROWS_WERE_KNOWN = (
+    "the noise variance of each row in the model was known before the row's outcome (it was not "
+    "estimated from the same outcomes)"
+)
+"""What weighting rows differently needs beside one ``noise_bound`` for all."""
+
+SMALLEST_ROW_IS_FIXED = "no row has a smaller noise variance in the model than the first one"
+"""The ratio of the noise bound to it enters the width, and is fixed before the data."""
+
+ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance"
+"""What the printed width of IGP-UCB needs in all rounds."""
+
+
+def check_noise_bound(bound: NoiseBound) -> NoiseBound:
+    """Return a noise bound: one number, one an output or one a replicate, or ``"model"``.
+
+    Args:
+        bound: A tuple can have ``"model"`` for some outputs.
+
+    Raises:
+        ValueError: If it is another string, or a number is negative or not finite.
+    """
+    if isinstance(bound, str):
+        if bound != MODEL_NOISE:
+            raise ValueError(
+                f"noise_bound is {bound!r}; it must be a number of at least 0, in the units of the "
+                f"outcomes, or {MODEL_NOISE!r} for the noise variances of the model's rows."
+            )
+        return bound
+    if isinstance(bound, tuple):
+        return tuple(check_noise_bound(each) for each in bound)  # type: ignore[misc]
+    return check_bound("noise_bound", bound)
+
+
+def noise_in_prior_units(
+    bound: NoiseBound, prior: OutputPrior, unit: float | Tensor, output: int, num_outputs: int
+) -> float | Tensor:
+    """Return the bound on the noise of one output in prior standard deviations.
+
+    For ``"model"`` it is the root of the smallest ``lam``: that of each row is then the row's
+    ``lam``, and ratios of both are 1.
+
+    Args:
+        bound: As the user gave it.
+        prior: Of the output.
+        unit: The prior standard deviation, or 1 for a bound that is in these units already.
+        output: The number of the output.
+        num_outputs: How many there are.
+    """
+    level = pick_bound("noise_bound", bound, output, num_outputs)
+    return prior.lam.sqrt() if isinstance(level, str) else level / unit
+
+
+def is_model_noise(bound: NoiseBound, output: int) -> bool:
+    """Return whether the noise of an output is bounded by what the model says of its rows.
+
+    Args:
+        bound: As the user gave it.
+        output: The number of the output.
+    """
+    return isinstance(bound[output] if isinstance(bound, tuple) else bound, str)
+
+
+def smallest_stated_lam(summary: PriorSummary, bound: NoiseBound) -> float | None:
+    """Return the smallest regularization of the outputs whose noise bound is a number.
+
+    Args:
+        summary: Of the model.
+        bound: On the noise, as the user gave it.
+
+    Returns:
+        None if there is no such output, or the prior cannot be read.
+    """
+    try:
+        outputs = list(zip(summary.active_outputs, summary.active_priors, strict=True))
+    except UnreadablePriorError:
+        return None
+    return min(
+        (float(prior.lam.min()) for j, prior in outputs if not is_model_noise(bound, j)),
+        default=None,
+    )
+
+
+def has_row_noise(summary: PriorSummary) -> bool:
+    """Return whether the noise variance of an active output differs from row to row.
+
+    Args:
+        summary: Of the model.
+    """
+    return any(row_noise is not None for _, row_noise in _rows_of_active_outputs(summary))
+
+
+def noise_assumptions(
+    summary: PriorSummary,
+    bound: NoiseBound,
+    of_rows: tuple[str, ...] = (SMALLEST_ROW_IS_FIXED,),
+) -> tuple[str, ...]:
+    """Return what was fixed before the data, and what is assumed of the noise.
+
+    Args:
+        summary: Of the model.
+        bound: On the noise, as the user gave it.
+        of_rows: What the width needs besides where a number bounds the noise of rows that differ.
+    """
+    fixed, noise = [], []
+    for j, row_noise in _rows_of_active_outputs(summary):
+        fixed.append(FIXED_PRIOR if row_noise is None else FIXED_BUT_FOR_ROWS)
+        if is_model_noise(bound, j):
+            noise.append(SUB_GAUSSIAN_ROWS)
+            continue
+        noise.append(SUB_GAUSSIAN_NOISE)
+        if row_noise is not None:
+            noise += [ROWS_WERE_KNOWN, *of_rows]
+    if FIXED_PRIOR in fixed:  # of some outputs; the rows of the others have assumptions of theirs
+        fixed = [FIXED_PRIOR]
+    return tuple(dict.fromkeys((*fixed, *noise)))
+
+
+def noise_gaps(summary: PriorSummary, bound: NoiseBound) -> list[str]:
+    """Say where the ratio of one noise bound to the modeled noise of the rows was not fixed.
+
+    Args:
+        summary: Of the model.
+        bound: On the noise, as the user gave it.
+    """
+    try:
+        priors = summary.active_priors
+    except UnreadablePriorError:
+        return []
+    outputs = zip(summary.active_outputs, priors, strict=True)
+    if not any(prior.lam_has_fallen and not is_model_noise(bound, j) for j, prior in outputs):
+        return []
+    return [
+        "a row has a smaller noise variance in the model than the first one, so the ratio of "
+        f"noise_bound to it was not fixed before the data; noise_bound={MODEL_NOISE!r} needs no "
+        "such ratio"
+    ]
+
+
+def _rows_of_active_outputs(summary: PriorSummary) -> list[tuple[int, Tensor | None]]:
+    try:
+        rows = [prior.row_noise for prior in summary.active_priors]
+        return list(zip(summary.active_outputs, rows, strict=True))
+    except UnreadablePriorError:
+        return [(0, None)]
+
+
 @dataclass(frozen=True)
 class KernelizedWidth(WidthRule):
     """IGP-UCB and the scale of GP-TS: Chowdhury and Gopalan 2017, Theorems 2 and 4.
@@ -200,7 +381,9 @@ class KernelizedWidth(WidthRule):
         rkhs_bound: ``B``, a bound on the norm of each output in its unit-variance kernel, in raw
             outcome units. One number for all outputs or one an output; a float64 tensor has one
             number a replicate.
-        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units. Likewise. ``"model"`` in
+            place of a number: the noise of each row is bounded by the square root of its noise
+            variance in the model.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form that holds for every regularization, not the printed one (which
             needs ``lam >= 1``).
@@ -212,7 +395,7 @@ class KernelizedWidth(WidthRule):
     """
 
     rkhs_bound: Bound
-    noise_bound: Bound
+    noise_bound: NoiseBound
     delta: float
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
@@ -220,8 +403,8 @@ class KernelizedWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        bounds = check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
-        store_checked(self, **bounds)
+        store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
+        store_checked(self, noise_bound=check_noise_bound(self.noise_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
         gain = self.explicit_gain
         if gain is not None and not isinstance(gain, GainBound):
@@ -236,10 +419,12 @@ class KernelizedWidth(WidthRule):
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
             rkhs_bound = pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit
-            noise_bound = pick_bound("noise_bound", self.noise_bound, j, num_outputs) / unit
+            noise_bound = noise_in_prior_units(self.noise_bound, prior, unit, j, num_outputs)
             gain = prior.information_gain if explicit_gain is None else explicit_gain
             if self.any_lambda:
                 return any_lambda_width(rkhs_bound, noise_bound, gain, delta, prior.lam)
+            if is_model_noise(self.noise_bound, j):
+                noise_bound = 1.0  # rows divided by their noise have R = 1 and lam = 1
             return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
 
         try:
@@ -267,11 +452,14 @@ class KernelizedWidth(WidthRule):
         lam = summary.smallest_lam()
         if lam is not None:
             constants["lam"] = lam
-            if lam < 1.0 and not self.any_lambda:
-                gaps.append(
-                    f"lam = {lam:.4g} is below 1, where the printed width is not a bound; "
-                    "any_lambda=True gives one that is"
-                )
+        stated_lam = smallest_stated_lam(summary, self.noise_bound)
+        if self.any_lambda:
+            gaps += noise_gaps(summary, self.noise_bound)
+        elif stated_lam is not None and stated_lam < 1.0:
+            gaps.append(
+                f"lam = {stated_lam:.4g} is below 1, where the printed width is not a bound; "
+                "any_lambda=True gives one that is"
+            )
         gain = self.information_gain(summary)
         if gain is not None:
             constants["information_gain"] = float(gain.max())
@@ -298,8 +486,11 @@ class KernelizedWidth(WidthRule):
             ),
             assumptions=(
                 norm,
-                FIXED_PRIOR,
-                SUB_GAUSSIAN_NOISE,
+                *noise_assumptions(
+                    summary,
+                    self.noise_bound,
+                    of_rows=(SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,),
+                ),
                 *((IN_PRIOR_UNITS,) if in_prior_units else ()),
                 *(() if given is None else (given.assumption,)),
             ),
@@ -320,7 +511,10 @@ class KernelizedWidth(WidthRule):
 
     @property
     def _is_single(self) -> bool:
-        return not isinstance(self.rkhs_bound, tuple) and not isinstance(self.noise_bound, tuple)
+        # the model's own noise cannot be read either
+        return not isinstance(self.rkhs_bound, tuple) and not isinstance(
+            self.noise_bound, tuple | str
+        )
 
     def _evaluate_explicit_gain(self, summary: PriorSummary) -> float | Tensor | None:
         if not isinstance(self.explicit_gain, GainBound):
@@ -400,6 +594,8 @@ class RKHSWidth(WidthRule):
         gain, realized = self.gain_bound(round_number), _largest_realized_gain(summary)
         if realized is not None and gain < realized - 1e-9:
             gaps.append(gain_is_too_small(gain, realized))
+        if has_row_noise(summary):
+            gaps.append("the noise variance differs from row to row; Theorem 3 is for one level")
         norm, norm_gaps, of_mean = norm_assumption(summary)
         return Guarantee(
             method="GP-UCB in the RKHS",
@@ -432,18 +628,19 @@ class AMMWidth(WidthRule):
 
     Attributes:
         rkhs_bound: ``B``; one number, or one an output. See ``KernelizedWidth``.
-        noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output.
+        noise_bound: ``R`` of R-sub-Gaussian noise; one number, one an output, or ``"model"``.
+            Likewise.
         delta: The bound fails with at most this probability.
     """
 
     rkhs_bound: Bound
-    noise_bound: Bound
+    noise_bound: NoiseBound
     delta: float
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
-        bounds = check_bounds(rkhs_bound=self.rkhs_bound, noise_bound=self.noise_bound)
-        store_checked(self, **bounds)
+        store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
+        store_checked(self, noise_bound=check_noise_bound(self.noise_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
@@ -452,7 +649,7 @@ class AMMWidth(WidthRule):
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             unit = prior.standard_deviation
-            noise = pick_bound("noise_bound", self.noise_bound, j, num_outputs) / unit
+            noise = noise_in_prior_units(self.noise_bound, prior, unit, j, num_outputs)
             return amm_width(
                 pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit,
                 prior.information_gain,
@@ -476,9 +673,9 @@ class AMMWidth(WidthRule):
             theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
             bands=band_everywhere(self.delta),
             regret=regret_of_band(self.delta, largest_regret(summary, self.rkhs_bound, False)),
-            assumptions=(norm, FIXED_PRIOR, SUB_GAUSSIAN_NOISE, AS_OBSERVED),
+            assumptions=(norm, *noise_assumptions(summary, self.noise_bound), AS_OBSERVED),
             constants={**constants, **of_mean},
-            gaps=(*prior_gaps(summary), *norm_gaps),
+            gaps=(*prior_gaps(summary), *norm_gaps, *noise_gaps(summary, self.noise_bound)),
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:

@@ -3,8 +3,7 @@
 :class:`WidthRule` is the base class of all methods' rules. What a theorem's constants are for a
 user's model is read by :class:`PriorSummary`, in raw outcome units: it looks into exact
 Gaussian-process models (BoTorch's ``SingleTaskGP`` family, ``ModelListGP`` of them, ensembles and
-batches) for kernel, inputs, noise and units without changing them. :func:`read_data` gives kernel,
-inputs and outcomes themselves to the bounds of DMM.
+batches) for kernel, inputs, noise and units without changing them.
 
 Every width function returns ``w``, the factor of the posterior STANDARD DEVIATION: the bound is
 ``mean + w * standard_deviation``. BoTorch's ``UpperConfidenceBound(beta)`` multiplies by
@@ -33,7 +32,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, overload
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
@@ -83,7 +82,8 @@ class OutputPrior:
     Attributes:
         kernel_matrix: Computes the ``batch_shape x n x n`` kernel matrix of the model's inputs,
             in the model's own (transformed) outcome units.
-        noise_variance: Modeled noise variance in the same units.
+        noise_variance: Modeled noise variance in the same units; the smallest where it differs from
+            row to row.
         prior_variance: Prior variance in the same units: of the whole kernel where it is
             stationary, otherwise the outer ``ScaleKernel``'s output scale (1 without one).
         outcome_scale: Raw outcome units in one transformed outcome unit.
@@ -94,6 +94,8 @@ class OutputPrior:
         is_stationary: Whether the prior variance is the same at all points.
         is_given: Whether the model was built from a given prior, as ``BanditGP`` is, so that no
             parameter can have been fitted before it was frozen.
+        row_noise: ``batch_shape x n`` noise variances of the rows, in the same units; None where
+            there is one level (``noise_variance``).
     """
 
     kernel_matrix: Callable[[], Tensor]
@@ -105,11 +107,23 @@ class OutputPrior:
     prior_mean: float | None = 0.0
     is_stationary: bool = True
     is_given: bool = True
+    row_noise: Tensor | None = None
 
     @property
     def lam(self) -> Tensor:
-        """The theorem's regularization, noise variance over prior variance."""
+        """The theorem's regularization, (smallest) noise variance over prior variance."""
         return self.noise_variance / self.prior_variance
+
+    @property
+    def first_lam(self) -> Tensor:
+        """The regularization of the first row, which is known before every outcome."""
+        first = self.noise_variance if self.row_noise is None else self.row_noise[..., 0]
+        return first / self.prior_variance
+
+    @property
+    def lam_has_fallen(self) -> bool:
+        """Whether the noise of a row is below that of the first one, so that ``lam`` changed."""
+        return bool((self.lam < self.first_lam * (1.0 - 1e-12)).any())
 
     @property
     def standard_deviation(self) -> Tensor:
@@ -118,7 +132,15 @@ class OutputPrior:
 
     @cached_property
     def information_gain(self) -> Tensor:
-        """The realized information gain of the model's inputs, in nats."""
+        """The realized information gain of the model's inputs, in nats.
+
+        With ``V`` the diagonal matrix of the rows' noise variances it is
+        ``1/2 ln det(I + V^(-1/2) K V^(-1/2))``.
+        """
+        if self.row_noise is not None:
+            root = self.row_noise.rsqrt()
+            whitened = self.kernel_matrix() * root.unsqueeze(-1) * root.unsqueeze(-2)
+            return realized_information_gain(whitened, 1.0)
         running = self.running_information_gain()
         if running is not None:
             return running
@@ -136,8 +158,10 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         batch shape.
 
     Raises:
-        UnreadablePriorError: If the model is not an exact Gaussian process with one noise
-            level, a plain kernel and no other outcome transform than ``Standardize``.
+        UnreadablePriorError: If the model is not an exact Gaussian process with one noise level
+            or one a row (``train_Yvar``), a plain kernel and no other outcome transform than
+            ``Standardize``.
+        ValueError: If the noise variance of a row is unknown.
     """
     if isinstance(model, ModelListGP):
         return tuple(prior for submodel in model.models for prior in read_prior(submodel))
@@ -148,7 +172,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     if not isinstance(kernel, Kernel) or len(model.train_inputs) != 1:
         raise UnreadablePriorError(f"{name} has no single kernel `covar_module`")
     inputs = _kernel_inputs(model)
-    noise, learned = _noise_variance(model)
+    noise, row_noise, learned = _noise_variance(model)
     # Internally, several outputs are the last batch dimension.
     batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
     scale, transform_learned = read_outcome_scale(model)
@@ -170,6 +194,8 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     with torch.no_grad():
         prior_variance = prior_variance_of(kernel, inputs).expand(batch_shape)
     noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
+    if row_noise is not None:
+        row_noise = row_noise.expand(*batch_shape, row_noise.shape[-1])
     about_prior: dict[str, Any] = {
         "prior_mean": constant_prior_mean(model),
         "is_stationary": kernel.is_stationary,
@@ -179,7 +205,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         # a model that grows row by row has factorized its kernel matrix already
         running = partial(getattr, model, "running_information_gain", None)
         told = OutputPrior(kernel_matrix, noise, prior_variance, scale, tuple(learned), running)
-        return (replace(told, **about_prior),)
+        return (replace(told, row_noise=row_noise, **about_prior),)
     return tuple(
         OutputPrior(
             partial(_select_output, kernel_matrix, j),
@@ -187,6 +213,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
             prior_variance[..., j],
             scale[..., j],
             tuple(learned),
+            row_noise=None if row_noise is None else row_noise[..., j, :],
             **about_prior,
         )
         for j in range(model.num_outputs)
@@ -302,7 +329,10 @@ class PriorSummary:
         return tuple(self.priors[j] for j in self.active_outputs)
 
     def smallest_lam(self) -> float | None:
-        """Return the smallest regularization of an active output; None if it cannot be read."""
+        """Return the smallest regularization of an active output, over all its rows.
+
+        It is None if it cannot be read.
+        """
         try:
             return min(float(prior.lam.min()) for prior in self.active_priors)
         except UnreadablePriorError:
@@ -351,7 +381,8 @@ def _kernel_inputs(model: ExactGP) -> Tensor:
     return inputs
 
 
-def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
+def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Return the smallest noise variance, that of each row if they differ, and what was learned."""
     likelihood = model.likelihood
     is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
     learned = ["likelihood noise (a free parameter)"] if is_free else []
@@ -359,12 +390,20 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, list[str]]:
         levels = likelihood.noise.detach()
         if levels.shape[-1] == 0:
             raise UnreadablePriorError("the model has observation noise only at its rows, and none")
+        unknown = ~(torch.isfinite(levels) & (levels > 0.0)).reshape(-1, levels.shape[-1]).all(0)
+        if bool(unknown.any()):
+            rows = ", ".join(map(str, unknown.nonzero().squeeze(-1).tolist()))
+            raise ValueError(
+                f"the observation variances (train_Yvar) of {type(model).__name__} are not finite "
+                f"and positive in these rows: {rows}. A width needs a bound on the noise of each "
+                "row, known before its outcome: state one for them too, or leave the rows out."
+            )
         noise = levels[..., 0]
-        if not torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
-            raise UnreadablePriorError("the observation noise differs between rows")
-        return noise, learned
+        if torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
+            return noise, None, learned
+        return levels.amin(-1), levels, learned
     if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
-        return likelihood.noise.detach().squeeze(-1), learned
+        return likelihood.noise.detach().squeeze(-1), None, learned
     raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
 
 
@@ -406,88 +445,6 @@ def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
     if isinstance(kernel, ScaleKernel):
         return kernel.outputscale.detach()
     return inputs.new_ones(())
-
-
-@dataclass(frozen=True, eq=False)
-class OutputData:
-    """The data of one output, as a theorem sees them: unit-variance kernel, prior mean 0.
-
-    Attributes:
-        prior: The prior they were read with.
-        kernel_matrix: ``n x n``.
-        outcomes: ``n`` outcomes, less the prior mean, in prior standard deviations.
-        cross: Maps ``b x d`` raw inputs to ``b x n`` kernel values with the data and ``b`` kernel
-            values with themselves; differentiable.
-        to_outcome_units: Maps ``b`` values in prior standard deviations and their ``b x d`` raw
-            inputs to raw outcome units (the prior mean is added).
-    """
-
-    prior: OutputPrior
-    kernel_matrix: Tensor
-    outcomes: Tensor
-    cross: Callable[[Tensor], tuple[Tensor, Tensor]]
-    to_outcome_units: Callable[[Tensor, Tensor], Tensor]
-
-
-def read_data(model: Model) -> tuple[OutputData, ...]:
-    """Read the data of each output of an exact Gaussian-process model.
-
-    Args:
-        model: Not batched, no ensemble; it is put into evaluation mode.
-
-    Raises:
-        UnreadablePriorError: If the model's prior cannot be read, or the model is batched.
-    """
-    if isinstance(model, ModelListGP):
-        return tuple(data for submodel in model.models for data in read_data(submodel))
-    priors = read_prior(model)
-    if len(model.batch_shape) > 0:
-        raise UnreadablePriorError(f"{type(model).__name__} is batched or an ensemble")
-    model.eval()
-    kernel: Kernel = model.covar_module
-    num_outputs = model.num_outputs
-    inputs = model.train_inputs[0].detach()
-    repeats = getattr(model, "repeats", None)
-
-    def select(values: Tensor, output: int) -> Tensor:
-        return values if num_outputs == 1 else values[output]
-
-    def transformed(X: Tensor) -> Tensor:
-        Z: Tensor = model.transform_inputs(X)
-        return Z if num_outputs == 1 else Z.expand(num_outputs, *Z.shape)
-
-    def read_output(j: int, prior: OutputPrior) -> OutputData:
-        unit = prior.prior_variance
-        # n_i observations of one input count as one with sqrt(n_i) times kernel and outcome
-        root = torch.ones_like(model.train_targets) if repeats is None else repeats.sqrt()
-
-        def cross(X: Tensor) -> tuple[Tensor, Tensor]:
-            Z = transformed(X)
-            if inputs.shape[-2] == 0:
-                values = X.new_zeros(len(X), 0)
-            else:
-                values = select(kernel(Z, inputs).to_dense(), j) / unit
-            return values * select(root, j), select(kernel(Z, diag=True), j) / unit
-
-        def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
-            values = values * unit.sqrt() + select(model.mean_module(transformed(X)), j)
-            transform = getattr(model, "outcome_transform", None)
-            if transform is None:
-                return values
-            scale, mean = transform.stdvs.squeeze(-2), transform.means.squeeze(-2)
-            return values * scale[..., j] + mean[..., j]
-
-        with torch.no_grad():
-            residual = select(model.train_targets - model.mean_module(inputs), j)
-        return OutputData(
-            prior,
-            prior.kernel_matrix() / unit * select(root, j).outer(select(root, j)),
-            residual / unit.sqrt() * select(root, j),
-            cross,
-            to_outcome_units,
-        )
-
-    return tuple(read_output(j, prior) for j, prior in enumerate(priors))
 
 
 class RunningPosterior(Protocol):
@@ -804,6 +761,9 @@ WIDTH = "the width (from rkhs_bound= and noise_bound=)"
 Bound = float | tuple[float, ...] | Tensor
 """One number for all outputs, one an output (a tuple), or one a replicate (a float64 tensor)."""
 
+NoiseBound = Bound | str | tuple[float | str, ...]
+"""Likewise, with ``"model"`` in place of a number; see :class:`KernelizedWidth`."""
+
 
 def check_bounds(**bounds: Bound) -> dict[str, Bound]:
     """Return bounds that are one number, one an output or one a replicate, by name.
@@ -814,10 +774,16 @@ def check_bounds(**bounds: Bound) -> dict[str, Bound]:
     Returns:
         Likewise, with Python floats for all but tensors.
     """
-    return {name: _check_bound(name, bound) for name, bound in bounds.items()}
+    return {name: check_bound(name, bound) for name, bound in bounds.items()}
 
 
-def _check_bound(name: str, bound: Bound) -> Bound:
+def check_bound(name: str, bound: Bound) -> Bound:
+    """Return one bound with Python floats for all but tensors.
+
+    Args:
+        name: What it is, for the error.
+        bound: A number, a tuple of numbers, or a float64 tensor.
+    """
     if isinstance(bound, Tensor) and bound.dim() > 0:
         return check_all_nonnegative(name, check_double(name, bound))
     if isinstance(bound, tuple):
@@ -852,7 +818,17 @@ def fit_to_batch(name: str, value: Tensor, batch_shape: torch.Size) -> Tensor:
     return value
 
 
-def pick_bound(name: str, bound: Bound, output: int, num_outputs: int) -> float | Tensor:
+@overload
+def pick_bound(name: str, bound: Bound, output: int, num_outputs: int) -> float | Tensor: ...
+
+
+@overload
+def pick_bound(
+    name: str, bound: NoiseBound, output: int, num_outputs: int
+) -> float | Tensor | str: ...
+
+
+def pick_bound(name: str, bound: NoiseBound, output: int, num_outputs: int) -> float | Tensor | str:
     """Return the bound of one output.
 
     Raises:
@@ -868,15 +844,19 @@ def pick_bound(name: str, bound: Bound, output: int, num_outputs: int) -> float 
     return bound[output]
 
 
-def bound_constants(delta: float, **bounds: Bound) -> dict[str, float]:
-    """Return the constants of a guarantee by name, numbered where there are several."""
+def bound_constants(delta: float, **bounds: NoiseBound) -> dict[str, float]:
+    """Return the constants of a guarantee by name, numbered where there are several.
+
+    A bound that is not a number (``noise_bound="model"``) is left out.
+    """
     constants = {"delta": delta}
     for name, bound in bounds.items():
         if isinstance(bound, Tensor):
             bound = tuple(bound.reshape(-1).tolist())
         values = bound if isinstance(bound, tuple) else (bound,)
         names = [name] if len(values) == 1 else [f"{name}_{j}" for j in range(len(values))]
-        constants.update(zip(names, map(float, values), strict=True))
+        numbers = zip(names, values, strict=True)
+        constants.update({key: float(v) for key, v in numbers if not isinstance(v, str)})
     return constants
 
 

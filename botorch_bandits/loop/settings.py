@@ -270,6 +270,13 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         )
     if isinstance(acquisition, RandomSearch):
         return
+    noise_bound = getattr(acquisition, "options", {}).get("noise_bound")
+    if rule.surrogate_in_use != "separate" and isinstance(noise_bound, str):
+        raise ValueError(
+            f"noise_bound is {noise_bound!r}, but constraints={type(rule).__name__}(...) models "
+            "the penalized outcome, whose noise grows with the multipliers. Pass a number, in the "
+            "units of the outcomes, or use surrogate='separate'."
+        )
     if is_lagrangian and acquisition.options.get("multipliers") is not None:
         raise ValueError(
             f"the acquisition has multipliers={acquisition.options['multipliers']!r}, but in a "

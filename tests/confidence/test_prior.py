@@ -412,13 +412,12 @@ UNREADABLE: dict[str, tuple[Callable[[], Model], str]] = {
         lambda: KroneckerMultiTaskGP(X, Y),
         "KroneckerMultiTaskGP is not an exact Gaussian process with its own kernel",
     ),
-    "varying noise": (
-        lambda: SingleTaskGP(X, Y[:, :1], X[:, :1] + 0.1),
-        "the observation noise differs between rows",
-    ),
     "one of a list": (
-        lambda: ModelListGP(SingleTaskGP(X, Y[:, :1]), SingleTaskGP(X, Y[:, 1:], X[:, :1] + 0.1)),
-        "the observation noise differs between rows",
+        lambda: ModelListGP(
+            SingleTaskGP(X, Y[:, :1]),
+            SingleTaskGP(X, Y[:, 1:].abs(), X[:, :1] + 0.1, outcome_transform=Log()),
+        ),
+        "the outcome transform Log is not affine",
     ),
 }
 

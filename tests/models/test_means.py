@@ -14,7 +14,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from botorch_bandits import AMMUpperConfidenceBound, BanditGP, DMMUpperConfidenceBound
-from botorch_bandits.confidence.width_rules import read_data
+from botorch_bandits.confidence.dmm import read_data
 from botorch_bandits.models import condition
 
 from .textbook import double, uniform

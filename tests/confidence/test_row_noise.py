@@ -1,0 +1,584 @@
+"""Noise that differs from row to row: widths and bounds against dense computations by hand.
+
+The models are BoTorch's with ``train_Yvar``; kernels, gains and posteriors of the references are
+numpy's on the raw data, divided by ``R_i`` where the theory divides by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms.outcome import Standardize
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from torch import Tensor
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    AMMUpperConfidenceBound,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Censored,
+    CensoredUpperConfidenceBound,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
+)
+from botorch_bandits.acquisition.base import BanditAcquisition
+from botorch_bandits.confidence import (
+    AMMWidth,
+    CensoredWidth,
+    KernelizedWidth,
+    PriorSummary,
+    RateGain,
+)
+from botorch_bandits.confidence.dmm import read_data
+from botorch_bandits.confidence.guarantee import SUB_GAUSSIAN_NOISE
+from botorch_bandits.confidence.igp_ucb import (
+    ROWS_HAVE_LARGE_LAM,
+    ROWS_WERE_KNOWN,
+    SMALLEST_ROW_IS_FIXED,
+    SUB_GAUSSIAN_ROWS,
+)
+from botorch_bandits.confidence.width_rules import read_prior
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+
+B, DELTA, LENGTHSCALE, OUTPUTSCALE = 3.0, 0.1, 0.3, 2.3
+Array = Any
+
+
+def uniform(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=generator)
+
+
+def scaled_kernel(outputscale: float = OUTPUTSCALE) -> ScaleKernel:
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = torch.tensor(outputscale, dtype=torch.float64)
+    kernel.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    return kernel
+
+
+def squared_exponential(first: Array, second: Array) -> Array:
+    squared = ((first[:, None, :] - second[None, :, :]) ** 2).sum(-1)
+    return np.exp(-0.5 * squared / LENGTHSCALE**2)
+
+
+X = uniform(8, 2, seed=1)
+Y = (5.0 * X[:, :1]).sin() + X[:, 1:]
+ROOTS = 0.2 + uniform(8, 1, seed=2)  # R_i, in raw outcome units
+TEST = uniform(11, 2, seed=3)
+
+
+def model_of(
+    Yvar: Tensor | None = None, outcome_transform: Any = None, outputscale: float = OUTPUTSCALE
+) -> SingleTaskGP:
+    """A model whose hyperparameters are fixed."""
+    model = SingleTaskGP(
+        X,
+        Y,
+        ROOTS**2 if Yvar is None else Yvar,
+        covar_module=scaled_kernel(outputscale),
+        outcome_transform=outcome_transform,
+    )
+    return model.requires_grad_(False)
+
+
+def whitened_gain(roots: Tensor, scale: float = 1.0) -> float:
+    """``1/2 ln det(I + D K D)`` with the kernel's variance in raw outcome units."""
+    d = 1.0 / roots.numpy().reshape(-1)
+    K = OUTPUTSCALE * scale**2 * squared_exponential(X.numpy(), X.numpy())
+    return 0.5 * float(np.linalg.slogdet(np.eye(len(d)) + d[:, None] * K * d)[1])
+
+
+# --- widths on the model's own posterior ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("standardized", [False, True])
+@pytest.mark.parametrize("noise", ["model", 0.35])
+def test_widths_are_those_of_rows_divided_by_their_noise(
+    standardized: bool, noise: float | str
+) -> None:
+    model = model_of(outcome_transform=Standardize(1) if standardized else None)
+    unit = float(Y.std()) if standardized else 1.0
+    s = math.sqrt(OUTPUTSCALE) * unit  # the prior standard deviation in raw outcome units
+    gain, log = whitened_gain(ROOTS, unit), math.log(1.0 / DELTA)
+    # the factor of the noise term: 1 where R_i^2 = v_i, else the largest R / sqrt(v_i)
+    factor = 1.0 if noise == "model" else noise / float(ROOTS.min())
+    bounds: dict[str, Any] = {"rkhs_bound": B, "noise_bound": noise, "delta": DELTA}
+
+    every_lam = ImprovedUpperConfidenceBound(model, **bounds, any_lambda=True)
+    expected = B / s + factor * math.sqrt(2.0 * (gain + log))
+    assert float(every_lam.width) == pytest.approx(expected, abs=1e-8)
+
+    amm = AMMUpperConfidenceBound(model, **bounds)
+    expected = math.sqrt((B / s) ** 2 + 2.0 * factor**2 * (gain + log))
+    assert float(amm.width) == pytest.approx(expected, abs=1e-8)
+
+    printed = ImprovedUpperConfidenceBound(model, **bounds)
+    R = 1.0 if noise == "model" else noise / s
+    expected = B / s + R * math.sqrt(2.0 * (gain + 1.0 + log))
+    assert float(printed.width) == pytest.approx(expected, abs=1e-8)
+    assert printed.describe(TEST[0])["information_gain"] == pytest.approx(gain, abs=1e-8)
+
+    draw = GPThompsonSampling(model, **bounds, any_lambda=True, choices=TEST, seed=0)
+    expected = B / s + factor * math.sqrt(2.0 * (gain + math.log(2.0 / DELTA)))
+    assert float(draw.width) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("ratio", [0.25, 1.0, 9.0])
+def test_a_constant_ratio_of_modeled_variance_and_noise_bound_divides_by_its_root(
+    ratio: float,
+) -> None:
+    # v_i = ratio R^2 with one R: the noise term of the any-lam form is divided by sqrt(ratio)
+    R = 0.4
+    model = model_of(torch.full_like(Y, ratio * R**2))
+    acqf = ImprovedUpperConfidenceBound(
+        model, rkhs_bound=B, noise_bound=R, delta=DELTA, any_lambda=True
+    )
+    gain = whitened_gain(torch.full_like(Y, R * math.sqrt(ratio)))
+    term = math.sqrt(2.0 * (gain + math.log(1.0 / DELTA))) / math.sqrt(ratio)
+    assert float(acqf.width) == pytest.approx(B / math.sqrt(OUTPUTSCALE) + term, abs=1e-8)
+
+
+def test_the_bound_is_a_bound_on_the_posterior_of_rows_divided_by_their_noise() -> None:
+    acqf = AMMUpperConfidenceBound(model_of(), rkhs_bound=B, noise_bound="model", delta=DELTA)
+    d = 1.0 / ROOTS.numpy().reshape(-1)
+    K = OUTPUTSCALE * squared_exponential(X.numpy(), X.numpy())
+    k = OUTPUTSCALE * squared_exponential(TEST.numpy(), X.numpy()) * d
+    inverse = np.linalg.inv(d[:, None] * K * d + np.eye(8))
+    mean = k @ inverse @ (d * Y.numpy().reshape(-1))
+    deviation = np.sqrt(OUTPUTSCALE - np.einsum("ij,jk,ik->i", k, inverse, k))
+    expected = torch.from_numpy(mean + float(acqf.width) * deviation)
+    assert torch.allclose(acqf(TEST.unsqueeze(-2)), expected, rtol=0.0, atol=1e-8)
+
+
+def test_each_output_has_its_own_rows() -> None:
+    roots = torch.cat([ROOTS, 0.1 + 2.0 * uniform(8, 1, seed=4)], -1)
+    two = torch.cat([Y, 3.0 * Y.cos()], -1)
+    weights = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    kernel = ScaleKernel(
+        RBFKernel(batch_shape=torch.Size([2])), batch_shape=torch.Size([2])
+    ).double()
+    kernel.outputscale = torch.tensor([OUTPUTSCALE] * 2, dtype=torch.float64)
+    kernel.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    joint = SingleTaskGP(X, two, roots**2, covar_module=kernel, outcome_transform=None)
+    single = [
+        SingleTaskGP(
+            X,
+            two[:, j : j + 1],
+            roots[:, j : j + 1] ** 2,
+            covar_module=scaled_kernel(),
+            outcome_transform=None,
+        )
+        for j in range(2)
+    ]
+    s, log = math.sqrt(OUTPUTSCALE), math.log(2.0 / DELTA)
+    factors = (1.0, 0.35 / float(roots[:, 1].min()))
+    each = [
+        B / s + factor * math.sqrt(2.0 * (whitened_gain(roots[:, j]) + log))
+        for j, factor in enumerate(factors)
+    ]
+    options: dict[str, Any] = {
+        "rkhs_bound": B,
+        "noise_bound": ("model", 0.35),
+        "delta": DELTA,
+        "any_lambda": True,
+    }
+    for model in (joint, ModelListGP(*single)):
+        model.requires_grad_(False)
+        acqf = ImprovedUpperConfidenceBound(
+            model, **options, posterior_transform=ScalarizedPosteriorTransform(weights)
+        )
+        assert float(acqf.width) == pytest.approx(math.hypot(*each), abs=1e-8)
+        lagrangian = LagrangianUpperConfidenceBound(model, multipliers=[1.0], **options)
+        assert lagrangian.widths.tolist() == pytest.approx(each, abs=1e-8)
+        assumptions = lagrangian.guarantee().assumptions
+        assert {SUB_GAUSSIAN_ROWS, ROWS_WERE_KNOWN} <= {*assumptions}
+
+
+def test_each_batch_has_its_own_rows() -> None:
+    roots = 0.2 + uniform(3, 8, 1, seed=5)
+    roots[1] = 0.5  # one level in this batch
+    model = SingleTaskGP(
+        X.expand(3, 8, 2),
+        Y.expand(3, 8, 1),
+        roots**2,
+        covar_module=scaled_kernel(),
+        outcome_transform=None,
+    ).requires_grad_(False)
+    acqf = AMMUpperConfidenceBound(model, rkhs_bound=B, noise_bound="model", delta=DELTA)
+    expected = [
+        math.sqrt(B**2 / OUTPUTSCALE + 2.0 * (whitened_gain(each) + math.log(1.0 / DELTA)))
+        for each in roots
+    ]
+    assert acqf.width.tolist() == pytest.approx(expected, abs=1e-8)
+
+
+# --- DMM -----------------------------------------------------------------------------------------
+
+
+def dense_dmm(R: Array, base: float, num_ridges: int) -> tuple[Array, Array]:
+    """Bounds at the test points from ``||D (f(X) - y)||^2 <= r^2`` and the norm, ridge by ridge."""
+    s = math.sqrt(OUTPUTSCALE)
+    d = s / R  # outcomes in prior standard deviations
+    K = d[:, None] * squared_exponential(X.numpy(), X.numpy()) * d
+    y = d * Y.numpy().reshape(-1) / s
+    k = squared_exponential(TEST.numpy(), X.numpy()) * d
+    identity = np.eye(len(y))
+    radius = base * y @ np.linalg.solve(K + base * identity, y)
+    radius += np.linalg.slogdet(identity + K / base)[1] + 2.0 * math.log(1.0 / DELTA)
+    low, high = 1e-2 * base, 1e2 * (base + np.trace(K))
+    ridges = [*np.geomspace(low, high, num_ridges - 1), base]
+    lower, upper = np.full(len(TEST), -B / s), np.full(len(TEST), B / s)
+    for a in ridges:
+        inverse = np.linalg.inv(K + a * identity)
+        squared = radius + a * (B / s) ** 2 - a * y @ inverse @ y
+        mean = k @ inverse @ y
+        deviation = np.sqrt(1.0 - np.einsum("ij,jk,ik->i", k, inverse, k))
+        half = deviation * math.sqrt(squared / a)
+        lower, upper = np.maximum(lower, mean - half), np.minimum(upper, mean + half)
+    return s * lower, s * upper
+
+
+@pytest.mark.parametrize("noise", ["model", 0.35])
+def test_dmm_is_that_of_rows_divided_by_their_noise(noise: float | str) -> None:
+    acqf = DMMUpperConfidenceBound(
+        model_of(),
+        rkhs_bound=B,
+        noise_bound=noise,
+        delta=DELTA,
+        num_ridges=7,
+        assume="fixed prior",
+    )
+    R = ROOTS.numpy().reshape(-1)
+    base = 1.0
+    if isinstance(noise, float):  # the first row's modeled variance is the base ridge
+        base, R = float(R[0] ** 2 / noise**2), np.full(8, noise)
+    lower, upper = dense_dmm(R, base, 7)
+    for found, expected in zip(acqf.bounds(TEST), (lower, upper), strict=True):
+        assert torch.allclose(found, torch.from_numpy(expected), rtol=0.0, atol=1e-8)
+    guarantee = acqf.guarantee()
+    assert guarantee.holds, guarantee
+    assert (SUB_GAUSSIAN_ROWS if noise == "model" else SUB_GAUSSIAN_NOISE) in guarantee.assumptions
+    if noise == "model":
+        gain = acqf.guarantee().constants["information_gain"]
+        assert gain == pytest.approx(whitened_gain(ROOTS), abs=1e-8)
+
+
+def test_dmm_is_never_looser_than_amm_at_the_models_own_ridge() -> None:
+    options: dict[str, Any] = {"rkhs_bound": B, "noise_bound": "model", "delta": DELTA}
+    dmm = DMMUpperConfidenceBound(model_of(), **options)
+    amm = AMMUpperConfidenceBound(model_of(), **options)
+    points = TEST.unsqueeze(-2)
+    assert bool((dmm(points) <= amm(points) + 1e-9).all())
+
+
+# --- one level is a special case -----------------------------------------------------------------
+
+
+def test_equal_rows_have_the_formulas_of_one_level() -> None:
+    v = 0.37
+    model = model_of(torch.full_like(Y, v))
+    (prior,) = read_prior(model)
+    assert prior.row_noise is None
+    by_rows = replace(prior, row_noise=prior.noise_variance.expand(8))
+    assert torch.allclose(by_rows.information_gain, prior.information_gain, rtol=1e-12, atol=0.0)
+
+    class ByRows(PriorSummary):
+        @property
+        def priors(self) -> Any:
+            return (by_rows,)
+
+    for noise in ("model", 0.2):
+        rules = [KernelizedWidth(B, noise, DELTA, any_lambda=each) for each in (False, True)]
+        for rule in (*rules, AMMWidth(B, noise, DELTA)):
+            today, new = (rule.width(each(model), 1) for each in (PriorSummary, ByRows))
+            assert float(new) == pytest.approx(float(today), rel=1e-12)
+    (data,) = read_data(model)
+    by_whitening = replace(data, prior=by_rows).whitened()
+    assert torch.allclose(
+        by_whitening.kernel_matrix, data.kernel_matrix / prior.lam, rtol=1e-12, atol=0.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("acquisition", "options"),
+    [
+        (ImprovedUpperConfidenceBound, {"any_lambda": True}),
+        (AMMUpperConfidenceBound, {}),
+        (DMMUpperConfidenceBound, {}),
+    ],
+)
+def test_the_noise_of_a_model_with_one_level_is_the_number_itself(
+    acquisition: type[BanditAcquisition], options: dict[str, Any]
+) -> None:
+    kernel = scaled_kernel()
+    homoscedastic = BanditGP(X, Y, kernel=kernel, noise=0.37)
+    for model in (model_of(torch.full_like(Y, 0.37)), homoscedastic):
+        by_name, by_number = (
+            acquisition(model, rkhs_bound=B, noise_bound=noise, **options)  # type: ignore[call-arg]
+            for noise in ("model", math.sqrt(0.37))
+        )
+        points = TEST.unsqueeze(-2)
+        assert torch.allclose(by_name(points), by_number(points), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("acquisition", "options"),
+    [
+        (ImprovedUpperConfidenceBound, {"any_lambda": True}),
+        (AMMUpperConfidenceBound, {}),
+        (DMMUpperConfidenceBound, {}),
+    ],
+)
+def test_a_loop_on_arms_takes_the_noise_of_its_model(
+    acquisition: type[BanditAcquisition], options: dict[str, Any]
+) -> None:
+    def play(noise: float | str) -> list[float]:
+        recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
+        loop = BanditLoop(
+            Arms(TEST),
+            recipe,
+            acquisition.with_options(rkhs_bound=2.0, noise_bound=noise, **options),
+            seed=3,
+        )
+        values = []
+        for _ in range(6):
+            query = loop.ask()
+            values.append(float(query.diagnostics["acquisition_value"]))
+            loop.tell(query.id, float(query.x.sin().sum()))
+        return values
+
+    assert play("model") == pytest.approx(play(0.3), rel=1e-10)
+
+
+# --- guarantees ----------------------------------------------------------------------------------
+
+
+def test_the_models_own_noise_is_guaranteed_and_says_what_it_assumes() -> None:
+    bounds: dict[str, Any] = {"rkhs_bound": B, "noise_bound": "model", "delta": DELTA}
+    bounds["assume"] = "fixed prior"
+    model = model_of()  # the smallest lam is far below 1
+    for acqf in (
+        ImprovedUpperConfidenceBound(model, **bounds),
+        ImprovedUpperConfidenceBound(model, **bounds, any_lambda=True),
+        AMMUpperConfidenceBound(model, **bounds),
+        DMMUpperConfidenceBound(model, **bounds),
+        GPThompsonSampling(model, **bounds, choices=TEST),
+    ):
+        guarantee = acqf.guarantee()
+        assert guarantee.holds, guarantee
+        assert SUB_GAUSSIAN_ROWS in guarantee.assumptions
+        assert "known before the row's outcome" in str(guarantee)
+
+
+def test_one_number_needs_a_ratio_that_was_fixed_before_the_data() -> None:
+    first_is_smallest = ROOTS.sort(dim=0).values ** 2
+    later_is_smaller = first_is_smallest.flip(0)
+    bounds: dict[str, Any] = {"rkhs_bound": B, "noise_bound": 0.3, "delta": DELTA}
+    bounds["assume"] = "fixed prior"
+    for Yvar, holds in ((first_is_smallest, True), (later_is_smaller, False)):
+        for acqf in (
+            ImprovedUpperConfidenceBound(model_of(Yvar), **bounds, any_lambda=True),
+            AMMUpperConfidenceBound(model_of(Yvar), **bounds),
+        ):
+            guarantee = acqf.guarantee()
+            assert guarantee.holds == holds
+            assert {SUB_GAUSSIAN_NOISE, ROWS_WERE_KNOWN, SMALLEST_ROW_IS_FIXED} <= {
+                *guarantee.assumptions
+            }
+            assert any("ratio" in gap for gap in guarantee.gaps) != holds
+        # DMM's set needs no posterior of the model
+        assert DMMUpperConfidenceBound(model_of(Yvar), **bounds).guarantee().holds
+
+
+@pytest.mark.parametrize(("smallest", "holds"), [(1.05, True), (0.95, False)])
+def test_the_printed_width_needs_lam_of_one_in_every_row(smallest: float, holds: bool) -> None:
+    Yvar = OUTPUTSCALE * (smallest + torch.linspace(1.0, 0.0, 8, dtype=torch.float64)[:, None])
+    acqf = ImprovedUpperConfidenceBound(
+        model_of(Yvar), rkhs_bound=B, noise_bound=0.3, assume="fixed prior"
+    )
+    guarantee = acqf.guarantee()
+    assert guarantee.holds == holds
+    assert guarantee.constants["lam"] == pytest.approx(smallest)
+    assert ROWS_HAVE_LARGE_LAM in guarantee.assumptions
+    assert any("below 1" in gap for gap in guarantee.gaps) != holds
+    # where it is claimed, it is at least the width for every lam
+    every = ImprovedUpperConfidenceBound(
+        model_of(Yvar), rkhs_bound=B, noise_bound=0.3, any_lambda=True
+    )
+    assert not holds or float(acqf.width) >= float(every.width)
+
+
+def test_theorems_on_draws_of_the_prior_are_as_with_one_level() -> None:
+    acqf = GPUpperConfidenceBound(model_of(), num_arms=50, delta=DELTA, assume="fixed prior")
+    assert acqf.guarantee().holds, acqf.guarantee()
+
+
+def test_theorem_three_is_for_one_level() -> None:
+    acqf = GPUpperConfidenceBound(
+        model_of(), rkhs_bound=B, information_gain=RateGain("rbf", 2), delta=DELTA
+    )
+    assert any("Theorem 3 is for one level" in gap for gap in acqf.guarantee().gaps)
+
+
+# --- errors, and what goes with it ---------------------------------------------------------------
+
+
+def test_a_row_without_a_bound_is_named() -> None:
+    model = model_of()
+    levels = (ROOTS**2).reshape(-1).clone()
+    levels[2], levels[5] = math.nan, math.inf
+    model.likelihood = FixedNoiseGaussianLikelihood(levels)
+    for acquisition in (
+        ImprovedUpperConfidenceBound,
+        AMMUpperConfidenceBound,
+        DMMUpperConfidenceBound,
+    ):
+        with pytest.raises(ValueError, match=r"not finite and positive in these rows: 2, 5\. .*or"):
+            acquisition(model, rkhs_bound=B, noise_bound="model")
+
+
+def test_another_word_is_refused() -> None:
+    options: dict[str, Any] = {"rkhs_bound": B, "noise_bound": "modell"}
+    for acquisition in (
+        ImprovedUpperConfidenceBound,
+        AMMUpperConfidenceBound,
+        DMMUpperConfidenceBound,
+        GPThompsonSampling,
+    ):
+        with pytest.raises(ValueError, match=r"noise_bound is 'modell'; .*'model'"):
+            acquisition(model_of(), **options)
+        with pytest.raises(ValueError, match=r"noise_bound is 'modell'; .*'model'"):
+            acquisition.with_options(**options)
+
+
+def test_censored_feedback_needs_a_number_and_one_level() -> None:
+    options: dict[str, Any] = {"minimum": -3.0, "outcome_bound": 5.0, "rkhs_bound": B}
+    with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
+        CensoredUpperConfidenceBound(model_of(), **options, noise_bound="model")
+    with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
+        CensoredWidth(2.0, (0.1, "model"), 1.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"observation noise differs between rows"):
+        CensoredUpperConfidenceBound(model_of(), **options, noise_bound=0.1)
+    recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
+    for acquisition in (ImprovedUpperConfidenceBound, AMMUpperConfidenceBound):
+        with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
+            BanditLoop(
+                Arms(TEST),
+                recipe,
+                acquisition.with_options(rkhs_bound=2.0, noise_bound="model"),
+                feedback=Censored(minimum=0.0, max_delay=5, outcome_bound=1.0),
+            )
+
+
+def test_penalized_outcomes_need_a_number() -> None:
+    recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
+    acquisition = AMMUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound="model")
+    rule = AdditiveEpochs(1, epoch_length=5, step_size=0.5, surrogate="relabeled")
+    with pytest.raises(ValueError, match=r"noise_bound is 'model', but constraints=.*a number"):
+        BanditLoop(Arms(TEST), recipe, acquisition, constraints=rule)
+    lagrangian = LagrangianUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound="model")
+    rule = AdditiveEpochs(1, epoch_length=5, step_size=0.5, surrogate="separate")
+    BanditLoop(Arms(TEST), recipe, lagrangian, constraints=rule).ask()
+
+
+def test_pending_points_go_with_rows_of_their_own_noise() -> None:
+    pending = uniform(2, 2, seed=6)
+    for acquisition in (
+        ImprovedUpperConfidenceBound,
+        AMMUpperConfidenceBound,
+        DMMUpperConfidenceBound,
+    ):
+        acqf = acquisition(model_of(), rkhs_bound=B, noise_bound="model", X_pending=pending)
+        alone = acquisition(model_of(), rkhs_bound=B, noise_bound="model")
+        points = TEST.unsqueeze(-2)
+        assert bool((acqf(points) < alone(points)).any())
+        assert any("pending" in gap for gap in acqf.guarantee().reasons)
+
+
+# --- coverage ------------------------------------------------------------------------------------
+
+RUNS, ROWS, DELTA_OF_COVERAGE = 200, 24, 0.1
+GRID = torch.linspace(0.0, 1.0, 60, dtype=torch.float64).unsqueeze(-1)
+
+
+def drawn_runs() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Inputs, outcomes and noise bounds of all runs, and one function of norm exactly ``B``."""
+    centers = uniform(6, 1, seed=7).numpy()
+    weights = uniform(6, seed=8).numpy() - 0.5
+    weights *= B / math.sqrt(weights @ squared_exponential(centers, centers) @ weights)
+    inputs = uniform(RUNS, ROWS, 1, seed=9)
+
+    def f(points: Array) -> Tensor:
+        return torch.from_numpy(squared_exponential(points, centers) @ weights)
+
+    # the bound of a row depends on its input; the noise is a fair coin at the bound
+    bounds = 0.05 + 1.5 * inputs**2
+    signs = (uniform(RUNS, ROWS, 1, seed=10) < 0.5).double() * 2.0 - 1.0
+    truth = f(inputs.reshape(-1, 1).numpy()).reshape(RUNS, ROWS, 1)
+    return inputs, truth + bounds * signs, bounds, f(GRID.numpy())
+
+
+def failures(method: str, sizes: tuple[int, ...], factor: float = 1.0) -> int:
+    """In how many runs the function leaves the bounds after one of these numbers of rows."""
+    inputs, outcomes, bounds, truth = drawn_runs()
+    failed = torch.zeros(RUNS, dtype=torch.bool)
+    options: dict[str, Any] = {
+        "rkhs_bound": B,
+        "noise_bound": "model",
+        "delta": DELTA_OF_COVERAGE,
+        "assume": "fixed prior",
+        **({"any_lambda": True} if method == "igp" else {}),
+    }
+    for rows in sizes:
+        data = inputs[:, :rows], outcomes[:, :rows], factor * bounds[:, :rows] ** 2
+        if method == "dmm":
+            for run in range(RUNS):
+                model = SingleTaskGP(
+                    *(each[run] for each in data),
+                    covar_module=scaled_kernel(1.0),
+                    outcome_transform=None,
+                ).requires_grad_(False)
+                acqf = DMMUpperConfidenceBound(model, **options)
+                assert acqf.guarantee().holds or acqf.is_refuted
+                lower, upper = acqf.bounds(GRID)
+                failed[run] |= acqf.is_refuted
+                failed[run] |= bool(((truth < lower - 1e-9) | (truth > upper + 1e-9)).any())
+            continue
+        model = SingleTaskGP(*data, covar_module=scaled_kernel(1.0), outcome_transform=None)
+        model.requires_grad_(False)
+        cls = ImprovedUpperConfidenceBound if method == "igp" else AMMUpperConfidenceBound
+        acqf = cls(model, **options)
+        assert acqf.guarantee().holds
+        with torch.no_grad():
+            posterior = model.posterior(GRID)
+            half = acqf.width.unsqueeze(-1) * posterior.variance.squeeze(-1).sqrt()
+        distance = (posterior.mean.squeeze(-1) - truth).abs()
+        failed |= (distance > half + 1e-9).any(-1)
+    return int(failed.sum())
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
+@pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
+def test_a_function_of_the_stated_norm_stays_within_the_bounds(method: str) -> None:
+    sizes = (3, ROWS) if method == "dmm" else (2, 4, 8, 16, ROWS)
+    assert failures(method, sizes) <= DELTA_OF_COVERAGE * RUNS
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.AssumptionRefutedWarning")
+@pytest.mark.parametrize("method", ["igp", "amm", "dmm"])
+def test_understated_noise_is_found_out_by_the_same_runs(method: str) -> None:
+    assert failures(method, (ROWS,), factor=0.02) > DELTA_OF_COVERAGE * RUNS
