@@ -165,16 +165,16 @@ def _with_hallucinated(
 def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
     """Return the queries that the method chose with every outcome at hand.
 
-    Those before the last reset are no longer waited for. A query whose outcome failed or was
-    withdrawn is not among them, nor one that was chosen with an outcome that was withdrawn later.
+    Those before the last reset are no longer waited for. What becomes of the query itself does not
+    matter: where a bound is one in expectation over the choice, leaving out rounds by the points
+    that were chosen, as those at which queries fail, would void it. A query that was chosen with an
+    outcome that was withdrawn later is not among them.
 
     Args:
         history: The history of all rounds.
         starts: The ids of the first queries of later segments.
     """
     ended = {event.query_id: event.arrived_round for event in history.events}
-    told = {outcome.query_id for outcome in history.outcomes}
-    waiting = {query.id for query in history.pending()}
     withdrawn, begins = set(history.rounds_with_retracted()), set(starts)
     found, latest = [], 0.0  # the round in which the last earlier outcome arrived
     for query in history.queries:
@@ -184,7 +184,6 @@ def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
             query.origin == "acquisition"
             and latest < query.round_number
             and query.round_number not in withdrawn
-            and (query.id in told or query.id in waiting)
         ):
             found.append(query)
         latest = max(latest, ended.get(query.id, math.inf))
@@ -210,6 +209,13 @@ def with_regret(
         guarantee = guarantee.with_assumptions(given)
     if regret.num_rounds is not None:  # counted already
         return guarantee
+    is_sure = regret.factor is not None and not regret.is_expected
+    if not is_sure and history.rounds_with_retracted():
+        return guarantee.with_gaps(
+            "rounds were chosen with an outcome that was retracted later, and the bound is one in "
+            "expectation over choices, so that none of them can be left out afterwards",
+            of="regret",
+        )
     if regret.covers_pending:
         withdrawn = set(history.rounds_with_retracted())
         covered = [

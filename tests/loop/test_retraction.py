@@ -369,7 +369,7 @@ def test_the_guarantee_says_what_it_rests_on():
     loop.retract(2, "a typing error")
     after = loop.guarantee()
     assert after.holds
-    assert (after.regret.num_rounds, after.regret.num_others) == (2, 3)
+    assert (after.regret.num_rounds, after.regret.num_others) == (3, 2)
     (line,) = set(after.assumptions) - set(before.assumptions)
     assert line.startswith("1 outcome was retracted (query_id 2)")
     assert "which outcomes are kept does not depend on their noise" in line
