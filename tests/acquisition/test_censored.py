@@ -457,8 +457,8 @@ def test_draws_are_guaranteed_on_choices_only() -> None:
     assert "Theorem 3" in on_choices.theorem
     assert on_choices.constants["delta"] == 0.1
     pathwise = CensoredThompsonSampling(model, **options).guarantee()
-    assert len(pathwise.gaps) == 1
-    assert "pathwise" in pathwise.gaps[0]
+    assert len(pathwise.reasons) == 1
+    assert "pathwise" in pathwise.reasons[0]
     assert not CensoredThompsonSampling(model, **options).is_optimistic
     assert not censored(model).is_optimistic
 
