@@ -30,6 +30,7 @@ from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_probability
 from botorch_bandits.confidence import CensoredWidth, Guarantee, PriorSummary
+from botorch_bandits.confidence.censored import ALL_QUERIES_ENTER
 from botorch_bandits.confidence.width_rules import check_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
@@ -164,6 +165,13 @@ class CensorsPending(BanditAcquisition):
     def _censored_summary(self) -> PriorSummary:
         assert self._censoring is not None
         return self._summary_of(self._censoring, self.model, self.X_pending, self._pseudo_values)
+
+    def _censored_guarantee(self) -> Guarantee:
+        """Return what the width promises, if the user sees to what a loop does."""
+        guarantee: Guarantee = self.rule.guarantee(self._censored_summary(), 1)
+        if guarantee.theorem is None:
+            return guarantee
+        return guarantee.with_assumptions(ALL_QUERIES_ENTER)
 
     def _censoring_gaps(self) -> Iterator[str]:
         """Why the theorem does not cover this use, beside what the width rule knows."""
@@ -362,8 +370,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        guarantee = self.rule.guarantee(self._censored_summary(), 1)
-        return guarantee.with_gaps(*self._censoring_gaps()).of_rows()
+        return self._censored_guarantee().with_gaps(*self._censoring_gaps()).of_rows()
 
 
 class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
@@ -515,7 +522,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""
-        guarantee = self.rule.guarantee(self._censored_summary(), 1)
+        guarantee = self._censored_guarantee()
         method, delta = "Thompson sampling, censored feedback", 2.0 * self.rule.delta
         guarantee = guarantee.for_draws(method, delta).with_gaps(*self._censoring_gaps())
         if self.arms is None:

@@ -47,7 +47,7 @@ from botorch_bandits.confidence.guarantee import (
     RegretStatement,
     Statement,
 )
-from botorch_bandits.confidence.igp_ucb import IN_PRIOR_UNITS, AMMWidth, KernelizedWidth
+from botorch_bandits.confidence.igp_ucb import AMMWidth, KernelizedWidth
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import (
     Bound,
@@ -364,6 +364,18 @@ ASSUMPTIONS = (
     DELAYS_ALIKE,
 )
 
+IN_PRIOR_UNITS = (
+    "rkhs_bound, outcome_bound and, if it is used, noise_bound are multiples of the prior standard "
+    "deviation"
+)
+"""What bounds are where they are not in the units of outcomes."""
+
+ALL_QUERIES_ENTER = (
+    "X_pending has every query that is waited for, and each query that was given up, failed or was "
+    "retracted is a row of the model with the minimum as its outcome"
+)
+"""What the user of a drop-in sees to; a loop does it itself."""
+
 
 @dataclass(frozen=True)
 class CensoredWidth(WidthRule):
@@ -522,7 +534,8 @@ class CensoredWidth(WidthRule):
             form = "in the form for every lam" if self.any_lambda else "as printed"
             noise = SUB_GAUSSIAN_NOISE
         details = f"{form}, with the realized information gain"
-        rho = f"rho_m, the probability that an outcome arrives within max_delay {self.unit}"
+        rho = f"rho_m, the probability that an outcome arrives within max_delay {self.unit} "
+        rho += "(ever, if that is None)"
         largest = None
         if self.rkhs_bound is not None:
             largest = largest_regret(summary, self.rkhs_bound, self.units == "prior")
