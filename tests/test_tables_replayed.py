@@ -76,7 +76,11 @@ ROWS = [
     ("coverage", "coverage-gp-random", ["IRGP-UCB", "Thompson sampling"]),
     ("coverage", "coverage-rkhs-matern", ["IGP-UCB printed, lam = R^2", "fixed width 2"]),
     ("coverage", "coverage-rkhs-noise", ["DMM"]),
-    ("coverage", "coverage-rkhs-overstated", ["GP-UCB Theorem 3", "IGP-UCB, lam = 1 + 2/T"]),
+    (
+        "coverage",
+        "coverage-rkhs-overstated",
+        ["GP-UCB Theorem 3, bounded noise", "IGP-UCB, lam = 1 + 2/T"],
+    ),
     ("srinivas-synthetic", "srinivas-synthetic", ["GP-UCB (beta / 5)"]),
     ("srinivas-sensors", "srinivas-sensors", ["GP-UCB (beta / 5)", "EI", "MPI", "mean only"]),
     ("srinivas-traffic", "srinivas-traffic", ["GP-UCB (beta / 5)"]),

@@ -29,6 +29,7 @@ def play_arms(
     with_bounds: bool = True,
     on_round: Callable[[int], None] | None = None,
     segments: ReplicateSegments | None = None,
+    bounded_noise: bool = False,
 ) -> SimulationResult:
     """Let an engine play reward functions, one a replicate.
 
@@ -45,6 +46,8 @@ def play_arms(
         with_bounds: Compute ``covered`` and ``mean_width``.
         on_round: Called with the number of each finished round.
         segments: When replicates explore uniformly and begin anew, if they do.
+        bounded_noise: Let the noise be plus or minus ``noise_std``, at equal odds, in place of
+            Gaussian noise: for theorems that need noise of at most that size.
     """
     arms: list[Tensor | int] = []
     outcomes: list[Tensor | float] = []
@@ -53,7 +56,8 @@ def play_arms(
     alone = _numbers_alone(values)
     regrets: list[Tensor] = []  # up to the last change
     start = 0  # rounds before it
-    noise = RandomBlocks(seeds, "noise", device=values.device)
+    signs = torch.sign if bounded_noise else None
+    noise = RandomBlocks(seeds, "noise", device=values.device, transform=signs)
     level = torch.as_tensor(noise_std, dtype=values.dtype, device=values.device)
     covered: Tensor | None = None
     widths: list[Tensor] = []

@@ -145,7 +145,7 @@ def test_a_subclass_with_another_width_is_not_its_parent():
     assert evaluated_as(Wider) is None
     with pytest.raises(ValueError, match="no width for the acquisition Wider"):
         build(Wider, CENSORED, **BOUNDS)
-    gaps = build(Wider, MULTIPLICATIVE, **BOUNDS).guarantee().gaps
+    gaps = build(Wider, MULTIPLICATIVE, **BOUNDS).guarantee().reasons
     assert any("inner algorithm is IGP-UCB" in gap for gap in gaps)
 
 

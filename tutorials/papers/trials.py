@@ -83,17 +83,22 @@ class Method:
         name: As the figure's legend has it.
         acquisition: What is played.
         lam: The regularization.
+        bounded_noise: Whether it is played with noise of plus or minus the study's ``noise_std``,
+            because its theorem needs noise of at most that size.
     """
 
     name: str
     acquisition: AcquisitionRecipe | RandomSearch
     lam: float | Tensor
+    bounded_noise: bool = False
 
 
 def play(
     study: ArmsStudy, method: Method, on_round: Callable[[int], None] | None = None
 ) -> SimulationResult:
     """Play every function of a study with one method; the noise is the same for every method.
+
+    Where a method has bounded noise, it is the sign of that of the others, times ``noise_std``.
 
     Args:
         study: What is played.
@@ -112,7 +117,13 @@ def play(
             raise ValueError(f"method {method.name!r} has no rule on arms.")
     player = ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds)
     return play_arms(
-        player, study.values, study.noise_std, study.num_rounds, study.seeds, on_round=on_round
+        player,
+        study.values,
+        study.noise_std,
+        study.num_rounds,
+        study.seeds,
+        on_round=on_round,
+        bounded_noise=method.bounded_noise,
     )
 
 
