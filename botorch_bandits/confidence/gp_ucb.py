@@ -243,6 +243,8 @@ class CompactBoxWidth(WidthRule):
                 GAUSSIAN_NOISE,
                 "partial derivatives exceed L with probability at most a exp(-(L/b)^2), with "
                 "smoothness_a and smoothness_b for a and b",
+                "the acquisition is maximized over a box of dim dimensions at most, with sides of "
+                "at most side_length, fixed before the data",
             ),
             constants={
                 "dim": float(self.dim),

@@ -177,6 +177,13 @@ def test_guarantees_name_their_theorem() -> None:
         assert not rule.guarantee(PriorSummary(fitted), 3).holds
 
 
+def test_theorem_2_says_for_which_boxes_it_is() -> None:
+    summary = PriorSummary(scaled_model(1.0, 0.1))
+    told = CompactBoxWidth(2, 1.5, 1.0, 1.0, 0.1).guarantee(summary, 3)
+    assert any("with sides of at most side_length" in each for each in told.assumptions)
+    assert (told.constants["dim"], told.constants["side_length"]) == (2.0, 1.5)
+
+
 def test_theorem_3_refuses_a_realized_gain() -> None:
     with pytest.raises(TypeError, match="WaterFillingGain"):
         RKHSWidth(2.0, 3.0, 0.1)  # type: ignore[arg-type]
