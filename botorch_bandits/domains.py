@@ -10,7 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -24,11 +24,58 @@ from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_mat
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
-__all__ = ["TIE_TOLERANCE", "Arms", "Box", "Domain", "Integral", "first_of_the_largest"]
+__all__ = [
+    "TIE_TOLERANCE",
+    "Arms",
+    "Box",
+    "Domain",
+    "Integral",
+    "ValueScale",
+    "first_of_the_largest",
+]
 
 
 TIE_TOLERANCE = 1e-9
-"""Acquisition values closer than this, relative to ``max(1, |largest|)``, count as equal."""
+"""Acquisition values closer than this count as equal, relative to the size of the largest one less
+the offset, and at least to the unit; see :class:`ValueScale`."""
+
+ROUNDING = 8.0 * torch.finfo(DTYPE).eps
+"""What adding an offset may cost, relative to it."""
+
+
+class ValueScale(NamedTuple):
+    """In which unit acquisition values are counted, and from where.
+
+    An acquisition function with an attribute ``value_scale`` says so; see
+    :func:`first_of_the_largest`. Those of this package in outcome units count prior standard
+    deviations from the prior mean.
+
+    Attributes:
+        offset: What a value is that says nothing, such as the prior mean.
+        unit: A difference that matters; positive.
+    """
+
+    offset: float = 0.0
+    unit: float = 1.0
+
+    def tolerance(self, largest: float) -> float:
+        """Return by how much a value may miss the largest and count as equal.
+
+        Args:
+            largest: The largest value.
+        """
+        relative = TIE_TOLERANCE * max(abs(largest - self.offset), self.unit)
+        return max(relative, ROUNDING * abs(self.offset))
+
+
+def value_scale_of(acquisition: AcquisitionFunction) -> ValueScale | None:
+    """Return the scale of an acquisition function's values, if it says what that is.
+
+    Args:
+        acquisition: Of this package or any other.
+    """
+    scale = getattr(acquisition, "value_scale", None)
+    return scale if isinstance(scale, ValueScale) else None
 
 
 @dataclass(frozen=True)
@@ -143,12 +190,18 @@ def evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
     return check_finite("the function's values", values)
 
 
-def first_of_the_largest(values: Tensor, check: bool = True) -> Tensor:
+def first_of_the_largest(
+    values: Tensor, check: bool = True, scale: ValueScale | None = None
+) -> Tensor:
     """Return the first index whose value is within the tie tolerance of the largest.
+
+    The tolerance is ``1e-9 * max(unit, |largest - offset|)``, or eight roundings of the offset if
+    these are more.
 
     Args:
         values: ``batch_shape x num_arms`` acquisition values.
         check: Refuse values that are not finite; a GPU must be waited for then.
+        scale: In which unit the values are, and from where; unit 1 and offset 0 if omitted.
 
     Returns:
         ``batch_shape`` indices (int64).
@@ -160,18 +213,20 @@ def first_of_the_largest(values: Tensor, check: bool = True) -> Tensor:
         >>> int(first_of_the_largest(torch.tensor([0.0, 1.0 - 1e-12, 1.0], dtype=torch.float64)))
         1
     """
+    scale = ValueScale() if scale is None else scale
     if values.numel() == values.shape[-1] and values.device.type == "cpu":
         # numpy on the same memory: many small calls of torch cost more than the search
         row = values.detach().numpy().reshape(-1)
         top = float(row.max())  # NaN if any entry is
         if not (math.isfinite(top) and math.isfinite(row.min())):
             check_finite("the acquisition's values", values)
-        close = row >= top - TIE_TOLERANCE * max(abs(top), 1.0)
+        close = row >= top - scale.tolerance(top)
         return torch.full(values.shape[:-1], int(close.argmax()))
     if check:
         check_finite("the acquisition's values", values)
     largest = values.amax(-1, keepdim=True)
-    threshold = largest - TIE_TOLERANCE * largest.abs().clamp_min(1.0)
+    relative = TIE_TOLERANCE * (largest - scale.offset).abs().clamp_min(scale.unit)
+    threshold = largest - relative.clamp_min(ROUNDING * abs(scale.offset))
     index = torch.arange(values.shape[-1], device=values.device)
     return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)
 
@@ -180,8 +235,12 @@ class Arms(Domain):
     """A finite set of points.
 
     Ties of an acquisition function are broken toward the smallest index: the chosen arm is the
-    first whose value is within ``1e-9 * max(1, |largest value|)`` of the largest. Two correct
-    programs that round differently therefore choose the same arm.
+    first whose value is within ``1e-9 * max(unit, |largest value - offset|)`` of the largest. Two
+    correct programs that round differently therefore choose the same arm. For acquisition functions
+    in outcome units the unit is the prior standard deviation and the offset the prior mean, so that
+    the choice does not depend on the unit of the outcomes. A function that says nothing of its
+    scale (see :class:`ValueScale`) has the offset 0 and the unit 1, or that of its largest absolute
+    value where this is less.
 
     Args:
         choices: A ``num_arms x d`` tensor or nested sequence, one arm a row, all distinct.
@@ -236,7 +295,11 @@ class Arms(Domain):
         """Evaluate every arm and take the first of the largest; see :meth:`Domain.maximize`."""
         with torch.no_grad(), seeded_globally(derive_seed(seed, 0, "maximize")):
             values = torch.cat([acquisition(c.unsqueeze(-2)) for c in self.choices.split(4096)])
-        index = int(first_of_the_largest(values))
+        scale = value_scale_of(acquisition)
+        if scale is None:
+            largest = float(values.abs().max()) if values.numel() else 1.0
+            scale = ValueScale(unit=min(largest, 1.0)) if math.isfinite(largest) else ValueScale()
+        index = int(first_of_the_largest(values, scale=scale))
         return self.choices[index].clone(), float(values[index])
 
     def in_context(self, context: Tensor) -> Arms:
@@ -382,6 +445,12 @@ class Box(Domain):
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
         own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
+        scale = value_scale_of(acquisition) or ValueScale()
+        is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
+        if is_ordinary:  # as it is, to the last bit
+            scale = ValueScale()
+        else:
+            acquisition = _Rescaled(acquisition, scale)
         fixed = self._fixed_features()
         with seeded_globally(derive_seed(seed, 0, "maximize")), warnings.catch_warnings():
             # A prior without data is flat: every starting point is as good as any other.
@@ -403,7 +472,8 @@ class Box(Domain):
                     fixed_features=fixed or None,
                     **common,
                 )
-        return self._clamp(candidate.detach().reshape(self.dim)), float(value)
+        found = scale.offset + scale.unit * float(value)
+        return self._clamp(candidate.detach().reshape(self.dim)), found
 
     def in_context(self, context: Tensor) -> Box:
         """See :meth:`Domain.in_context`."""
@@ -479,6 +549,53 @@ class Box(Domain):
         for i, values in self._integer_values().items():
             grid = [{**combination, i: value} for combination in grid for value in values]
         return grid
+
+
+ORDINARY = 10.0
+"""Units from a tenth of 1 to this, and offsets up to this, suit BoTorch's optimizers as they are:
+their tolerances are absolute."""
+
+
+class _Rescaled(AcquisitionFunction):
+    """Another acquisition function's values, less its offset and in its unit.
+
+    Args:
+        acquisition: The other one.
+        scale: Its scale.
+    """
+
+    def __init__(self, acquisition: AcquisitionFunction, scale: ValueScale) -> None:
+        super().__init__(acquisition.model)
+        self.acquisition, self.scale = acquisition, scale
+
+    @property
+    def closed_form(self) -> _RescaledClosedForm | None:
+        closed_form = getattr(self.acquisition, "closed_form", None)
+        return None if closed_form is None else _RescaledClosedForm(closed_form, self.scale)
+
+    def forward(self, X: Tensor) -> Tensor:
+        values: Tensor = (self.acquisition(X) - self.scale.offset) / self.scale.unit
+        return values
+
+
+class _RescaledClosedForm:
+    """Likewise, with gradients; see :func:`botorch_bandits.optim.gen_candidates_batched`.
+
+    Args:
+        closed_form: The other one.
+        scale: Its scale.
+    """
+
+    def __init__(self, closed_form: Any, scale: ValueScale) -> None:
+        self._closed_form, self._scale = closed_form, scale
+
+    @property
+    def has_cheap_gradients(self) -> bool:
+        return bool(self._closed_form.has_cheap_gradients)
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = self._closed_form.value_and_gradient(X)
+        return (value - self._scale.offset) / self._scale.unit, gradient / self._scale.unit
 
 
 class _BoxInContext(Box):

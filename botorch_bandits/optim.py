@@ -22,6 +22,7 @@ memory algorithm for bound constrained optimization*, SIAM J. Scientific Computi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,6 +70,9 @@ best one; by the curvature the minimum itself is half as far away as the slope p
 
 NEGATIVE_CURVATURE = 1.0 / 3.0
 """The factor of negative eigenvalues: with 1, the way from a saddle only doubles each time."""
+
+ORDINARY_SIZE = 1e4
+"""Losses from the inverse of this to this are taken as they are."""
 
 DIFFERENCE = 1e-5
 """The distance of gradients whose difference is the curvature."""
@@ -122,6 +126,16 @@ def minimize_on_unit_cube(
     loss, slope, curvature = observe(evaluate, points, function)
     if not (np.isfinite(loss).all() and np.isfinite(slope).all()):
         return None
+    factor = _power_of_two(loss)
+    if factor != 1.0:
+        loss, slope = factor * loss, factor * slope
+        curvature = None if curvature is None else factor * curvature
+        given = evaluate
+
+        def evaluate(points: Array, function: Index) -> tuple[Array, Array]:
+            losses, slopes = given(points, function)
+            return factor * losses, factor * slopes
+
     if curvature is None:
         steepest = np.abs(slope).max(-1)
         curvature = (steepest / FIRST_STEP)[:, None, None] * np.eye(points.shape[-1])
@@ -156,7 +170,18 @@ def minimize_on_unit_cube(
         lost = _learn(restarts, target, step, decrease, *seen, is_first=iteration == 0)
         lost &= decrease <= ROUNDING_TOLERANCE * scale
     best[restarts.index], best_loss[restarts.index] = restarts.points, restarts.loss
-    return best, best_loss
+    return best, best_loss / factor
+
+
+def _power_of_two(loss: Array) -> float:
+    """Return what brings losses of unusual size near 1 without rounding.
+
+    The projected gradient is in units of the cube, so losses and cube must be of like size.
+    """
+    size = float(np.abs(loss).max(initial=0.0))
+    if size == 0.0 or 1.0 / ORDINARY_SIZE <= size <= ORDINARY_SIZE:
+        return 1.0
+    return math.ldexp(1.0, min(-math.frexp(size)[1], 1000))
 
 
 def _observe(

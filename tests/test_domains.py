@@ -28,7 +28,7 @@ from botorch_bandits import (
     DifferentSettingsError,
     Domain,
 )
-from botorch_bandits.domains import first_of_the_largest
+from botorch_bandits.domains import ValueScale, first_of_the_largest
 
 NAN, INF = float("nan"), float("inf")
 
@@ -403,10 +403,31 @@ def test_ties_go_to_the_first_arm() -> None:
     assert choose(0.0, 1.0, 1.0, 0.5) == 1
     assert choose(0.0, 1.0 - 9e-10, 1.0, 0.5) == 1  # within 1e-9: a tie
     assert choose(0.0, 1.0 - 2e-9, 1.0, 0.5) == 2
-    assert choose(1e-10, 0.0, 5e-10, 0.0) == 0  # absolute for values below 1
+    assert choose(1e-10, 0.0, 5e-10, 0.0) == 2  # relative to the largest where all are small
+    assert choose(1e-10, 0.0, 1e-10 * (1.0 + 9e-10), 0.0) == 0
+    assert choose(1e-10, -1.0, 5e-10, 0.0) == 0  # absolute where the largest is below 1
     assert choose(0.0, 1e6 - 9e-4, 1e6, 0.0) == 1  # relative above
     assert choose(0.0, 1e6 - 2e-3, 1e6, 0.0) == 2
     assert choose(-5.0, -1e6 - 9e-4, -1e6, -4.0) == 3
+
+
+def test_ties_are_counted_in_the_unit_of_the_values() -> None:
+    scale = ValueScale(offset=1e3, unit=1e-6)
+    tied, apart = (double([0.0, 1e3 + (1.0 - e) * 1e-6, 1e3 + 1e-6]) for e in (0.9e-6, 3e-6))
+    # a rounding of the offset is more than 1e-9 units
+    assert int(first_of_the_largest(tied, scale=scale)) == 1
+    assert int(first_of_the_largest(apart, scale=scale)) == 2
+    scale = ValueScale(offset=-4.0, unit=1e-2)
+    tied, apart = (double([-5.0, -4.0 + 1e-2 * (1.0 - e), -4.0 + 1e-2]) for e in (9e-10, 2e-9))
+    assert int(first_of_the_largest(tied, scale=scale)) == 1
+    assert int(first_of_the_largest(apart, scale=scale)) == 2
+    both = torch.stack([tied, apart])
+    assert first_of_the_largest(both, scale=scale).tolist() == [1, 2]
+    # an acquisition function says its own
+    arms, acquisition = Arms([[0.0], [1.0], [2.0]]), Value(lambda X: tied[X.squeeze(-1).long()])
+    assert float(arms.maximize(acquisition)[0]) == 1.0
+    acquisition.value_scale = ValueScale(offset=-3.99, unit=1e-4)
+    assert float(arms.maximize(acquisition)[0]) == 2.0
 
 
 def test_values_that_are_not_finite_have_no_maximum() -> None:

@@ -40,7 +40,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence import Guarantee, PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate
 
@@ -269,6 +269,15 @@ class BanditAcquisition(AcquisitionFunction):
         """The rules of the widths in use: one, or one an output; empty without any."""
         rule = getattr(self, "rule", None)
         return (rule,) if isinstance(rule, WidthRule) else ()
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """In which unit values are counted, and from where; None where that is not known.
+
+        Ties on arms are decided by it. Values in outcome units count prior standard deviations from
+        the prior mean.
+        """
+        return None
 
     @classmethod
     def with_options(cls, **options: Any) -> AcquisitionRecipe:

@@ -8,6 +8,7 @@ hopeless everywhere; the largest posterior mean at an observed point does not dr
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_single_point
 from botorch_bandits.acquisition.scores import ArmsRule, ImprovementArmsRule, OneMomentArmsRule
+from botorch_bandits.acquisition.value_scales import (
+    deviation_of,
+    prior_mean_of_scalar,
+    scale_in_outcomes,
+)
 from botorch_bandits.checks import (
     check_double,
     check_finite,
@@ -30,9 +36,13 @@ from botorch_bandits.checks import (
     check_number,
     check_one_of,
 )
-from botorch_bandits.confidence import Guarantee
-from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
+from botorch_bandits.confidence import Guarantee, PriorSummary
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    MINIMUM_VARIANCE_OF_IMPROVEMENT,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import ValueScale
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,21 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
         super().__init__(check_model(model), posterior_transform=posterior_transform)
         self.maximize = maximize
         self.base_model = model
+        self._summary = PriorSummary(model, posterior_transform)
         self.set_X_pending(X_pending)
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """See the base class."""
+        return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        return {**self.__dict__, "_summary": _fresh(self._summary)}
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._summary = _fresh(self._summary)
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the rule.
@@ -72,8 +96,10 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
     def _evaluate(self, X: Tensor) -> Tensor:
-        mean, sigma = self._mean_and_sigma(X, min_var=MINIMUM_VARIANCE)
-        assert sigma is not None
+        self.to(X)
+        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
+        mean = posterior.mean.squeeze(-2)
+        sigma = deviation_of(posterior, self._summary, MINIMUM_VARIANCE).view(mean.shape)
         return self._choose(mean, sigma).squeeze(-1)
 
     @abstractmethod
@@ -134,6 +160,12 @@ class VarianceOnly(_OneMoment):
 
     defines_rule: ClassVar[bool] = True
 
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """See the base class; deviations do not shift with the prior mean."""
+        scale = super().value_scale
+        return None if scale is None else ValueScale(unit=scale.unit)
+
     def _choose(self, mean: Tensor, sigma: Tensor) -> Tensor:
         # without data sigma does not depend on X; its zero gradient must exist
         sigma = sigma + 0.0 * mean
@@ -143,6 +175,11 @@ class VarianceOnly(_OneMoment):
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """See the base class."""
         return OneMomentArmsRule(uses_mean=False, maximize=options["maximize"])
+
+
+def _fresh(summary: PriorSummary) -> PriorSummary:
+    """Return a summary of the same model that has read nothing yet."""
+    return PriorSummary(summary.model, summary.posterior_transform)
 
 
 INCUMBENTS = ("posterior_mean", "observed")
@@ -194,6 +231,7 @@ class _Improvement(HallucinatesPending):
         )
         self.margin = self._margin(margin)
         self.base_model = model
+        self._summary = PriorSummary(model, posterior_transform)
         self.register_buffer("observed_best_f", self.best_f)
         self.set_X_pending(X_pending)
 
@@ -232,6 +270,36 @@ class _Improvement(HallucinatesPending):
             )
             best = (torch.maximum if self.maximize else torch.minimum)(best, among_pending)
         self.best_f = best + (self.margin if self.maximize else -self.margin)
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """See the base class; values are logarithms, whose unit is 1 at any scale."""
+        if not self.is_expected:
+            return ValueScale()
+        scale = scale_in_outcomes(self._summary)
+        return None if scale is None else ValueScale(offset=math.log(scale.unit))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read of the prior: it cannot be pickled, and is read again."""
+        return {**self.__dict__, "_summary": _fresh(self._summary)}
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._summary = _fresh(self._summary)
+
+    def _mean_and_sigma(
+        self,
+        X: Tensor,
+        compute_sigma: bool = True,
+        min_var: float = MINIMUM_VARIANCE_OF_IMPROVEMENT,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return posterior moments as BoTorch does, but with ``min_var`` in prior variances."""
+        self.to(X)
+        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
+        mean: Tensor = posterior.mean.squeeze(-2)
+        if not compute_sigma:
+            return mean, None
+        return mean, deviation_of(posterior, self._summary, min_var).view(mean.shape)
 
     def guarantee(self) -> Guarantee:
         """Say that there is none."""
@@ -344,7 +412,8 @@ def _best(
             f"with {name}.unsqueeze(-1)."
         )
     if rows.shape[-2] == 0:
-        return rows.new_zeros(())  # nothing observed: improvement over the prior mean
+        # nothing observed: improvement over the prior mean
+        return rows.new_tensor(prior_mean_of_scalar(PriorSummary(model, posterior_transform)))
     if incumbent == "posterior_mean":
         return _best_mean(model, rows, posterior_transform, maximize)
     return _extreme(

@@ -31,6 +31,11 @@ from botorch_bandits.acquisition.base import (
     check_single_point,
 )
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule
+from botorch_bandits.acquisition.value_scales import (
+    deviation_of,
+    prior_variance_of_scalar,
+    scale_in_outcomes,
+)
 from botorch_bandits.checks import (
     check_double,
     check_integer,
@@ -65,6 +70,8 @@ from botorch_bandits.confidence.width_rules import (
     prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import ValueScale
+from botorch_bandits.models.variances import variance_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +146,10 @@ class DMMArmsRule(ArmsRule):
         """See the base class."""
         lower, upper, _ = seen.prepared
         if seen.pending is not None:
-            lower, upper = narrow(lower, upper, seen.posterior.variance, seen.variance)
+            unit = seen.prior_deviation**2
+            lower, upper = narrow(
+                lower, upper, seen.posterior.variance / unit, seen.variance / unit
+            )
         return lower, upper
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
@@ -277,6 +287,11 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         return True
 
     @property
+    def value_scale(self) -> ValueScale | None:
+        """See the base class."""
+        return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
+
+    @property
     def is_refuted(self) -> bool:
         """Whether the data refute kernel, norm bound and noise bound at level ``delta``."""
         return any(bool(confidence_set.is_refuted) for confidence_set in self._sets.values())
@@ -324,12 +339,12 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             total_lower = total_lower + weight * low
             total_upper = total_upper + weight * high
         if self.X_pending is not None:
-            before, after = (
-                model.posterior(
-                    X.unsqueeze(-2), posterior_transform=self.posterior_transform
-                ).variance.reshape(-1)
+            unit = prior_variance_of_scalar(self._summary) or 1.0
+            posteriors = (
+                model.posterior(X.unsqueeze(-2), posterior_transform=self.posterior_transform)
                 for model in (self.base_model, self.model)
             )
+            before, after = (variance_of(each, unit).reshape(-1) / unit for each in posteriors)
             return narrow(total_lower, total_upper, before, after)
         return total_lower, total_upper
 
@@ -385,7 +400,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
                 x.unsqueeze(0), posterior_transform=self.posterior_transform
             )
             lower, upper = self.bounds(x.unsqueeze(0))
-        deviation = float(posterior.variance.clamp_min(MINIMUM_VARIANCE).sqrt())
+        deviation = float(deviation_of(posterior, self._summary, MINIMUM_VARIANCE))
         return {
             "mean": float(posterior.mean),
             "standard_deviation": deviation,

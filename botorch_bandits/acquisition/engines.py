@@ -14,6 +14,7 @@ integration*, SIAM J. Numerical Analysis 1976), so that a replicate depends on i
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -40,11 +41,12 @@ from botorch_bandits.confidence.width_rules import (
     prior_variance_of,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Box, first_of_the_largest
+from botorch_bandits.domains import ORDINARY, Arms, Box, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior, ArmsPriorSummary
 from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesPriorSummary
 from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.optim import MAXIMUM_DIMENSION, Array, Index, maximize_locally
 from botorch_bandits.random_streams import RandomBlocks, generator
 
@@ -75,6 +77,7 @@ class ArmsEngine:
         """See the class."""
         self.rule = rule
         self.prior_mean = prior_mean
+        self.prior_deviation = _largest_deviation(prior, prior_variance)
         batch_shape = () if isinstance(seeds, int) else (len(seeds),)
         self._seeds = (seeds,) if isinstance(seeds, int) else tuple(seeds)
         self.posterior = ArmsPosterior(prior, lam, batch_shape)
@@ -114,6 +117,7 @@ class ArmsEngine:
             draw=partial(self._draw, round_number if draw_round is None else draw_round),
             pending=pending,
             prior_mean=self.prior_mean,
+            prior_deviation=self.prior_deviation,
         )
 
     def choose(self, seen: ArmsRound, check: bool = True) -> Tensor:
@@ -123,7 +127,7 @@ class ArmsEngine:
             seen: From :meth:`look`.
             check: Refuse scores that are not finite.
         """
-        return first_of_the_largest(seen.scores, check)
+        return first_of_the_largest(seen.scores, check, seen.value_scale)
 
     def choose_uniformly(self, round_number: int) -> Tensor:
         """Return a uniformly random arm a replicate, ``batch_shape``.
@@ -192,7 +196,10 @@ class ArmsEngine:
         index = int(arm)
         known = {
             "mean": float(seen.mean[index]),
-            "standard_deviation": max(float(seen.variance[index]), MINIMUM_VARIANCE) ** 0.5,
+            "standard_deviation": max(
+                float(seen.variance[index]), seen.prior_share(MINIMUM_VARIANCE)
+            )
+            ** 0.5,
             "acquisition_value": float(seen.scores[index]),
         }
         described = seen.rule.describe(seen, arm)
@@ -212,6 +219,15 @@ class ArmsEngine:
             )
         numbers = self._blocks[purpose].at(round_number)
         return numbers if self.posterior.batch_shape else numbers[0]
+
+
+def _largest_deviation(prior: ArmsPrior, prior_variance: float) -> float:
+    """Return the prior standard deviation in units of which ties and floors are decided."""
+    largest = float(prior.diagonal.max())
+    # they differ by more than rounding for kernels that are not stationary
+    is_stationary = math.isclose(largest, prior_variance, rel_tol=1e-9)
+    variance = prior_variance if is_stationary else largest
+    return math.sqrt(variance) if 0.0 < variance < math.inf else 1.0
 
 
 def build_arms_engine(
@@ -320,8 +336,11 @@ class BoxEngine:
         starts = self._starting_points(raw, unit, bound.value(raw), count).reshape(-1, box.dim)
         X = torch.minimum(torch.maximum(starts, bounds[0]), bounds[1]).cpu().numpy()
         lower, upper = (np.broadcast_to(end.numpy(), X.shape) for end in box.bounds)
+        # the tolerances of the search are relative to the values: a large mean would widen them
+        mean = bound.sign * posterior.prior_mean
+        offset = mean if abs(mean) > ORDINARY * math.sqrt(posterior.outputscale) else 0.0
         found = maximize_locally(
-            _Values(bound),
+            _Values(bound, offset),
             X,
             lower,
             upper,
@@ -331,7 +350,7 @@ class BoxEngine:
         if found is None:
             raise ValueError(f"the bound of round {round_number} is not finite at a raw sample.")
         points, values = (torch.from_numpy(array) for array in found)
-        values = values.reshape(posterior.num_replicates, -1)
+        values = values.reshape(posterior.num_replicates, -1) + offset
         best = values.argmax(-1, keepdim=True)
         points = points.reshape(*values.shape, box.dim)
         chosen = points.gather(1, best.unsqueeze(-1).expand(-1, 1, box.dim)).squeeze(1)
@@ -365,10 +384,12 @@ class _Values:
 
     Args:
         bound: Of all replicates.
+        offset: Subtracted from the values.
     """
 
-    def __init__(self, bound: ClosedFormBound) -> None:
+    def __init__(self, bound: ClosedFormBound, offset: float = 0.0) -> None:
         """See the class."""
+        self._offset = offset
         self._of_all = self._bound = bound
         self._slot = np.arange(bound.posterior.num_replicates)  # of each replicate in the bound
 
@@ -390,7 +411,7 @@ class _Values:
         row = self._slot[replicate]
         padded[row, column] = points
         value, gradient = self._bound.value_and_gradient(torch.from_numpy(padded).to(device))
-        return value[row, column], gradient[row, column]
+        return value[row, column] - self._offset, gradient[row, column]
 
 
 def build_box_engine(
@@ -424,6 +445,7 @@ def build_box_engine(
         or kernel is None
     ):
         return None
+    check_range_on_box(model.kernel, model.prior_mean)
     empty = torch.empty(0, box.dim, dtype=torch.float64)
     model(empty, empty[:, :1])  # checks the settings
     if len(kernel.lengthscale) not in (1, box.dim):

@@ -42,6 +42,7 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.scores import ArmsRule, half_width, score
 from botorch_bandits.acquisition.thompson_sampling import SeededDraw, draw_outputs
 from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
+from botorch_bandits.acquisition.value_scales import prior_variances, scale_in_outcomes
 from botorch_bandits.checks import (
     check_one_of,
     check_positive,
@@ -66,7 +67,8 @@ from botorch_bandits.confidence.width_rules import (
     pick_bound,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Domain
+from botorch_bandits.domains import Arms, Domain, ValueScale
+from botorch_bandits.models.variances import variance_of
 from botorch_bandits.penalties import Linear, Penalty
 
 
@@ -351,6 +353,14 @@ class LagrangianAcquisition(BanditAcquisition):
         """See the base class."""
         return self._output_widths.rules
 
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """The scale of the reward, the first output: its prior deviations from its prior mean."""
+        return scale_in_outcomes(self._output_widths.summaries[0])
+
+    def _prior_variances(self) -> Tensor:
+        return self.widths.new_tensor(prior_variances(self._output_widths.summaries))
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._output_widths.forget()
@@ -631,15 +641,17 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         weights = torch.cat([self.multipliers.new_ones(1), -self.multipliers])
         scalar = ScalarizedPosteriorTransform(weights)(posterior)
         mean = scalar.mean.squeeze(-1).squeeze(-1)
-        sigma = scalar.variance.clamp_min(MINIMUM_VARIANCE).sqrt().reshape(mean.shape)
-        return score(mean, half_width(sigma, self.width))
+        unit = float(weights.square() @ self._prior_variances())
+        variance = variance_of(scalar, unit).clamp_min(MINIMUM_VARIANCE * unit)
+        return score(mean, half_width(variance.sqrt().reshape(mean.shape), self.width))
 
     def _moments(self, posterior: Posterior) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations, ``batch_shape x num_outputs`` each."""
         mean = posterior.mean.squeeze(-2)
         check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
-        sigma = posterior.variance.clamp_min(MINIMUM_VARIANCE).sqrt().reshape(mean.shape)
-        return mean, sigma
+        units = self._prior_variances()
+        variance = torch.maximum(variance_of(posterior, units), MINIMUM_VARIANCE * units)
+        return mean, variance.sqrt().reshape(mean.shape)
 
     def _bounds(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         """Return the upper bound of the reward and the lower bounds of the constraints."""
@@ -856,12 +868,11 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             x: A ``d``-dimensional point.
         """
         with torch.no_grad():
-            value = self(x.unsqueeze(0))
-            drawn = self.draw(x.unsqueeze(0)).reshape(-1)
-            posterior = self.model.posterior(
-                x.unsqueeze(0), posterior_transform=self.posterior_transform
-            )
-            mean, variance = posterior.mean.reshape(-1), posterior.variance.reshape(-1)
+            point = x.unsqueeze(0)
+            value, drawn = self(point), self.draw(point).reshape(-1)
+            posterior = self.model.posterior(point, posterior_transform=self.posterior_transform)
+            variance = variance_of(posterior, self._prior_variances()).reshape(-1)
+            mean = posterior.mean.reshape(-1)
         known = {
             "mean": float(mean[0]),
             "standard_deviation": float(variance[0].clamp_min(0.0).sqrt()),

@@ -8,6 +8,7 @@ these rules.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior
 
 
@@ -60,6 +62,7 @@ def score_and_slope(
     variance_slope: Tensor,
     width: float | Tensor,
     sign: float = 1.0,
+    smallest_variance: float = MINIMUM_VARIANCE,
 ) -> tuple[Tensor, Tensor]:
     """Return scores and their gradients from moments and theirs.
 
@@ -70,9 +73,10 @@ def score_and_slope(
         variance_slope: ``batch_shape x d`` gradients of the variances.
         width: Broadcasts against the variances.
         sign: See :func:`score`.
+        smallest_variance: Smaller ones are taken for this.
     """
-    deviation = variance.clamp_min(MINIMUM_VARIANCE).sqrt()
-    of_variance = torch.where(variance >= MINIMUM_VARIANCE, 0.5 * width / deviation, 0.0)
+    deviation = variance.clamp_min(smallest_variance).sqrt()
+    of_variance = torch.where(variance >= smallest_variance, 0.5 * width / deviation, 0.0)
     mean_slope = mean_slope if sign > 0.0 else -mean_slope
     slope = torch.addcmul(mean_slope, of_variance.unsqueeze(-1), variance_slope)
     return score(mean, half_width(deviation, width, in_place=True), sign), slope
@@ -111,6 +115,7 @@ class ArmsRound:
             the random numbers of this round, ``batch_shape x shape``.
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
         prior_mean: The prior mean; the posterior is that of outcomes less it.
+        prior_deviation: The prior standard deviation: ties and floors are in units of it.
     """
 
     rule: ArmsRule
@@ -122,6 +127,12 @@ class ArmsRound:
     draw: Draw
     pending: Tensor | None = None
     prior_mean: float = 0.0
+    prior_deviation: float = 1.0
+
+    @property
+    def value_scale(self) -> ValueScale:
+        """The scale of the rule's scores; see :meth:`ArmsRule.value_scale`."""
+        return self.rule.value_scale(self)
 
     @cached_property
     def prepared(self) -> Any:
@@ -146,11 +157,20 @@ class ArmsRound:
             return self.posterior.variance
         return self.posterior.variance_given(self.pending)
 
-    def standard_deviation(self, smallest_variance: float) -> Tensor:
-        """``batch_shape x num_arms``; variances are clamped as the acquisition function does."""
+    def standard_deviation(self, smallest_share: float) -> Tensor:
+        """``batch_shape x num_arms``; variances are clamped as the acquisition function does.
+
+        Args:
+            smallest_share: Of the prior variance; smaller ones are taken for this.
+        """
+        smallest_variance = self.prior_share(smallest_share)
         if self.pending is None:
             return self.posterior.clamped_variance(smallest_variance).sqrt_()
         return self.variance.clamp_min(smallest_variance).sqrt_()
+
+    def prior_share(self, share: float) -> float:
+        """Return a share of the prior variance."""
+        return share * self.prior_deviation * self.prior_deviation
 
 
 class ArmsRule(ABC):
@@ -166,6 +186,15 @@ class ArmsRule(ABC):
     @abstractmethod
     def scores(self, seen: ArmsRound) -> Tensor:
         """Return ``batch_shape x num_arms`` scores: the values of the acquisition function."""
+
+    def value_scale(self, seen: ArmsRound) -> ValueScale:
+        """Return the scale of the scores: prior standard deviations from the prior mean.
+
+        Args:
+            seen: By its prior.
+        """
+        sign = 1.0 if getattr(self, "maximize", True) else -1.0
+        return ValueScale(sign * seen.prior_mean, seen.prior_deviation)
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor] | None:
         """Return lower and upper confidence bounds, each ``batch_shape x num_arms``, if any."""
@@ -212,7 +241,8 @@ class WidthArmsRule(ArmsRule):
     def deviation(self, seen: ArmsRound) -> Tensor:
         """Return what the width multiplies, ``batch_shape x num_arms``, as a new tensor."""
         if self.predictive:
-            return (seen.variance + seen.posterior.lam).clamp_min(MINIMUM_VARIANCE).sqrt_()
+            noisy = seen.variance + seen.posterior.lam
+            return noisy.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_()
         return seen.standard_deviation(MINIMUM_VARIANCE)
 
     def prepare(self, seen: ArmsRound) -> RoundWidth:
@@ -328,6 +358,10 @@ class ImprovementArmsRule(ArmsRule):
             return _log_ei_helper(standardized) + deviation.log_()
         return log_Phi(standardized)
 
+    def value_scale(self, seen: ArmsRound) -> ValueScale:
+        """See the base class; scores are logarithms, whose unit is 1 at any scale."""
+        return ValueScale(offset=math.log(seen.prior_deviation) if self.is_expected else 0.0)
+
     def _best(self, seen: ArmsRound) -> Tensor:
         posterior, worst = seen.posterior, -torch.inf if self.maximize else torch.inf
         extreme = torch.amax if self.maximize else torch.amin
@@ -340,7 +374,8 @@ class ImprovementArmsRule(ArmsRule):
             else:
                 played = posterior.counts > 0
                 best = extreme(seen.mean.masked_fill(~played, worst), -1, keepdim=True)
-            best = best.nan_to_num(posinf=0.0, neginf=0.0)  # nothing observed: the prior mean
+            # nothing observed: the prior mean
+            best = best.nan_to_num(posinf=seen.prior_mean, neginf=seen.prior_mean)
         if seen.pending is not None:
             means = seen.mean.gather(-1, seen.pending)
             best = extreme(torch.cat([best, means], dim=-1), -1, keepdim=True)
@@ -363,6 +398,11 @@ class OneMomentArmsRule(ArmsRule):
         """See the base class."""
         value = seen.mean if self.uses_mean else seen.standard_deviation(MINIMUM_VARIANCE)
         return value if self.maximize else -value
+
+    def value_scale(self, seen: ArmsRound) -> ValueScale:
+        """See the base class; deviations do not shift with the prior mean."""
+        scale = super().value_scale(seen)
+        return scale if self.uses_mean else ValueScale(unit=scale.unit)
 
 
 MAXIMUM_ROWS_FOR_DIFFERENCES = 256
@@ -403,16 +443,29 @@ class ClosedFormBound:
         is_smooth = self.posterior.kernel.smoothness > 0.5
         return is_smooth and self.posterior.num_rows <= MAXIMUM_ROWS_FOR_DIFFERENCES
 
+    @property
+    def smallest_variance(self) -> float:
+        """Smaller variances are taken for this."""
+        return MINIMUM_VARIANCE * float(self.posterior.outputscale)
+
     def value(self, X: Tensor) -> Tensor:
         """Return the ``b`` values at ``b x d`` points."""
         mean, variance = self.posterior.mean_and_variance(X)
-        deviation = variance.clamp_min(MINIMUM_VARIANCE).sqrt_()
+        deviation = variance.clamp_min(self.smallest_variance).sqrt_()
         return score(mean, half_width(deviation, self.width, in_place=True), self.sign)
 
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
         mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
-        return score_and_slope(mean, variance, mean_slope, variance_slope, self.width, self.sign)
+        return score_and_slope(
+            mean,
+            variance,
+            mean_slope,
+            variance_slope,
+            self.width,
+            self.sign,
+            self.smallest_variance,
+        )
 
 
 fill_in_docstrings(__name__)

@@ -55,6 +55,7 @@ from botorch_bandits.acquisition.scores import (
     score,
 )
 from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
+from botorch_bandits.acquisition.value_scales import deviation_of, scale_in_outcomes
 from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
@@ -72,7 +73,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.width_rules import WIDTH, check_assume, check_scale, fit_to_batch
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
@@ -533,6 +534,11 @@ class GPThompsonSampling(SeededDraw):
         AcquisitionFunction.set_X_pending(self, points)
         self._begin_draw()
 
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """See the base class."""
+        return scale_in_outcomes(self._summary)
+
     def set_rule(self, rule: WidthRule) -> None:
         """Take another rule for the scale of the draw.
 
@@ -617,7 +623,7 @@ class GPThompsonSampling(SeededDraw):
             )
         known = {
             "mean": float(posterior.mean.mean()),
-            "standard_deviation": float(posterior.variance.clamp_min(0.0).sqrt().mean()),
+            "standard_deviation": float(deviation_of(posterior, self._summary, 0.0).mean()),
             "width": float(self.width.mean()),
             "acquisition_value": float(value),
         }

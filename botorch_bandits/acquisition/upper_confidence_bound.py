@@ -42,6 +42,7 @@ from botorch_bandits.acquisition.scores import (
     half_width,
     score,
 )
+from botorch_bandits.acquisition.value_scales import deviation_of, scale_in_outcomes
 from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -66,7 +67,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.optim import gen_candidates_batched
 
 
@@ -193,6 +194,11 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
     def is_optimistic(self) -> bool:
         """See the base class."""
         return self.rule.is_uniform
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """See the base class."""
+        return scale_in_outcomes(self._summary, 1.0 if self.maximize else -1.0)
 
     @property
     def width(self) -> Tensor:
@@ -344,15 +350,16 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
     def _mean_and_sigma(
         self, X: Tensor, compute_sigma: bool = True, min_var: float = MINIMUM_VARIANCE
     ) -> tuple[Tensor, Tensor | None]:
+        """Return posterior moments; ``min_var`` is in prior variances."""
         if not self.predictive:
-            return super()._mean_and_sigma(X, compute_sigma, min_var)
+            self.to(X)
         posterior = self.model.posterior(
-            X, observation_noise=True, posterior_transform=self.posterior_transform
+            X, observation_noise=self.predictive, posterior_transform=self.posterior_transform
         )
         mean: Tensor = posterior.mean.squeeze(-2)
         if not compute_sigma:
             return mean, None
-        return mean, posterior.variance.clamp_min(min_var).sqrt().view(mean.shape)
+        return mean, deviation_of(posterior, self._summary, min_var).view(mean.shape)
 
 
 class GPUpperConfidenceBound(WidthUpperConfidenceBound):

@@ -198,7 +198,10 @@ class Censoring:
                 continue
             if prior_means is not None:
                 difference = float((prior_means[j] - value).abs().max())
-                if difference > 1e-6 * (1.0 + abs(value)):
+                size = abs(value) + 1.0
+                if outcomes is not None and len(outcomes[j]):  # outcomes tell how large 1 is
+                    size = abs(value) + min(1.0, float((outcomes[j] - value).abs().max()))
+                if difference > 1e-6 * size:
                     state = f"state minimum={value:g} and " if is_lowered else ""
                     yield (
                         f"the prior mean differs from the minimum by {difference:.4g}; {state}give "

@@ -296,7 +296,7 @@ def narrow(
     Args:
         lower: Lower confidence bounds from the observed data.
         upper: Upper ones.
-        variance: Posterior variances, of the same shape.
+        variance: Posterior variances, of the same shape, in prior variances.
         variance_with_pending: Likewise, with the outcomes of pending points known.
     """
     before, after = (each.clamp_min(MINIMUM_VARIANCE) for each in (variance, variance_with_pending))

@@ -64,6 +64,7 @@ from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
 from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.condition import prior_means
 from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.variances import variances_of_outputs
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 
@@ -523,10 +524,11 @@ class AcquisitionBuilder:
         ids = feedback.summed(view.pending, round_number - 1)
         if ids:
             with torch.no_grad():
-                variance = model.posterior(
+                posterior = model.posterior(
                     self._history.inputs()[ids].unsqueeze(-2),
                     observation_noise=feedback.predictive,
-                ).variance
+                )
+                variance = variances_of_outputs(posterior, model)
             deviation_sum = variance.clamp_min(0.0).sqrt().sum()
         rule = censored_rule(acquisition.rule, feedback.outcome_bound, feedback.unit)
         gaps = partial(self._censoring_gaps, feedback, view, model, rule.censored.units)

@@ -48,6 +48,7 @@ from botorch_bandits.forgetting import (
 from botorch_bandits.history import History
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.noise_floor import check_range_on_box
 
 ModelFactory = Callable[[Tensor, Tensor], Model]
 """A user's function from inputs and rewards to a model."""
@@ -399,6 +400,8 @@ class LoopSettings:
             acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
         model = check_loop_model(self.model, needed=not isinstance(acquisition, RandomSearch))
         check_feedback(self.feedback, acquisition, domain)
+        if isinstance(domain, Box) and isinstance(model, BanditGPRecipe):
+            check_range_on_box(model.kernel, model.prior_mean)
         minimum = getattr(self.feedback, "minimum", None)
         if minimum is not None and isinstance(model, BanditGPRecipe):
             model = replace(model, prior_mean=float(minimum))

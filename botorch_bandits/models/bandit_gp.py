@@ -47,7 +47,6 @@ from botorch_bandits.checks import (
     check_finite,
     check_integer,
     check_number,
-    check_positive,
     store_checked,
 )
 from botorch_bandits.confidence import realized_information_gain
@@ -69,10 +68,14 @@ from botorch_bandits.models.marginal_likelihood import (
     log_marginal_likelihood,
 )
 from botorch_bandits.models.means import prior_mean_module, read_prior_mean
+from botorch_bandits.models.noise_floor import (
+    SMALLEST_ORDINARY_SCALE,
+    check_noise,
+    constraint_floor,
+    output_scale_of,
+    smallest_noise,
+)
 from botorch_bandits.random_streams import derive_seed, seeded_globally
-
-MINIMUM_NOISE = 1e-10
-"""Lower end of the modeled noise variance; float64 cannot factorize much below it."""
 
 
 class BanditGP(DataViews):
@@ -87,7 +90,8 @@ class BanditGP(DataViews):
         train_Y: ``batch_shape x n x m`` outcomes, float64. The outputs are independent and
             share kernel and noise unless these have a batch shape.
         kernel: Any GPyTorch kernel. It is copied, so later changes to it do not reach the model.
-        noise: The modeled noise variance ``lam``, a VARIANCE in squared outcome units.
+        noise: The modeled noise variance ``lam``, a VARIANCE in squared outcome units; above 1e-10
+            times the kernel's output scale.
         learn_hyperparameters: Leave the kernel's and the noise's parameters free for
             ``fit_gpytorch_mll``.
         input_transform: Applied to inputs before the kernel, as in ``SingleTaskGP``. Copied.
@@ -101,8 +105,9 @@ class BanditGP(DataViews):
 
     Raises:
         TypeError: If a tensor is not float64 or ``kernel`` is not a GPyTorch kernel.
-        ValueError: If shapes disagree, an entry is not finite, ``noise`` is not positive, or there
-            are no rows but ``input_transform`` learns from them.
+        ValueError: If shapes disagree, an entry is not finite, ``noise`` is not positive or too
+            small for the kernel's output scale, or there are no rows but ``input_transform`` learns
+            from them.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -138,17 +143,15 @@ class BanditGP(DataViews):
                 "train_Y with y.unsqueeze(-1)."
             )
         levels = torch.as_tensor(noise, dtype=train_X.dtype, device=train_X.device)
-        for level in levels.reshape(-1).tolist():
-            if check_positive("noise", level) <= MINIMUM_NOISE:
-                raise ValueError(
-                    f"noise is {level}; as a variance it must be above {MINIMUM_NOISE}."
-                )
+        kernel = double_kernel(kernel).to(train_X)
+        output_scale = output_scale_of(kernel)
+        check_noise(levels, output_scale)
         if levels.numel() == 1:
             levels = levels.reshape(())
         aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
         _check_batch_shape("noise", levels.shape, aug_batch_shape)
         levels = levels.expand(aug_batch_shape)
-        constraint = GreaterThan(MINIMUM_NOISE)
+        constraint = GreaterThan(constraint_floor(levels, output_scale))
         if repeats is None:
             likelihood = GaussianLikelihood(
                 noise_constraint=constraint, batch_shape=levels.shape
@@ -160,7 +163,6 @@ class BanditGP(DataViews):
                 batch_shape=levels.shape,
             ).to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
-        kernel = double_kernel(kernel).to(train_X)
         _check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
         if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
             _expand_kernel(kernel, aug_batch_shape)
@@ -196,15 +198,26 @@ class BanditGP(DataViews):
     ) -> BanditGPRecipe:
         """Return a recipe: everything but the data.
 
+        Outcomes may have any scale on arms: with ``s`` times the outcomes, the bounds and the
+        margin, ``s**2`` times the kernel and the noise, and ``prior_mean`` moved along, the same
+        arms are played. On a box the prior standard deviation (the square root of the kernel's
+        output scale) must lie between 1e-8 and 1e8, and ``prior_mean`` within 1e6 of them of 0; a
+        loop refuses others. Rescale the outcomes there.
+
         Args:
             kernel: Any GPyTorch kernel; copied.
-            noise: The modeled noise variance ``lam``; the starting value if it is learned.
+            noise: The modeled noise variance ``lam``; the starting value if it is learned. It must
+                be above 1e-10 times the kernel's output scale.
             lengthscale: Set on the kernel (or its base kernel) in double precision. Kernels are
                 created in float32, where 0.2 is 0.200000003.
             refit_every: Learn kernel parameters and noise by marginal likelihood whenever the
                 number of rows reaches a multiple of this; None keeps everything fixed.
             input_transform: Applied to inputs before the kernel; copied.
             prior_mean: A constant, never learned.
+
+        Raises:
+            TypeError: If a number is not one.
+            ValueError: If a number is infeasible, or ``noise`` too small for the kernel.
 
         Example:
             >>> from gpytorch.kernels import MaternKernel
@@ -270,6 +283,11 @@ class BanditGP(DataViews):
             return self._with_data(X, Y)
         if self.repeats is not None:
             return self._with_distinct_rows(X, Y, self.repeats)
+        is_plain = not kwargs and X.dim() == Y.dim() == 2 and not self.batch_shape
+        if is_plain and not self.grows() and self._is_tiny:
+            # what GPyTorch adds for stability when it extends its caches is absolute
+            old = self.train_targets.reshape(self.num_outputs, -1).mT
+            return self._with_data(torch.cat([self._raw_inputs, X]), torch.cat([old, Y]))
         return super().condition_on_observations(X, Y, **kwargs)
 
     def posterior(
@@ -353,6 +371,11 @@ class BanditGP(DataViews):
         raw = getattr(self, "_original_train_inputs", None)
         return self.train_inputs[0] if raw is None else raw
 
+    @property
+    def _is_tiny(self) -> bool:
+        scale = output_scale_of(self.covar_module)
+        return bool((scale < SMALLEST_ORDINARY_SCALE).any())
+
     def _with_distinct_rows(self, X: Tensor, Y: Tensor, repeats: Tensor) -> BanditGP:
         shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
         old_X, old_Y = self._raw_inputs, self.train_targets.unsqueeze(-1)
@@ -421,7 +444,7 @@ class BanditGPRecipe:
         store_checked(
             self,
             kernel=copy.deepcopy(self.kernel),
-            noise=check_positive("noise", self.noise),
+            noise=check_noise(self.noise, output_scale_of(self.kernel)),
             refit_every=None if every is None else check_integer("refit_every", every, minimum=1),
             input_transform=copy.deepcopy(self.input_transform),
             prior_mean=check_number("prior_mean", self.prior_mean),
@@ -736,6 +759,8 @@ class ModelBuilder:
         lowest = model.likelihood.noise_covar.raw_noise_constraint.lower_bound
         # a fit may round to the open end of the interval, where no model can be built
         noise = noise.clamp_min(torch.nextafter(lowest, lowest + 1.0))
+        scale = output_scale_of(model.covar_module).unsqueeze(-1)
+        noise = torch.maximum(noise, smallest_noise(scale))
         return model.covar_module, noise.squeeze(-1)
 
 

@@ -43,6 +43,7 @@ from botorch_bandits.models.condition import (
     observed_inputs,
     observed_outcomes,
 )
+from botorch_bandits.models.variances import prior_deviations, variances_of_outputs
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
 """Steps from a pending point, as shares of the range of all known points in that dimension."""
@@ -150,7 +151,8 @@ def posterior_rise(
 
 
 RELATIVE_TOLERANCE = 1e-9
-"""Outcome transforms round: an outcome below the minimum by less is taken for the minimum."""
+"""Outcome transforms round: an outcome below the minimum by less is taken for the minimum, relative
+to prior standard deviation and minimum."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +218,10 @@ class DropInCensoring(Censoring):
         outcomes = _columns(model, Y_observed)
         if outcomes is None:
             return tuple(map(float, stated))
+        units = prior_deviations(model) or (1.0,) * len(outcomes)
         return tuple(
-            self._respect(float(value), sign, column)
-            for value, sign, column in zip(stated, signs, outcomes, strict=True)
+            self._respect(float(value), sign, column, unit)
+            for value, sign, column, unit in zip(stated, signs, outcomes, units, strict=True)
         )
 
     def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
@@ -327,12 +330,12 @@ class DropInCensoring(Censoring):
                 stacklevel=4,
             )
 
-    def _respect(self, stated: float, sign: float, outcomes: Tensor) -> float:
+    def _respect(self, stated: float, sign: float, outcomes: Tensor, unit: float) -> float:
         """Return the minimum, lowered to the worst outcome if that was asked for."""
         if sign == 0.0 or outcomes.numel() == 0:
             return stated
         worst = float(outcomes.min() if sign > 0.0 else outcomes.max())
-        if sign * (worst - stated) >= -RELATIVE_TOLERANCE * (1.0 + abs(stated)):
+        if sign * (worst - stated) >= -RELATIVE_TOLERANCE * (unit + abs(stated)):
             return stated
         side, kind = ("below", "minimum") if sign > 0.0 else ("above", "maximum")
         text = f"an observed outcome, {worst:.6g}, is {side} the known {kind}, {stated:.6g}"
@@ -364,7 +367,7 @@ def least_lower_bounds(
     """
     with torch.no_grad():
         posterior = model.posterior(X)
-        spread = factor * posterior.variance.clamp_min(0.0).sqrt()
+        spread = factor * variances_of_outputs(posterior, model).clamp_min(0.0).sqrt()
         lower, upper = posterior.mean - spread, posterior.mean + spread
     values = tuple(
         float(upper[..., j].max() if sign < 0.0 else lower[..., j].min())
@@ -390,7 +393,8 @@ def _sums(model: Model, X: Tensor | None, predictive: bool) -> tuple[Tensor, ...
         zero = torch.zeros((), dtype=torch.float64)
         return (zero,) * int(model.num_outputs)
     with torch.no_grad():
-        variance = model.posterior(X, observation_noise=predictive).variance
+        posterior = model.posterior(X, observation_noise=predictive)
+        variance = variances_of_outputs(posterior, model)
     deviations: Tensor = variance.clamp_min(0.0).sqrt().sum(dim=-2)  # ``batch_shape x m``
     return deviations.unbind(-1)
 

@@ -689,14 +689,15 @@ def marginals(closed_form: ClosedForm, X: Tensor, noise: float = 0.0) -> tuple[T
     """Return posterior mean and variance, ``b`` each, at ``b x d`` points.
 
     They have first derivatives in ``X``; asking for second ones is a ``RuntimeError``. Variances
-    below GPyTorch's ``min_variance`` become that, without a gradient, as in GPyTorch.
+    below GPyTorch's ``min_variance``, times the prior variance, become that, without a gradient:
+    at prior variance 1 as in GPyTorch.
 
     Args:
         closed_form: The posterior.
         X: The points, as the kernel sees them.
         noise: Added to the variance.
     """
-    lowest = settings.min_variance.value(X.dtype)
+    lowest = settings.min_variance.value(X.dtype) * closed_form.outputscale
     if torch.is_grad_enabled() and X.requires_grad:
         return _Marginals.apply(X, closed_form, noise, lowest)
     mean, variance = closed_form.mean_and_variance(X)

@@ -109,6 +109,8 @@ def test_value_and_gradient_are_those_of_autograd(nu: float, maximize: bool, pen
 
 def test_gradient_is_finite_where_the_variance_is_clamped() -> None:
     class NoVariance:
+        outputscale = 1.0
+
         def value_and_gradient(self, X: Tensor) -> tuple[Tensor, ...]:
             return X.sum(-1), torch.zeros(len(X)).double(), torch.ones_like(X), torch.ones_like(X)
 

@@ -643,7 +643,7 @@ def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
         ({"noise": 0.0}, ValueError, "noise is 0.0; it must be greater than 0"),
         ({"noise": -1.0}, ValueError, "noise is -1.0"),
         ({"noise": float("nan")}, ValueError, "noise is nan"),
-        ({"noise": 1e-10}, ValueError, "noise is 1e-10; as a variance it must be above 1e-10"),
+        ({"noise": 1e-10}, ValueError, "noise is 1e-10 and .*ratio is 1e-10, but it must be above"),
         ({"noise": double([0.1, -0.2])}, ValueError, "noise is -0.2"),
         ({"noise": double([0.1] * 3)}, ValueError, r"noise has batch shape \(3,\).*shape \(2,\)"),
         (

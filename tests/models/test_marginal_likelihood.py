@@ -212,7 +212,8 @@ def test_jitter_is_added_as_gpytorch_adds_it() -> None:
     kernel = ScaleKernel(RBFKernel()).double()
     kernel.base_kernel.lengthscale = double(3.0)
     kernel.outputscale = double(1e6)
-    mll = build(kernel, num_rows=60, dim=1, noise=2e-10)
+    mll = build(kernel, num_rows=60, dim=1, noise=1e-3)
+    mll.likelihood.noise = 2e-10  # a recipe with so little is refused
     objective = MarginalLikelihoodObjective(mll)
     with pytest.warns(NumericalWarning, match="added jitter") as found:
         value, gradient = objective(objective.start)

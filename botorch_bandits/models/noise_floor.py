@@ -1,0 +1,152 @@
+"""How small the modeled noise may be, and in which range the scale of outcomes on boxes.
+
+What float64 can factorize depends on the ratio of the noise variance to the kernel's output scale
+alone, so outcomes of any scale have the same floor. Recipes and models, on arms and on boxes, all
+decide by it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from gpytorch.kernels import AdditiveKernel, Kernel, ProductKernel, ScaleKernel
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE, check_finite, check_positive
+from botorch_bandits.docstrings import fill_in_docstrings
+
+SMALLEST_RATIO = 1e-10
+"""Modeled noise variance over output scale must be above this; float64 cannot factorize kernel
+matrices much below it."""
+
+SMALLEST_ORDINARY_SCALE = 1e-3
+"""From this output scale on, noise that is learned has the bound that it has at output scale 1."""
+
+
+def output_scale_of(kernel: Kernel) -> Tensor:
+    """Return the factor in front of a kernel, of its batch shape.
+
+    It multiplies through ``ScaleKernel`` and products, adds up over sums, and is 1 for every other
+    kernel. For stationary kernels it is the prior variance.
+
+    Args:
+        kernel: Any GPyTorch kernel.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> float(output_scale_of(RBFKernel() + RBFKernel()))
+        2.0
+    """
+    if isinstance(kernel, ScaleKernel):
+        return kernel.outputscale.detach().to(DTYPE) * output_scale_of(kernel.base_kernel)
+    if isinstance(kernel, AdditiveKernel | ProductKernel):
+        scales = torch.stack(
+            torch.broadcast_tensors(*(output_scale_of(part) for part in kernel.kernels))
+        )
+        return scales.sum(0) if isinstance(kernel, AdditiveKernel) else scales.prod(0)
+    base = getattr(kernel, "base_kernel", None)
+    if isinstance(base, Kernel):  # of a kernel that changes inputs or correlations only
+        return output_scale_of(base)
+    parameter = next(kernel.parameters(), torch.empty(0))
+    return torch.ones((), dtype=DTYPE, device=parameter.device)
+
+
+def check_noise(noise: Any, output_scale: Tensor) -> float:
+    """Return the smallest noise variance if all are large enough for the kernel.
+
+    Args:
+        noise: A number, or a tensor of them that broadcasts against the output scales.
+        output_scale: From :func:`output_scale_of`.
+
+    Raises:
+        TypeError: If the noise is not a number.
+        ValueError: If a noise variance is not finite, not positive, or too small.
+    """
+    if isinstance(noise, Tensor) and noise.numel() != 1:
+        levels = check_finite("noise", noise).detach()
+        smallest = check_positive("noise", float(levels.min()))
+    else:
+        smallest = check_positive("noise", noise)
+        levels = torch.tensor(smallest, dtype=DTYPE)
+    scales = check_finite("the kernel's output scale", output_scale.to(levels.device))
+    try:
+        pairs = torch.broadcast_tensors(levels, scales)
+    except RuntimeError:  # the shapes are refused elsewhere; every pair is looked at here
+        pairs = torch.broadcast_tensors(levels.reshape(-1, 1), scales.reshape(1, -1))
+    ratios = (pairs[0] / pairs[1]).reshape(-1)
+    worst = int(ratios.argmin()) if ratios.numel() else -1
+    if worst >= 0 and float(ratios[worst]) <= SMALLEST_RATIO:
+        level, scale = (float(each.reshape(-1)[worst]) for each in pairs)
+        raise ValueError(
+            f"noise is {level:g} and the kernel's output scale {scale:g}: their ratio is "
+            f"{float(ratios[worst]):.3g}, but it must be above {SMALLEST_RATIO:g}, or float64 "
+            "cannot factorize the kernel matrix. Model a noise variance above "
+            f"{SMALLEST_RATIO * scale:g}; both are variances, in squared outcome units."
+        )
+    return smallest
+
+
+def smallest_noise(output_scale: Tensor) -> Tensor:
+    """Return the smallest noise variance that :func:`check_noise` accepts, a little above it.
+
+    Args:
+        output_scale: From :func:`output_scale_of`.
+    """
+    return (1.0 + 1e-6) * SMALLEST_RATIO * output_scale
+
+
+def constraint_floor(noise: Tensor, output_scale: Tensor) -> float:
+    """Return the lower bound of the noise parameter of a likelihood.
+
+    Args:
+        noise: The noise variances that it starts from, checked.
+        output_scale: From :func:`output_scale_of`.
+    """
+    if noise.numel() == 0 or output_scale.numel() == 0:
+        return SMALLEST_RATIO
+    smallest, lowest = float(noise.min()), float(output_scale.min())
+    is_ordinary = smallest > SMALLEST_RATIO and lowest >= SMALLEST_ORDINARY_SCALE
+    # GPyTorch keeps bounds in float32: rounded up, one might exclude a noise that was accepted
+    return SMALLEST_RATIO if is_ordinary else (1.0 - 1e-6) * SMALLEST_RATIO * lowest
+
+
+SMALLEST_DEVIATION, LARGEST_DEVIATION = 1e-8, 1e8
+"""Prior standard deviations with which suggestions on boxes are tested to be those at 1."""
+
+LARGEST_PRIOR_MEAN = 1e6
+"""Prior means on boxes, in prior standard deviations: beyond, rounding hides small slopes."""
+
+
+def check_range_on_box(kernel: Kernel, prior_mean: float) -> None:
+    """Raise unless outcomes are of a scale that optimizers on boxes can deal with.
+
+    Args:
+        kernel: Of the recipe.
+        prior_mean: Of the recipe.
+
+    Raises:
+        ValueError: If the prior standard deviation or the prior mean is beyond the range.
+    """
+    scales = output_scale_of(kernel)
+    smallest, largest = (math.sqrt(float(end)) for end in (scales.min(), scales.max()))
+    slack = 1.0 + 1e-6  # GPyTorch rounds output scales
+    for deviation in (smallest, largest):
+        if not SMALLEST_DEVIATION / slack <= deviation <= LARGEST_DEVIATION * slack:
+            raise ValueError(
+                f"the kernel's output scale is {deviation**2:g}, a prior standard deviation of "
+                f"{deviation:g}; on a box this must lie between {SMALLEST_DEVIATION:g} and "
+                f"{LARGEST_DEVIATION:g}. Rescale the outcomes (divide them by {deviation:g}), and "
+                "with them kernel, noise, bounds and prior_mean; or take Arms, where any scale is "
+                "right."
+            )
+    if abs(prior_mean) > LARGEST_PRIOR_MEAN * slack * smallest:
+        raise ValueError(
+            f"prior_mean is {prior_mean:g}, but the prior standard deviation {smallest:g}; on a "
+            f"box it must be at most {LARGEST_PRIOR_MEAN:g} of them in size. Subtract a constant "
+            "from the outcomes and from prior_mean."
+        )
+
+
+fill_in_docstrings(__name__)
