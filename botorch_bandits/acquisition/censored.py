@@ -370,7 +370,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        return self._censored_guarantee().with_gaps(*self._censoring_gaps()).of_rows()
+        guarantee = self._censored_guarantee().with_gaps(*self._censoring_gaps()).of_rows()
+        return guarantee if self.maximize else guarantee.for_minimizing()
 
 
 class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):

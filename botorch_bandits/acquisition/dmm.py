@@ -65,6 +65,7 @@ from botorch_bandits.confidence.width_rules import (
     check_assume,
     check_bounds,
     fit_to_batch,
+    kernel_assumptions,
     largest_regret,
     norm_assumption,
     prior_gaps,
@@ -363,28 +364,32 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         constants["information_gain"] = sum(float(s.information_gain) for s in self._sets.values())
         norm, norm_gaps, of_mean = norm_assumption(self._summary)
         largest = max(self.rkhs_bounds.values())
-        return Guarantee(
+        guarantee = Guarantee(
             method="DMM",
             theorem="Flynn and Reeb 2024, mixture-martingale confidence set, over a grid of ridges",
             bands=Statement(
-                f"with probability {1 - self.delta:g} the reward lies between the bounds, at all "
-                "points and in all rounds"
+                "with {probability} the reward lies between the bounds, at all points and in all "
+                "rounds",
+                delta=self.delta,
             ),
             regret=RegretStatement(
-                f"with probability {1 - self.delta:g}, on the same event, the regret of every "
-                "round that maximizes the upper bound is at most the distance of the bounds at the "
+                "with {probability}, on the same event, the regret of every round that maximizes "
+                "the upper confidence bound is at most the distance of the bounds at the "
                 "point that it chose, which is twice the effective width times standard deviation",
+                delta=self.delta,
                 factor=2.0,
                 largest=largest_regret(self._summary, largest, False),
             ),
             assumptions=(
                 norm,
+                *kernel_assumptions(self._summary),
                 *noise_assumptions(self._summary, self._ingredients[1], of_rows=()),
                 AS_OBSERVED,
             ),
             constants={**constants, **of_mean},
             gaps=(*gaps, *norm_gaps),
         ).of_rows()
+        return guarantee if self.maximize else guarantee.for_minimizing()
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, effective width and gain at one point.

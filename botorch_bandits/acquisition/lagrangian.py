@@ -282,19 +282,23 @@ class OutputWidths:
                 theorem=f"{each[0].theorem}, for reward and constraints at delta / {len(each)} "
                 "each (union bound)",
                 bands=Statement(
-                    f"with probability {1 - delta:g} the reward and each constraint lie within "
-                    "their widths of their posterior means, at all points and in all rounds, for "
-                    "all multipliers at once"
+                    "with {probability} the reward and each constraint lie within their widths of "
+                    "their posterior means, at all points and in all rounds, for all multipliers "
+                    "at once",
+                    delta=delta,
                 ),
                 regret=RegretStatement(
-                    f"with probability {1 - delta:g}, on the same event, the regret of every round "
+                    "with {probability}, on the same event, the regret of every round "
                     "that maximizes the bound of the penalized reward, against the best point that "
                     "meets the constraints, is at most the value of that bound less the lower "
-                    "confidence bound of the reward, at the point that it chose"
+                    "confidence bound of the reward, at the point that it chose",
+                    delta=delta,
                 ),
                 violation=Statement(
-                    f"with probability {1 - delta:g}, on the same event, no constraint is above "
-                    "its upper confidence bound at the points that were chosen"
+                    "with {probability}, on the same event, each constraint is at most its upper "
+                    "confidence bound at the points that were chosen, so that the norm of the "
+                    "positive part of summed constraint values is at most that of summed bounds",
+                    delta=delta,
                 ),
                 assumptions=tuple(
                     dict.fromkeys(

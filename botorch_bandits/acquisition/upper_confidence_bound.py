@@ -289,6 +289,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             guarantee = guarantee.with_gaps(
                 f"{len(self.X_pending)} pending points enter at the posterior mean"
             )
+        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return guarantee.of_rows()
 
     def describe(self, x: Tensor) -> dict[str, float]:

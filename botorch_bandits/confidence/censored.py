@@ -547,15 +547,17 @@ class CensoredWidth(WidthRule):
             theorem=f"Verma, Dai and Low 2022, Theorem 1, {details}",
             theorem_of_draws=f"Verma, Dai and Low 2022, Theorem 3, {details}",
             bands=Statement(
-                f"with probability {1 - self.delta:g} the reward (less the minimum) TIMES {rho}, "
-                "lies within the width of the posterior mean (less the minimum), at all points and "
-                "in all rounds; it has the same maximizer"
+                f"with {{probability}} the reward (less the minimum) TIMES {rho}, lies within the "
+                "width of the posterior mean (less the minimum), at all points and in all rounds; "
+                "it has the same maximizer",
+                delta=self.delta,
             ),
             regret=RegretStatement(
-                f"with probability {1 - self.delta:g}, on the same event, rho_m TIMES the regret "
+                "with {probability}, on the same event, rho_m TIMES the regret "
                 "of every round that maximizes the upper confidence bound is at most twice width "
                 "times standard deviation at the point that it chose, whether or not outcomes are "
                 "pending",
+                delta=self.delta,
                 factor=2.0,
                 largest=largest,
                 covers_pending=True,

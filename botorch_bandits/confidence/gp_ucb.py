@@ -150,9 +150,9 @@ class FiniteArmsWidth(WidthRule):
             method="GP-UCB on finitely many arms",
             theorem="Srinivas et al. 2010, Theorem 1",
             bands=Statement(
-                f"with probability {1 - self.delta:g} the reward lies within the width of the "
-                "posterior mean, on all arms (with contexts: at the context of each round) and in "
-                "all rounds"
+                "with {probability} the reward lies within the width of the posterior mean, on all "
+                "arms (with contexts: at the context of each round) and in all rounds",
+                delta=self.delta,
             ),
             regret=regret_of_band(self.delta),
             assumptions=(
@@ -225,15 +225,18 @@ class CompactBoxWidth(WidthRule):
             method="GP-UCB on a box",
             theorem="Srinivas et al. 2010, Theorem 2",
             bands=Statement(
-                f"with probability {1 - self.delta:g} the reward lies within the width of the "
-                "posterior mean at the point of each round, and on a discretization that grows "
-                "with the round; not at all points at once"
+                "with {probability} the reward lies within the width of the posterior mean at the "
+                "point of each round, and on a discretization that grows with the round; not at "
+                "all points at once",
+                delta=self.delta,
             ),
             regret=RegretStatement(
-                f"with probability {1 - self.delta:g}, on the same event, the regret of every "
-                "round t that maximizes the upper confidence bound is at most twice width times "
+                "with {probability}, on the same event, the regret of every "
+                "round t (from the last reset, if there are any) that maximizes the upper confidence "
+                "bound is at most twice width times "
                 "standard deviation at the point that it chose, plus the prior standard deviation "
                 "times 1 / t^2",
+                delta=self.delta,
                 factor=2.0,
                 tail=_largest_unit(summary),
             ),
@@ -241,8 +244,9 @@ class CompactBoxWidth(WidthRule):
                 DRAWN_FROM_PRIOR,
                 FIXED_PRIOR,
                 GAUSSIAN_NOISE,
-                "partial derivatives exceed L with probability at most a exp(-(L/b)^2), with "
-                "smoothness_a and smoothness_b for a and b",
+                "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
+                "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
+                "L, with smoothness_a and smoothness_b for a and b",
                 "the acquisition is maximized over a box of dim dimensions at most, with sides of "
                 "at most side_length, fixed before the data",
             ),

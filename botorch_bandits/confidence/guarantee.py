@@ -73,10 +73,16 @@ FIXED_PRIOR = "kernel, noise variance and prior mean of the model were fixed bef
 SUB_GAUSSIAN_NOISE = "the noise is noise_bound-sub-Gaussian given the past"
 """The noise of theorems on functions of bounded norm."""
 
-GAUSSIAN_NOISE = "the noise is independent and Gaussian with the modeled variance"
+GAUSSIAN_NOISE = (
+    "the noise is Gaussian with mean 0 and the modeled variance, independent from row to row and "
+    "of the reward function"
+)
 """The noise of theorems on draws."""
 
-BOUNDED_NOISE = "the noise is at most sigma almost surely, and the modeled variance is sigma^2"
+BOUNDED_NOISE = (
+    "the noise has mean 0 given the past and is at most sigma in absolute value almost surely, and "
+    "the modeled variance is sigma^2"
+)
 """The noise of Theorem 3 of Srinivas et al. 2010."""
 
 AS_OBSERVED = "outcomes are as observed: neither censored nor relabeled"
@@ -139,21 +145,30 @@ class Statement:
     """One statement of a guarantee, on confidence bounds, regret or violation.
 
     Attributes:
-        text: What it says, with its probability.
+        wording: What it says; ``{probability}`` stands for ``1 - delta``.
         gaps: Why it does not hold as used; empty if it does.
         bound: A number so far for the rounds that it covers, in raw outcome units, where it can be
             computed: loops do so for regret and violation.
         num_rounds: How many rounds so far it covers; None where rounds are not counted.
         num_others: How many rounds so far it does not cover.
         bound_of_others: A number for those rounds together, where there is one.
+        delta: It fails with at most this probability.
     """
 
-    text: str
+    wording: str
     gaps: tuple[str, ...] = ()
     bound: float | None = None
     num_rounds: int | None = None
     num_others: int = 0
     bound_of_others: float | None = None
+    delta: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What it says, with its probability."""
+        if self.delta is None:
+            return self.wording
+        return self.wording.replace("{probability}", f"probability {1.0 - self.delta:.8g}")
 
     @property
     def holds(self) -> bool:
@@ -177,6 +192,11 @@ class Statement:
         """
         return replace(self, gaps=tuple(dict.fromkeys((*self.gaps, *gaps))))
 
+    @property
+    def _bounds(self) -> str:
+        """What a number is, between the rounds and the number."""
+        return ": at most"
+
     def lines(self, name: str, common: tuple[str, ...]) -> list[str]:
         """Return it as lines of text.
 
@@ -188,7 +208,7 @@ class Statement:
         told += [f"    not covered: {gap}" for gap in self.gaps if gap not in common]
         if self.num_rounds is not None and self.holds:
             all_rounds = self.num_rounds + self.num_others
-            value = "" if self.bound is None else f": at most {self.bound:.6g}"
+            value = "" if self.bound is None else f"{self._bounds} {self.bound:.6g}"
             told.append(f"    so far it covers {self.num_rounds} of {all_rounds} rounds{value}")
             if self.num_others:
                 others = self.bound_of_others
@@ -220,6 +240,20 @@ class RegretStatement(Statement):
     is_expected: bool = False
     covers_pending: bool = False
     quantity: str = "the regret"
+
+    @property
+    def total(self) -> float | None:
+        """The bound for all rounds so far; None without one, or if it is on the expected regret."""
+        return None if self.is_expected else super().total
+
+    @property
+    def _bounds(self) -> str:
+        if self.is_expected:
+            return (
+                "; the sum of width times standard deviation, whose expectation bounds the "
+                "expected regret, is"
+            )
+        return super()._bounds
 
 
 @dataclass(frozen=True)
@@ -336,6 +370,30 @@ class Guarantee:
         kept = tuple(each for each in self.assumptions if each not in about_rows)
         return replace(self, assumptions=kept)
 
+    def with_wording(self, of: str, old: str, new: str) -> Guarantee:
+        """Return a copy with other words in one statement.
+
+        Args:
+            of: The statement, such as ``"bands"``; nothing changes where it is not made.
+            old: The words.
+            new: What takes their place.
+        """
+        statement = self.statements.get(of)
+        if statement is None:
+            return self
+        wording = statement.wording.replace(old, new)
+        changed: dict[str, Any] = {of: replace(statement, wording=wording)}
+        return replace(self, **changed)
+
+    def for_minimizing(self) -> Guarantee:
+        """Return what is said where the least reward is sought, by lower confidence bounds."""
+        least = "the reward at its point less the least reward,"
+        return (
+            self.with_wording("regret", "maximizes the upper", "minimizes the lower")
+            .with_wording("regret", "the regret of every round", f"{least} in every round")
+            .with_wording("regret", "the regret of a round", f"{least} in a round")
+        )
+
     def about(self, function: str) -> Guarantee:
         """Return a copy whose assumptions on the reward function are made of another one.
 
@@ -358,13 +416,15 @@ class Guarantee:
         if self.theorem is None:
             return replace(self, method=f"Thompson sampling, {self.method}")
         of_width = self.regret or RegretStatement("")
+        times = "" if of_width.quantity == "the regret" else "rho_m TIMES "
         regret = replace(
             of_width,
-            text=f"with probability {1 - delta:g} the cumulative regret over the rounds that the "
+            wording=f"with {{probability}} {times}the cumulative regret over the rounds that the "
             "method chose is at most a constant times the sum of scale times standard deviation "
             "at the points that it chose, up to logarithms and a term of the order of the square "
             "root of the number of rounds",
             factor=None,
+            delta=delta,
         )
         return replace(
             self,
@@ -374,7 +434,7 @@ class Guarantee:
             if self.bands is None
             else replace(
                 self.bands,
-                text=f"{self.bands.text} (at half of delta; the other half is for the draws)",
+                wording=f"{self.bands.wording} (at half of delta; the other is for the draws)",
             ),
             regret=regret,
             constants={**self.constants, "delta": delta},

@@ -68,6 +68,7 @@ from botorch_bandits.confidence.width_rules import (
     check_bound,
     check_bounds,
     combine_outputs,
+    kernel_assumptions,
     largest_regret,
     norm_assumption,
     pick_bound,
@@ -486,6 +487,7 @@ class KernelizedWidth(WidthRule):
             ),
             assumptions=(
                 norm,
+                *kernel_assumptions(summary),
                 *noise_assumptions(
                     summary,
                     self.noise_bound,
@@ -604,6 +606,7 @@ class RKHSWidth(WidthRule):
             regret=regret_of_band(self.delta, largest_regret(summary, self.rkhs_bound, False)),
             assumptions=(
                 norm,
+                *kernel_assumptions(summary, is_at_most_one=True),
                 FIXED_PRIOR,
                 BOUNDED_NOISE,
                 self.gain_bound.assumption,
@@ -673,7 +676,12 @@ class AMMWidth(WidthRule):
             theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
             bands=band_everywhere(self.delta),
             regret=regret_of_band(self.delta, largest_regret(summary, self.rkhs_bound, False)),
-            assumptions=(norm, *noise_assumptions(summary, self.noise_bound), AS_OBSERVED),
+            assumptions=(
+                norm,
+                *kernel_assumptions(summary),
+                *noise_assumptions(summary, self.noise_bound),
+                AS_OBSERVED,
+            ),
             constants={**constants, **of_mean},
             gaps=(*prior_gaps(summary), *norm_gaps, *noise_gaps(summary, self.noise_bound)),
         )

@@ -679,27 +679,52 @@ def norm_assumption(
     Args:
         summary: Of the model.
     """
+    is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
+    function = "each output of the model" if is_of_outputs else "the reward function"
+    bounded, centered = BOUNDED_NORM.about(function), BOUNDED_CENTERED_NORM.about(function)
     try:
         means = [prior.prior_mean for prior in summary.active_priors]
     except UnreadablePriorError:
-        return BOUNDED_NORM, (), {}
+        return bounded, (), {}
     if all(mean == 0.0 for mean in means):
-        return BOUNDED_NORM, (), {}
+        return bounded, (), {}
     told = {
         "prior_mean" if len(means) == 1 else f"prior_mean_{j}": mean
         for j, mean in enumerate(means)
         if mean is not None
     }
     if "centered bound" in summary.assume:
-        return BOUNDED_CENTERED_NORM, (), told
+        return centered, (), told
     value = "not 0" if None in means else ", ".join(f"{mean:g}" for mean in means)
     return (
-        BOUNDED_CENTERED_NORM,
+        centered,
         (
             f"the prior mean is {value}, and the theorem needs a bound on the norm of the reward "
             'less the prior mean; if rkhs_bound= is that, say so with assume="centered bound"',
         ),
         told,
+    )
+
+
+def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> tuple[str, ...]:
+    """Return what is meant by a kernel of unit variance where the kernel is not stationary.
+
+    Args:
+        summary: Of the model.
+        is_at_most_one: Whether the theorem needs ``k(x, x) <= 1``.
+    """
+    try:
+        if all(prior.is_stationary for prior in summary.active_priors):
+            return ()
+    except UnreadablePriorError:
+        return ()
+    needed = (
+        "the kernel divided by its output scale has k(x, x) <= 1 at all points of the domain",
+    )
+    return (
+        "the kernel is not stationary; its unit-variance form is the kernel divided by its output "
+        "scale (1 without one)",
+        *(needed if is_at_most_one else ()),
     )
 
 
@@ -734,8 +759,9 @@ def band_everywhere(delta: float) -> Statement:
         delta: It fails with at most this probability.
     """
     return Statement(
-        f"with probability {1 - delta:g} the reward lies within the width of the posterior mean, "
-        "at all points and in all rounds"
+        "with {probability} the reward lies within the width of the posterior mean, at all points "
+        "and in all rounds",
+        delta=delta,
     )
 
 
@@ -747,9 +773,10 @@ def regret_of_band(delta: float, largest: float | None = None) -> RegretStatemen
         largest: A bound on the regret of any round, if there is one.
     """
     return RegretStatement(
-        f"with probability {1 - delta:g}, on the same event, the regret of every round that "
+        "with {probability}, on the same event, the regret of every round that "
         "maximizes the upper confidence bound is at most twice width times standard deviation at "
         "the point that it chose",
+        delta=delta,
         largest=largest,
         factor=2.0,
     )

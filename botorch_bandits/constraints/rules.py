@@ -473,8 +473,8 @@ class EpochRule(MultiplierRule):
             method=method,
             theorem=f"{SOURCE}, {theorem}",
             regret=RegretStatement(
-                "the cumulative regret against the best fixed point that meets all constraints is "
-                "bounded with probability 1 - delta, and sublinear in T = L S for suitable L and S",
+                "with {probability} the cumulative regret against the best fixed point that meets "
+                "all constraints is bounded, and sublinear in T = L S for suitable L and S",
                 needs_every_round=True,
             ),
             violation=Statement(violation),

@@ -230,10 +230,10 @@ class Chooser:
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
-            guarantee = with_constraints(guarantee, settings, self._history, starts)
+            guarantee = with_constraints(guarantee, acquisition, settings, self._history, starts)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
-            guarantee = with_restarts(guarantee, settings.restart, number)
+            guarantee = with_restarts(guarantee, settings.restart, number, settings.num_constraints)
         guarantee = with_retractions(guarantee, self._history)
         return with_regret(guarantee, self._history, starts, num_given)
 

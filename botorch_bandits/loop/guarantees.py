@@ -9,7 +9,6 @@ a loop suggests the same points with and without them.
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -158,8 +157,15 @@ def _with_hallucinated(
     )
     if guarantee.bands is None or not is_late:
         return guarantee
-    text = f"{guarantee.bands.text}, but for rounds that were chosen while outcomes were pending"
-    return replace(guarantee, bands=replace(guarantee.bands, text=text))
+    return _but_for(guarantee, "rounds that were chosen while outcomes were pending")
+
+
+def _but_for(guarantee: Guarantee, rounds: str) -> Guarantee:
+    """Take rounds out of the statement on confidence bounds."""
+    old = "in all rounds but for" if "in all rounds but for" in guarantee.statement else ""
+    if old:
+        return guarantee.with_wording("bands", old, f"in all rounds but for {rounds}, and for")
+    return guarantee.with_wording("bands", "in all rounds", f"in all rounds but for {rounds}")
 
 
 def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
@@ -202,11 +208,15 @@ def with_regret(
         num_given: How many rounds of the history the loop was given.
     """
     regret = guarantee.regret
+    if num_given > 0 and guarantee.theorem is not None:
+        guarantee = guarantee.of_rows()
+        if any(query.origin == "acquisition" for query in history.queries[:num_given]):
+            guarantee = guarantee.with_assumptions(
+                "what the given history says that the acquisition chose was chosen by it, with "
+                "these settings"
+            )
     if regret is None or not regret.holds or guarantee.theorem is None:
         return guarantee
-    if num_given > 0:
-        given = f"the first {num_given} rounds were played by these settings"
-        guarantee = guarantee.with_assumptions(given)
     if regret.num_rounds is not None:  # counted already
         return guarantee
     is_sure = regret.factor is not None and not regret.is_expected
@@ -276,7 +286,10 @@ def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]
 
 
 def with_certificate(
-    guarantee: Guarantee, history: History, starts: Iterable[int] = ()
+    guarantee: Guarantee,
+    history: History,
+    starts: Iterable[int] = (),
+    clipped_at: float | None = None,
 ) -> Guarantee:
     """Return a guarantee with numbers for regret and violation from separate confidence bounds.
 
@@ -287,6 +300,7 @@ def with_certificate(
         guarantee: Of an upper confidence bound on separate models of reward and constraints.
         history: The history of all rounds.
         starts: See :func:`rounds_in_hand`.
+        clipped_at: What bounds the absolute values of constraints, and clips their lower bounds.
     """
     if guarantee.regret is None or not guarantee.regret.holds or guarantee.violation is None:
         return guarantee
@@ -298,8 +312,10 @@ def with_certificate(
         lower = known["mean"] - known["width"] * known["standard_deviation"]
         regret.append(known["acquisition_value"] - lower)
         names = [name for name in known if name.startswith("constraint_lower_bound_")]
-        means = [name.replace("lower_bound", "mean") for name in names]
-        upper = [2.0 * known[mean] - known[name] for mean, name in zip(means, names, strict=True)]
+        upper = [
+            _upper_bound(known[name.replace("lower_bound", "mean")], known[name], clipped_at)
+            for name in names
+        ]
         violations.append(upper)
     num_others = history.num_queries - len(regret)
     if num_others and not regret:
@@ -317,27 +333,40 @@ def with_certificate(
     )
 
 
-def with_restarts(guarantee: Guarantee, restart: Restart, segment: int = 0) -> Guarantee:
+def _upper_bound(mean: float, lower: float, clipped_at: float | None) -> float:
+    """The upper confidence bound of a constraint; a lower one that was clipped does not show it."""
+    if clipped_at is None:
+        return 2.0 * mean - lower
+    return clipped_at if abs(lower) >= clipped_at else min(2.0 * mean - lower, clipped_at)
+
+
+def with_restarts(
+    guarantee: Guarantee, restart: Restart, segment: int = 0, num_constraints: int = 0
+) -> Guarantee:
     """Return what is left of a guarantee when a policy begins anew.
 
     Args:
         guarantee: The guarantee of the policy alone, at the running segment's share of delta.
         restart: The rule.
         segment: The number of that segment, from 0.
+        num_constraints: How many constraints there are.
     """
     if isinstance(restart, NeverRestart):
         return guarantee
     share = "its share of delta" if restart.split_delta else "delta"
     if isinstance(restart, OracleRestart) and restart.split_delta:
         told = ", ".join(map(str, restart.change_points)) or "no round"
+        what = "the reward function" + (" and the constraints change" if num_constraints else "")
+        what += "" if num_constraints else " changes"
+        each = "each" if num_constraints else "it"
         kept = (
-            "a new draw that is independent of what came before"
+            f"{each} is a new draw that is independent of what came before"
             if guarantee.is_on_draws
-            else "a fixed function of that norm"
+            else f"{each} is a fixed function of that norm"
         )
         fraction = restart.share_of_delta(1.0, segment)
         return _at_delta_of_all(guarantee, fraction).with_assumptions(
-            f"the reward function changes after {told} only, and is {kept} in each segment"
+            f"{what} after {told} only, and {kept} in each segment"
         )
     return guarantee.with_gaps(
         "with restarts the theorem covers each segment at "
@@ -353,19 +382,14 @@ def _at_delta_of_all(guarantee: Guarantee, fraction: float) -> Guarantee:
         guarantee: Of a segment that has its share of delta.
         fraction: That share of 1.
     """
-    share = guarantee.constants.get("delta")
-    if share is None:
-        return guarantee
-
-    def of_all(found: re.Match[str]) -> str:
-        part = round((1.0 - float(found[1])) / share, 2)  # draws leave half for the width
-        return f"with probability {1.0 - part * share / fraction:g}"
-
     changed: dict[str, Any] = {
-        name: replace(each, text=re.sub(r"with probability ([-+.0-9e]+\d)", of_all, each.text))
+        name: replace(each, delta=each.delta / fraction)
         for name, each in guarantee.statements.items()
+        if each.delta is not None
     }
-    constants = {**guarantee.constants, "delta": share / fraction}
+    constants = dict(guarantee.constants)
+    if "delta" in constants:
+        constants["delta"] /= fraction
     return replace(guarantee, constants=constants, **changed)
 
 
@@ -376,6 +400,7 @@ def with_forgetting(guarantee: Guarantee) -> Guarantee:
 
 def with_constraints(
     guarantee: Guarantee,
+    acquisition: AcquisitionFunction,
     settings: LoopSettings,
     history: History,
     starts: Iterable[int] = (),
@@ -384,6 +409,7 @@ def with_constraints(
 
     Args:
         guarantee: The guarantee of its acquisition in the running epoch.
+        acquisition: That acquisition.
         settings: The loop's settings.
         history: The history of all rounds.
         starts: See :func:`rounds_in_hand`.
@@ -396,7 +422,8 @@ def with_constraints(
     if rule.surrogate_in_use == "separate":
         constants = {**guarantee.constants, **promised.constants}
         told = replace(guarantee, method=method, constants=constants)
-        return with_certificate(told, history, starts)
+        clipped_at = getattr(rule, "constraint_bound", None)
+        return with_certificate(told, history, starts, clipped_at)
     rates: list[str] = []
     if not _is_covered(rule, acquisition_class):
         rates.append(
@@ -415,24 +442,47 @@ def with_constraints(
     about = guarantee.about("the penalized function of each epoch")
     bands = about.bands
     if bands is not None:
-        text = bands.text.replace("the reward", "the penalized function of the running epoch")
-        bands = replace(bands, text=text)
+        about_epoch = "the penalized function of the running epoch"
+        bands = replace(bands, wording=bands.wording.replace("the reward", about_epoch))
+    options = _complete_options(settings)
+    delta = options.get("delta")
+    assert promised.regret is not None
+    assert promised.violation is not None
+    constants = {
+        f"{name}_of_epoch" if name in ("delta", "noise_bound") else name: value
+        for name, value in about.constants.items()
+    }
+    users = ("delta", "noise_bound")
+    given = {name: options[name] for name in users if isinstance(options.get(name), float | int)}
     combined = replace(
         promised,
         method=method,
         bands=bands,
+        regret=replace(promised.regret, delta=delta),
+        violation=replace(promised.violation, delta=delta),
         assumptions=tuple(dict.fromkeys((*promised.assumptions, *about.assumptions))),
-        constants={**about.constants, **promised.constants},
+        constants={**given, **constants, **promised.constants},
         gaps=tuple(dict.fromkeys((*promised.gaps, *about.gaps))),
     )
     for gap in rates:
         combined = _without_rates(combined, gap)
     if len(rounds_in_hand(history, starts)) < history.num_queries:
         return combined  # the proof needs every round: :func:`with_regret` says so
-    return _with_epochs(combined, settings, history)
+    summary = PriorSummary(getattr(acquisition, "base_model", None) or acquisition.model)
+    return _with_epochs(combined, settings, history, summary)
 
 
-def _with_epochs(guarantee: Guarantee, settings: LoopSettings, history: History) -> Guarantee:
+def _complete_options(settings: LoopSettings) -> dict[str, Any]:
+    """The options of the acquisition, as the user gave them or by default."""
+    given = settings.acquisition
+    if not isinstance(given, AcquisitionRecipe):
+        return {}
+    return {**default_options(given.acquisition_class), **given.options}
+
+
+def _with_epochs(
+    guarantee: Guarantee, settings: LoopSettings, history: History, summary: PriorSummary
+) -> Guarantee:
     r"""Return a guarantee with the numbers of the proofs of both algorithms, from what was seen.
 
     A point that meets the constraints has a penalized value of at least ``f``, so that regret plus
@@ -453,8 +503,7 @@ def _with_epochs(guarantee: Guarantee, settings: LoopSettings, history: History)
         return guarantee
     assert rule is not None
     assert isinstance(settings.acquisition, AcquisitionRecipe)
-    given = settings.acquisition
-    options = {**default_options(given.acquisition_class), **given.options}
+    options = _complete_options(settings)
     seen = [query.diagnostics for query in history.queries]
     bound = math.fsum(2.0 * each["width"] * each["standard_deviation"] for each in seen)
     told = [history.outcome(query.id) for query in history.queries]
@@ -462,6 +511,10 @@ def _with_epochs(guarantee: Guarantee, settings: LoopSettings, history: History)
     violations = values.sum(0)
     if not rule.expects_exact_constraints:
         noise, delta = options["noise_bound"], options["delta"]
+        if not isinstance(noise, float | int):
+            return guarantee
+        if options["units"] == "prior":
+            noise *= float(summary.active_priors[0].standard_deviation)
         names = [f"multiplier_{j + 1}" for j in range(rule.num_constraints)]
         multipliers = torch.tensor([[each[name] for name in names] for each in seen], dtype=DTYPE)
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)
@@ -470,7 +523,8 @@ def _with_epochs(guarantee: Guarantee, settings: LoopSettings, history: History)
         violations = violations + _largest_noise_sum(float(len(values)), noise, share)
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())
-    if _is_played_as(given.acquisition_class, GPThompsonSampling):  # a draw is no upper bound
+    played = settings.acquisition.acquisition_class
+    if _is_played_as(played, GPThompsonSampling):  # a draw is no upper bound
         return replace(guarantee, violation=replace(violation, bound=worst, **counts))
     return replace(
         guarantee,
@@ -528,7 +582,14 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
             if len(rounds) > 1
             else f"round {rounds[0]}, which was chosen with what was retracted later, is"
         )
-        told += f"; {which} not among those that the statement on regret covers"
+        told += f"; {which} not among those that the statements cover"
+        first, last = rounds[0], rounds[-1]
+        guarantee = _but_for(
+            guarantee,
+            f"rounds {first} to {last}, which were chosen with what was retracted later"
+            if len(rounds) > 1
+            else f"round {first}, which was chosen with what was retracted later",
+        )
     return guarantee.with_assumptions(told)
 
 
