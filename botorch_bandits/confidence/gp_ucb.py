@@ -231,11 +231,10 @@ class CompactBoxWidth(WidthRule):
                 delta=self.delta,
             ),
             regret=RegretStatement(
-                "with {probability}, on the same event, the regret of every "
-                "round t (from the last reset, if there are any) that maximizes the upper confidence "
-                "bound is at most twice width times "
-                "standard deviation at the point that it chose, plus the prior standard deviation "
-                "times 1 / t^2",
+                "with {probability}, on the same event, the regret of every round t (counted from "
+                "the last reset, if there are any) that maximizes the upper confidence bound is at "
+                "most twice width times standard deviation at the point that it chose, plus the "
+                "prior standard deviation times 1 / t^2",
                 delta=self.delta,
                 factor=2.0,
                 tail=_largest_unit(summary),

@@ -45,12 +45,14 @@ from botorch_bandits.feedback import (
 )
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
-from botorch_bandits.loop.guarantees import (
+from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
     feasibility_of,
-    guarantee_of,
     smallest_lower_bounds,
+)
+from botorch_bandits.loop.guarantees import (
+    guarantee_of,
     with_constraints,
     with_forgetting,
     with_regret,
@@ -201,7 +203,7 @@ class Chooser:
 
         Args:
             now: Clock time in seconds.
-            width: See :func:`~botorch_bandits.loop.guarantees.smallest_lower_bounds`.
+            width: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
         """
         assert self.segments is not None
         assert self.segments.multipliers is not None

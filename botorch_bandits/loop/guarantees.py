@@ -1,25 +1,19 @@
-"""What a loop promises, and whether its constraints can be met.
+"""What a loop promises.
 
-The guarantee of an acquisition function becomes that of a loop: restarts, forgetting, constraints
-and retractions add assumptions and gaps. :class:`ConstraintWatch` warns where no point seems to
-meet a constraint, or where values are noisy that the rule takes for exact. Warnings change nothing:
-a loop suggests the same points with and without them.
+The guarantee of an acquisition function becomes that of a loop: the rounds so far make numbers of
+what it says of regret and violation, and what happened in them, restarts, forgetting, constraints
+and retractions add assumptions and gaps.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
-from botorch.models.model import Model
-from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
@@ -27,12 +21,9 @@ from botorch_bandits.acquisition import (
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import default_options, evaluated_as
-from botorch_bandits.acquisition.lagrangian import output_rules
-from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import NeverRestart, OracleRestart, Restart
-from botorch_bandits.checks import DTYPE, level_of_users_line
+from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
 from botorch_bandits.confidence.guarantee import (
     ARRIVALS_IGNORE_NOISE,
@@ -46,20 +37,15 @@ from botorch_bandits.confidence.guarantee import (
     FAILURES_IGNORE_REWARD,
 )
 from botorch_bandits.constraints import (
-    InfeasibleConstraintsWarning,
     MultiplicativeEpochs,
     MultiplierRule,
-    recognize_infeasibility,
-    warn_if_noisy,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated
-from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
-from botorch_bandits.loop.state import Multipliers, Segments
+from botorch_bandits.history import History, Query
+from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import BanditGPRecipe
-from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
 def guarantee_of(
@@ -90,6 +76,8 @@ def guarantee_of(
         return guarantee
     guarantee = guarantee.with_gaps(*_gaps_of_gains(acquisition, history, settings))
     guarantee = guarantee.with_assumptions(*_assumptions(guarantee, history, settings))
+    if isinstance(settings.feedback, Censored):
+        guarantee = guarantee.with_gaps(*_gaps_of_losses(settings.feedback, history))
     if isinstance(domain, Box):
         exactly = "the acquisition is maximized exactly (on a box it is numerically)"
         guarantee = guarantee.with_assumptions(exactly)
@@ -105,10 +93,14 @@ def guarantee_of(
 def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings) -> Iterator[str]:
     """What the rounds so far rest on, beside what the theorem needs of function and noise."""
     on_draws = guarantee.is_on_draws
+    if not isinstance(settings.model, BanditGPRecipe):
+        yield "the function that makes the model makes a row of every outcome, as it was told"
+    if not isinstance(settings.acquisition, AcquisitionRecipe):
+        yield "the acquisition function is made with the same arguments in every round"
     is_censored = isinstance(settings.feedback, Censored)  # which has an assumption on delays
     if not is_censored and (history.num_pending or _any_late(history)):
         yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
-    if history.num_failed > history.num_retracted:
+    if history.num_failed:
         yield FAILURES_IGNORE_REWARD if on_draws else FAILURES_IGNORE_NOISE
     if any(query.origin == "attached" for query in history.queries):
         yield ATTACHED_IGNORE_REWARD if on_draws else ATTACHED_IGNORE_NOISE
@@ -131,6 +123,22 @@ def _gaps_of_gains(
         bound = rule.bound_on_gain()
         if bound is not None:
             yield from bound.gaps_on(choices, contexts if settings.context_dim else None)
+
+
+def _gaps_of_losses(feedback: Censored, history: History) -> Iterator[str]:
+    """Say where attached outcomes, which are never lost, stand beside others that were."""
+    if all(query.origin != "attached" for query in history.queries):
+        return
+    late = [o for o in history.outcomes if feedback.is_late(history.query(o.query_id), o)]
+    num_lost = len(late) + history.num_failed + history.num_retracted
+    if feedback.max_delay is not None and feedback.unit == "rounds":
+        latest = history.num_queries - feedback.max_delay
+        num_lost += sum(query.round_number <= latest for query in history.pending())
+    if num_lost:
+        yield (
+            f"attached outcomes are never lost, but {num_lost} others were, so that rho_m is not "
+            "one number"
+        )
 
 
 def _any_late(history: History) -> bool:
@@ -591,299 +599,6 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
             else f"round {first}, which was chosen with what was retracted later",
         )
     return guarantee.with_assumptions(told)
-
-
-NUM_EPOCHS = 3
-"""How many updates in a row must have raised a multiplier before a problem is called infeasible."""
-
-NUM_CONTEXTS = 10
-"""Over how many of the latest contexts the smallest lower bounds are averaged."""
-
-
-class NoWidthError(ValueError):
-    """The loop has no model, or no width, for confidence bounds of the constraints."""
-
-
-@dataclass(frozen=True)
-class ConstraintFeasibility:
-    """What is known of one constraint.
-
-    Attributes:
-        constraint: The number of the constraint, from 1.
-        smallest_lower_bound: The minimum over the domain of its lower confidence bound. Where it
-            is positive no point meets the constraint, as far as the bound can be trusted.
-        multiplier: In force.
-        is_infeasible: Whether the bound is positive and the multiplier grew in each of the last
-            three updates; see :func:`~botorch_bandits.constraints.recognize_infeasibility`.
-    """
-
-    constraint: int
-    smallest_lower_bound: float
-    multiplier: float
-    is_infeasible: bool
-
-
-@dataclass(frozen=True)
-class Feasibility:
-    """What a loop knows of whether its constraints can be met.
-
-    Attributes:
-        constraints: One entry a constraint.
-        nearest: The best observed point that meets all constraints, with its outcome; without one
-            that of the smallest violation, and None before the first outcome.
-        nearest_is_feasible: Whether it meets them.
-    """
-
-    constraints: tuple[ConstraintFeasibility, ...]
-    nearest: tuple[Query, Outcome] | None
-    nearest_is_feasible: bool
-
-    @property
-    def infeasible(self) -> tuple[int, ...]:
-        """The numbers, from 1, of the constraints that no point seems to meet."""
-        return tuple(entry.constraint for entry in self.constraints if entry.is_infeasible)
-
-
-def recognize(multipliers: Multipliers, bounds: Tensor) -> Tensor:
-    """Return which constraints no point seems to meet, ``num_constraints`` booleans.
-
-    Args:
-        multipliers: The rule and what it did so far.
-        bounds: ``num_constraints``; the smallest lower confidence bounds.
-    """
-    latest = multipliers.updates[-NUM_EPOCHS - 1 :]
-    table = torch.tensor([update.multipliers for update in latest], dtype=DTYPE)
-    largest = getattr(multipliers.rule, "max_multiplier", None)
-    return recognize_infeasibility(table, bounds, NUM_EPOCHS, largest)
-
-
-def feasibility_of(multipliers: Multipliers, history: History, bounds: Tensor) -> Feasibility:
-    """Return what is known of the constraints.
-
-    Args:
-        multipliers: The rule and what it did so far.
-        history: The whole history.
-        bounds: What :func:`smallest_lower_bounds` returned.
-    """
-    rewards = torch.tensor([outcome.reward for outcome in history.outcomes], dtype=DTYPE)
-    row, is_feasible = multipliers.ledger().best_point(rewards)
-    nearest = None
-    if int(row) >= 0:
-        outcome = history.outcomes[int(row)]
-        nearest = history.query(outcome.query_id), outcome
-    found = recognize(multipliers, bounds).tolist()
-    in_force = multipliers.values.tolist()
-    entries = [
-        ConstraintFeasibility(j + 1, float(bound), in_force[j], found[j])
-        for j, bound in enumerate(bounds)
-    ]
-    return Feasibility(tuple(entries), nearest, bool(is_feasible))
-
-
-def smallest_lower_bounds(
-    settings: LoopSettings,
-    segments: Segments,
-    history: History,
-    separate_model: Callable[[], Model],
-    width: float | None = None,
-) -> Tensor:
-    """Return the minimum over the domain of each constraint's lower confidence bound.
-
-    Each constraint has a model of its own, of all its values since the last reset. With separate
-    surrogates these are the loop's; otherwise they are built as the loop's model is, with prior
-    mean 0. The width is that of the loop's acquisition at ``delta / (1 + num_constraints)``.
-
-    Args:
-        settings: The loop's settings.
-        segments: What counts of its history.
-        history: The whole history.
-        separate_model: Gives the loop's model of reward and constraints, where that is separate.
-        width: A constant in place of the acquisition's width.
-
-    Returns:
-        ``num_constraints`` numbers. They are found by an optimizer where the domain is a box, so
-        that they may be too large there.
-
-    Raises:
-        NoWidthError: If the loop has no model, or the acquisition no width and none is given.
-    """
-    rule, recipe = settings.constraints, settings.acquisition
-    assert rule is not None
-    X, values = _data(segments, history)
-    round_number = history.num_queries - segments.first_id_of_segment + 1
-    domains = _domains(settings, history)
-    if isinstance(recipe, AcquisitionRecipe) and settings.restart is not None:
-        share = partial(settings.restart.share_of_delta, segment=segments.number)
-        recipe = recipe.at_share_of_delta(share)
-    if settings.model is None:
-        raise NoWidthError("random search has no model, so constraints have no confidence bounds.")
-    if len(X) == 0 and not isinstance(settings.model, BanditGPRecipe):
-        raise NoWidthError("no outcome has arrived, so a user's model cannot be built; tell one.")
-    model = separate_model() if rule.surrogate_in_use == "separate" else None
-    bounds = []
-    for j in range(rule.num_constraints):
-        transform: PosteriorTransform | None = None
-        if model is not None:
-            used = model
-            sign = -select_output(j + 1, model.num_outputs).weights
-            transform = ScalarizedPosteriorTransform(sign)
-        else:
-            used = _model_of(settings, X, -values[:, j : j + 1])
-        factor = width
-        if factor is None:
-            factor = _width_of(settings, recipe, rule, used, j, round_number)
-        bound = ImprovedUpperConfidenceBound(used, width=factor, posterior_transform=transform)
-        seed = derive_seed(settings.seed, history.num_queries, f"feasibility {j}")
-        largest = [domain.maximize(bound, seed)[1] for domain in domains]
-        bounds.append(-sum(largest) / len(largest))
-    return torch.tensor(bounds, dtype=DTYPE)
-
-
-def _model_of(settings: LoopSettings, X: Tensor, Y: Tensor) -> Model:
-    """The model of one constraint's negative, so that its smallest values are the largest."""
-    model = settings.model
-    if isinstance(model, BanditGPRecipe):
-        collapses = isinstance(settings.domain, Arms) and settings.context_dim == 0
-        return replace(model, prior_mean=0.0).builder(settings.seed, collapses)(X, Y)
-    assert model is not None
-    with seeded_globally(derive_seed(settings.seed, len(X), "model")):
-        return model(X, Y)
-
-
-def _width_of(
-    settings: LoopSettings,
-    recipe: object,
-    rule: MultiplierRule,
-    model: Model,
-    constraint: int,
-    round_number: int,
-) -> float:
-    """The loop's width for one constraint."""
-    num_outputs = 1 + rule.num_constraints
-    if isinstance(recipe, AcquisitionRecipe):
-        name = recipe.acquisition_class.__name__
-        if evaluated_as(recipe.acquisition_class) in LAGRANGIAN:
-            options = recipe.acquisition_class.complete_options(recipe.options, None)
-            of_output = output_rules(name, num_outputs, options)[constraint + 1]
-            summary = PriorSummary(model, select_output(constraint + 1, num_outputs))
-            return float(options["scale"] * of_output.width(summary, 1))
-        shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)
-        arms_rule = shared.arms_rule(settings.domain)  # on a box too, for its settings
-        is_drawn = isinstance(arms_rule, RandomizedArmsRule)
-        if isinstance(arms_rule, WidthArmsRule | ThompsonArmsRule) and not is_drawn:
-            return float(arms_rule.scale * arms_rule.rule.width(PriorSummary(model), round_number))
-    raise NoWidthError(
-        f"acquisition={recipe!r} has no width for a confidence bound of the constraints; pass "
-        "width=, the factor of the standard deviation, such as feasibility(width=2.0)."
-    )
-
-
-def _data(segments: Segments, history: History) -> tuple[Tensor, Tensor]:
-    """Inputs and constraint values that arrived since the last reset."""
-    first = segments.first_id_of_segment
-    counts = [outcome.query_id >= first for outcome in history.outcomes]
-    here = torch.tensor(counts, dtype=torch.bool)
-    return history.arrived()[0][here], history.constraints()[here]
-
-
-def _domains(settings: LoopSettings, history: History) -> list[Domain]:
-    """The domain in each of the latest contexts; itself where there are none."""
-    if settings.context_dim == 0:
-        return [settings.domain]
-    latest = history.queries_since(max(history.num_queries - NUM_CONTEXTS, 0))
-    contexts = [query.context for query in latest if query.context is not None]
-    contexts = contexts or [torch.zeros(settings.context_dim, dtype=DTYPE)]
-    return [settings.domain.in_context(context) for context in contexts]
-
-
-class ConstraintWatch:
-    """Looks for noise where the rule is for exact values, and for constraints that no point meets.
-
-    Args:
-        settings: The settings of a loop with constraints.
-    """
-
-    def __init__(self, settings: LoopSettings) -> None:
-        """See the class."""
-        self._settings, rule = settings, settings.constraints
-        assert rule is not None
-        self._rule = rule
-        # where functions change, a value that differs need not be noise
-        self._hears = rule.expects_exact_constraints and settings.forgetting is None
-        self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
-        self._num_heard, self._segment = 0, 0
-        self._looks = settings.forgetting is None
-        self._next_look, self._num_epochs = 0, 0
-
-    def hear(self, segments: Segments, history: History) -> None:
-        """Compare new outcomes with the first values of the same input, in this segment.
-
-        Args:
-            segments: What counts of the history.
-            history: The whole history.
-        """
-        if not self._hears:
-            return
-        if segments.number != self._segment:
-            self._segment = segments.number
-            self._first_values.clear()
-        for outcome in history.outcomes_since(self._num_heard):
-            self._num_heard += 1
-            if outcome.query_id < segments.first_id_of_segment:
-                continue
-            query = history.query(outcome.query_id)
-            context = () if query.context is None else query.context.tolist()
-            key = (*context, *query.x.tolist())
-            first = self._first_values.setdefault(key, outcome.constraints)
-            if first == outcome.constraints:
-                continue
-            X = torch.tensor([key, key], dtype=DTYPE)
-            values = torch.tensor([first, outcome.constraints], dtype=DTYPE)
-            if warn_if_noisy(self._rule, X, values, stacklevel=1 + level_of_users_line()):
-                self._hears = False
-                return
-
-    def look(
-        self, segments: Segments, history: History, separate_model: Callable[[], Model]
-    ) -> None:
-        """Warn at the end of an epoch if a constraint seems infeasible; to be called every round.
-
-        It costs a model of each constraint and a search of the domain, so it is only done where
-        multipliers grew in each of the last updates, and not again for ten rounds, or a fifth of
-        the rounds so far.
-
-        Args:
-            segments: What counts of the history.
-            history: The whole history.
-            separate_model: See :func:`~botorch_bandits.loop.guarantees.smallest_lower_bounds`.
-        """
-        multipliers = segments.multipliers
-        assert multipliers is not None
-        is_new_epoch = multipliers.num_epochs != self._num_epochs
-        self._num_epochs = multipliers.num_epochs
-        if not (self._looks and is_new_epoch and history.num_queries >= self._next_look):
-            return
-        positive = torch.ones(self._rule.num_constraints, dtype=DTYPE)
-        if not bool(recognize(multipliers, positive).any()):
-            return
-        self._next_look = history.num_queries + max(history.num_queries // 5, 10)
-        try:
-            bounds = smallest_lower_bounds(self._settings, segments, history, separate_model)
-        except NoWidthError:  # only loop.feasibility(width=...) can tell then
-            self._looks = False
-            return
-        infeasible = torch.nonzero(recognize(multipliers, bounds)).squeeze(-1).tolist()
-        if not infeasible:
-            return
-        self._looks = False
-        told = ", ".join(f"{j + 1} (at least {bounds[j]:.4g})" for j in infeasible)
-        warnings.warn(
-            f"no point seems to meet constraint {told}: its smallest lower confidence bound is "
-            "positive and its multiplier keeps growing. Relax the constraint, or widen the domain; "
-            "loop.feasibility() says what is known.",
-            InfeasibleConstraintsWarning,
-            stacklevel=level_of_users_line(),
-        )
 
 
 fill_in_docstrings(__name__)

@@ -38,7 +38,7 @@ from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.chooser import Chooser
-from botorch_bandits.loop.guarantees import Feasibility
+from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import (
     AcquisitionFactory,

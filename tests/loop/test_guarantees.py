@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -383,3 +384,151 @@ def test_numbers_need_no_rounds_to_begin_with() -> None:
     rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate="separate")
     loop = build(LagrangianUpperConfidenceBound.with_options(**BOUNDS), constraints=rule)
     assert loop.guarantee().holds
+
+
+def test_bounds_in_prior_units_give_the_same_numbers() -> None:
+    # a kernel of output scale 100: bounds of 2 and 0.1 in its units are 20 and 1 in outcomes
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = 100.0
+    model = BanditGP.with_kernel(kernel, noise=110.0, lengthscale=0.3)
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=3, step_size=0.5, surrogate="fresh")
+    numbers = []
+    for rkhs_bound, noise_bound, units in ((20.0, 1.0, "outcome"), (2.0, 0.1, "prior")):
+        recipe = ImprovedUpperConfidenceBound.with_options(
+            rkhs_bound=rkhs_bound, noise_bound=noise_bound, units=units
+        )
+        loop = BanditLoop(Arms(CHOICES), model, recipe, constraints=rule, horizon=9)
+        play(loop, 8)
+        numbers.append((regret_of(loop).bound, violation_of(loop.guarantee()).bound))
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_epochs_state_the_probability_of_all_of_them(is_exact: bool) -> None:
+    rule: Any = (
+        MultiplicativeEpochs(num_constraints=1, epoch_length=4, surrogate="fresh")
+        if is_exact
+        else AdditiveEpochs(num_constraints=1, epoch_length=4, step_size=2.0, surrogate="fresh")
+    )
+    loop = build(constraints=rule, horizon=16)
+    for _ in range(6):
+        tell(loop, loop.ask(), 0.4)
+    guarantee = loop.guarantee()
+    assert "with probability 0.8 " in regret_of(loop).text
+    share = 0.2 / 4 if is_exact else 0.2 / 8
+    assert guarantee.bands is not None
+    assert guarantee.bands.text.startswith(
+        f"with probability {1 - share:g} the penalized function of the running epoch lies within"
+    )
+    constants = guarantee.constants
+    assert (constants["delta"], constants["noise_bound"]) == (0.2, 0.1)
+    assert constants["delta_of_epoch"] == pytest.approx(share)
+    kappa = loop.history.queries[-1].diagnostics["multiplier_1"]
+    raised = 0.1 * (1.0 if is_exact else math.sqrt(1.0 + kappa**2))
+    assert kappa > 0.5
+    assert constants["noise_bound_of_epoch"] == pytest.approx(raised)
+
+
+def test_an_expected_regret_is_not_said_to_be_a_regret() -> None:
+    loop = build(RandomizedUpperConfidenceBound.with_options())
+    play(loop, 3)
+    told = str(loop.guarantee())
+    assert "whose expectation bounds the expected regret, is" in told
+    assert "3 of 3 rounds: at most" not in told
+    assert regret_of(loop).total is None
+
+
+@pytest.mark.parametrize(
+    "acquisition",
+    [ImprovedUpperConfidenceBound, AMMUpperConfidenceBound, DMMUpperConfidenceBound],
+)
+def test_minimizing_is_said(acquisition: Any) -> None:
+    loop = build(acquisition.with_options(**BOUNDS, maximize=False))
+    play(loop, 2)
+    text = regret_of(loop).text
+    assert "minimizes the lower confidence bound" in text
+    assert "the reward at its point less the least reward" in text
+    assert "maximizes" not in text
+
+
+def test_rounds_with_what_was_retracted_are_left_out_of_the_confidence_bounds_too() -> None:
+    loop = build()
+    play(loop, 4)
+    loop.retract(1, "a typing error")
+    play(loop, 1)
+    bands = loop.guarantee().bands
+    assert bands is not None
+    assert "in all rounds but for rounds 3 to 4, which were chosen with what was" in bands.text
+    late = loop.ask()
+    play(loop, 1)
+    tell(loop, late)
+    bands = loop.guarantee().bands
+    assert bands is not None
+    assert "pending" in bands.text
+    assert "rounds 3 to 4" in bands.text
+
+
+def test_a_clipped_lower_bound_does_not_show_the_upper_one() -> None:
+    # the values of the constraint are large, and first bounds far beyond the clipping at 1
+    rule = PrimalDual(num_constraints=1, max_multiplier=1.0, divisor=10.0, constraint_bound=1.0)
+    acquisition = LagrangianUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.001)
+    model = BanditGP.with_kernel(RBFKernel(), noise=1.1, lengthscale=0.05)
+    loop = BanditLoop(Arms(CHOICES), model, acquisition, constraints=rule)
+    values = 0.9 * torch.cos(30.0 * CHOICES.squeeze(-1))
+    total = 0.0
+    for _ in range(9):
+        query = loop.ask()
+        g = float(values[int((CHOICES.squeeze(-1) - float(query.x)).abs().argmin())])
+        total += g
+        tell(loop, query, g)
+        bound = violation_of(loop.guarantee()).bound
+        assert bound is not None
+        assert total <= bound + 1e-12
+
+
+def test_weighted_outputs_are_bounded_one_by_one() -> None:
+    X = CHOICES[:3]
+    model = BanditGP(X, torch.cat([X, X.sin()], dim=-1), RBFKernel(), 2.0)
+    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, -1.0], dtype=torch.float64))
+    acquisition = ImprovedUpperConfidenceBound(model, posterior_transform=weights, **BOUNDS)
+    wanted = (
+        "the norm of each output of the model in the unit-variance kernel is at most rkhs_bound"
+    )
+    assert wanted in acquisition.guarantee().assumptions
+
+
+def test_functions_of_the_user_are_taken_at_their_word() -> None:
+    def make(X: Tensor, Y: Tensor) -> BanditGP:
+        return BanditGP(X, Y, RBFKernel(), 1.1)
+
+    def acquire(model: Any, X_pending: Tensor | None) -> Any:
+        return ImprovedUpperConfidenceBound(model, **BOUNDS, X_pending=X_pending)
+
+    loop = BanditLoop(Arms(CHOICES), make, acquire)
+    play(loop, 3)
+    assumptions = loop.guarantee().assumptions
+    assert any("makes a row of every outcome, as it was told" in each for each in assumptions)
+    assert any("same arguments in every round" in each for each in assumptions)
+    assert not any("function that makes" in each for each in build().guarantee().assumptions)
+
+
+def test_attached_outcomes_beside_lost_ones_have_no_probability_of_arriving() -> None:
+    loop = build(feedback=Censored(minimum=-1.5, outcome_bound=3.0, max_delay=2))
+    play(loop, 2)
+    loop.attach([0.5], 0.3)
+    assert loop.guarantee().holds
+    assert any("rho_m = 1" in each for each in loop.guarantee().assumptions)
+    for _ in range(4):
+        loop.ask()
+    (gap,) = loop.guarantee().gaps
+    assert "attached outcomes are never lost, but 2 others were" in gap
+
+
+def test_a_kernel_that_is_not_stationary_is_named() -> None:
+    model = BanditGP.with_kernel(LinearKernel(), noise=1.1)
+    loop = BanditLoop(Arms(CHOICES), model, IGP)
+    play(loop, 2)
+    guarantee = loop.guarantee()
+    assert guarantee.holds
+    assert any("the kernel is not stationary" in each for each in guarantee.assumptions)
+    assert regret_of(loop).largest is None  # 2 B is a bound for k(x, x) = 1
