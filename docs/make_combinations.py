@@ -133,7 +133,6 @@ class Combination:
             return text
         return None
 
-
     def promise(self) -> str | None:
         """Return which statements of its guarantee hold, or None if the settings are refused."""
         if self.refusal() is not None:
