@@ -1,7 +1,8 @@
-"""The command line of the benchmarks and of the campaign of faults.
+"""The command line of the benchmarks and of two campaigns.
 
 ``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way; ``python
-tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost.
+tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost;
+``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ QUICK = 0.1
 """``--quick`` multiplies the sizes of the benchmarks by this."""
 
 FAULTS = "faults"
-"""The first word of a command that starts the campaign."""
+"""The first word of a command that starts the campaign of faults."""
 
+CLAIMS = "claims"
+"""The first word of a command that starts the campaign against guarantees."""
 
 PROGRAM = "python tests/benchmarks"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmarks, or the campaign of faults if that is the first word.
+    """Run the benchmarks, or a campaign if the first word names one.
 
     Args:
         arguments: Command-line arguments; those of the process if omitted.
@@ -58,6 +61,10 @@ def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[
     """
     if arguments[:1] == [FAULTS]:
         return build_faults_parser(), list(arguments[1:])
+    if arguments[:1] == [CLAIMS]:
+        from claims.command import build_parser
+
+        return build_parser(f"{PROGRAM} {CLAIMS}"), list(arguments[1:])
     return build_bench_parser(), list(arguments)
 
 
@@ -68,7 +75,8 @@ def build_bench_parser() -> argparse.ArgumentParser:
         description="Do the same work both ways in one process on one thread, in turn, and print "
         "the ratio of processor times and the largest difference of the results. "
         f"Benchmarks: {', '.join(BENCHMARKS)}.",
-        epilog=f"'{PROGRAM} {FAULTS}' kills and cuts off loops instead; it has options of its own.",
+        epilog=f"'{PROGRAM} {FAULTS}' kills and cuts off loops, '{PROGRAM} {CLAIMS}' tries to "
+        "refute guarantees; they have options of their own.",
     )
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks (default: all)")
     bench.add_argument("--repeats", type=int, default=7, help="interleaved repeats (default 7)")

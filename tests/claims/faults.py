@@ -1,0 +1,400 @@
+"""Faults that ``guarantee()`` once had, each put back by a patch; the campaign must find them all.
+
+A fault is found if the settings that can show it are refuted, or, where it is one of words or of
+arguments that were accepted, if a look at the text finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import torch
+
+import botorch_bandits.loop.chooser
+import botorch_bandits.loop.guarantees
+from botorch_bandits.acquisition import dmm, upper_confidence_bound
+from botorch_bandits.confidence import Guarantee, gp_ucb, igp_ucb, width_rules
+from botorch_bandits.confidence import guarantee as words
+from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
+from botorch_bandits.history import History
+from claims.building import Plan
+from claims.campaign import tally
+from claims.judging import REFUTED
+from claims.running import Player, Run
+from claims.settings import AXES, Setting
+
+chooser: Any = botorch_bandits.loop.chooser
+guarantees: Any = botorch_bandits.loop.guarantees
+
+Patch = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def setting(**values: Any) -> Setting:
+    """Return an ordinary setting but for some values.
+
+    Args:
+        **values: Of fields of :class:`~claims.settings.Setting`.
+    """
+    fields: dict[str, Any] = {axis: next(iter(AXES[axis])) for axis in AXES}
+    fields.update(number=0, method="IGP-UCB, any lam", delta="0.1", lam="0.1", num_arms=8)
+    fields.update(num_rounds=40, lengthscale=0.2, norm=1.0, noise_bound=0.3, offset=5.0)
+    return Setting(**{**fields, **values})
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault and what shows it.
+
+    Attributes:
+        name: What is wrong with it.
+        patch: Puts it back.
+        settings: That can show it.
+        look: Whether it is there, where no setting is to be played.
+        is_seen: Looks at the last run of a setting where counting cannot tell; None counts.
+        is_quick: Whether a test of a minute can afford it.
+    """
+
+    name: str
+    patch: Patch
+    settings: tuple[Setting, ...] = ()
+    look: Callable[[], bool] | None = None
+    is_seen: Callable[[Run], bool] | None = None
+    is_quick: bool = True
+
+    def is_found(self, num_runs: int = 50, seed: int = 0) -> bool:
+        """Return whether the campaign finds it.
+
+        Args:
+            num_runs: Of each setting.
+            seed: Of all runs.
+        """
+        with self.patch():
+            if self.look is not None:
+                return self.look()
+            return any(self._shows(each, num_runs, seed) for each in self.settings)
+
+    def is_quiet_without(self, num_runs: int = 50, seed: int = 0) -> bool:
+        """Return whether nothing is found in the same settings without the patch.
+
+        Args:
+            num_runs: Of each setting.
+            seed: Of all runs.
+        """
+        if self.look is not None:
+            return not self.look()
+        return not any(self._shows(each, num_runs, seed) for each in self.settings)
+
+    def _shows(self, each: Setting, num_runs: int, seed: int) -> bool:
+        player = Player(each, seed)
+        if self.is_seen is not None:
+            return self.is_seen(player.play(0))
+        tallies = tally([player.play(run) for run in range(num_runs)])
+        return any(found.p_value < REFUTED for found in tallies.values())
+
+
+# --- patches ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _patched(*targets: tuple[Any, str, Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for owner, name, value in targets:
+            stack.enter_context(mock.patch.object(owner, name, value))
+        yield
+
+
+def prior_mean_ignored() -> contextlib.AbstractContextManager[Any]:
+    """Bounds on the norm are taken for those of the reward less the prior mean."""
+
+    def believe(*args: Any, **kwargs: Any) -> Any:
+        return words.BOUNDED_NORM, (), {}
+
+    return _patched((igp_ucb, "norm_assumption", believe), (dmm, "norm_assumption", believe))
+
+
+def every_round_counted() -> contextlib.AbstractContextManager[Any]:
+    """The statement on regret counts rounds that the method did not choose with all at hand."""
+    original = chooser.with_regret
+
+    def believe(guarantee: Guarantee, history: History, *args: Any, **kwargs: Any) -> Guarantee:
+        told = original(guarantee, history, *args, **kwargs)
+        if told.regret is None or told.regret.num_rounds is None:
+            return told
+        regret = replace(
+            told.regret, num_rounds=history.num_queries, num_others=0, bound_of_others=None
+        )
+        return replace(told, regret=regret)
+
+    return _patched((chooser, "with_regret", believe))
+
+
+def assumptions_dropped(*names: str) -> Patch:
+    """Return a patch without some of the assumptions that a loop adds.
+
+    Args:
+        *names: Of constants.
+    """
+
+    def patch() -> contextlib.AbstractContextManager[Any]:
+        original = guarantees._assumptions
+        dropped = {getattr(words, name) for name in names}
+
+        def forget(*args: Any, **kwargs: Any) -> Iterator[str]:
+            return (each for each in original(*args, **kwargs) if each not in dropped)
+
+        return _patched((guarantees, "_assumptions", forget))
+
+    return patch
+
+
+def frozen_believed() -> contextlib.AbstractContextManager[Any]:
+    """Frozen parameters are taken for parameters that were fixed before the data."""
+    original = width_rules.prior_gaps
+
+    def believe(summary: Any) -> list[str]:
+        return [gap for gap in original(summary) if "are frozen" not in gap]
+
+    owners = (igp_ucb, gp_ucb, dmm)
+    return _patched(*((owner, "prior_gaps", believe) for owner in owners))
+
+
+def without_gaps(guarantee: Guarantee, word: str) -> Guarantee:
+    """Return a guarantee without the gaps in which a word occurs.
+
+    Args:
+        guarantee: Of a width.
+        word: In the text of the gaps.
+    """
+
+    def kept(gaps: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(gap for gap in gaps if word not in gap)
+
+    statements: dict[str, Any] = {
+        name: replace(each, gaps=kept(each.gaps)) for name, each in guarantee.statements.items()
+    }
+    return replace(guarantee, gaps=kept(guarantee.gaps), **statements)
+
+
+def gain_believed() -> contextlib.AbstractContextManager[Any]:
+    """A bound on the gain below the realized gain is believed."""
+    of_theorem_two, of_theorem_three = KernelizedWidth.guarantee, RKHSWidth.guarantee
+
+    def believe_two(self: KernelizedWidth, *args: Any) -> Guarantee:
+        return without_gaps(of_theorem_two(self, *args), "gain")
+
+    def believe_three(self: RKHSWidth, *args: Any) -> Guarantee:
+        return without_gaps(of_theorem_three(self, *args), "gain")
+
+    return _patched(
+        (KernelizedWidth, "guarantee", believe_two), (RKHSWidth, "guarantee", believe_three)
+    )
+
+
+def restarts_believed() -> contextlib.AbstractContextManager[Any]:
+    """Restarts by a detector take nothing away."""
+    return _patched((chooser, "with_restarts", lambda guarantee, *args: guarantee))
+
+
+def printed_width_believed() -> contextlib.AbstractContextManager[Any]:
+    """The printed width is taken for a bound below lam = 1."""
+    original = KernelizedWidth.guarantee
+
+    def believe(self: KernelizedWidth, *args: Any) -> Guarantee:
+        return without_gaps(original(self, *args), "is below 1")
+
+    return _patched((KernelizedWidth, "guarantee", believe))
+
+
+def noise_of_theorem_three() -> contextlib.AbstractContextManager[Any]:
+    """Theorem 3 does not say that the noise must be bounded."""
+    return _patched((igp_ucb, "BOUNDED_NOISE", words.SUB_GAUSSIAN_NOISE))
+
+
+def units_not_told() -> contextlib.AbstractContextManager[Any]:
+    """Bounds in prior standard deviations are told as bounds in outcome units."""
+    return _patched((igp_ucb, "IN_PRIOR_UNITS", words.FIXED_PRIOR))
+
+
+def seconds_not_told() -> contextlib.AbstractContextManager[Any]:
+    """A delay in seconds is told as one in rounds."""
+    original = chooser.censored_rule
+    return _patched((chooser, "censored_rule", lambda rule, bound, *args: original(rule, bound)))
+
+
+def round_number_believed() -> contextlib.AbstractContextManager[Any]:
+    """A round number that is smaller than the model's rows allow is accepted."""
+    return _patched((upper_confidence_bound, "check_round", lambda number, *args: number))
+
+
+def accepts_a_small_round_number() -> bool:
+    """Return whether a model with rows may be in its first round."""
+    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    model = Plan(setting(num_arms=6)).model(X, X)
+    try:
+        upper_confidence_bound.GPUpperConfidenceBound(model, num_arms=6, round_number=1)
+    except ValueError:
+        return False
+    return True
+
+
+def never_restart_voids() -> contextlib.AbstractContextManager[Any]:
+    """A rule that never begins anew voids everything."""
+    original = chooser.with_restarts
+    return _patched(
+        (
+            chooser,
+            "with_restarts",
+            lambda guarantee, *args: original(guarantee, *args).with_gaps(
+                "with restarts the theorem covers each segment"
+            ),
+        )
+    )
+
+
+def _drawn(**values: Any) -> Setting:
+    return setting(
+        method="Theorem 1", kernel="Matern 1/2", lengthscale=0.1, num_rounds=12, **values
+    )
+
+
+_FEW = {
+    "method": "DMM",
+    "num_arms": 5,
+    "num_rounds": 120,
+    "noise_bound": 1.0,
+    "norm": 0.5,
+    "noise": "two-point",
+}
+"""Where outcomes are left out by their noise, few arms show it soonest."""
+
+FAULTS = (
+    Fault(
+        "a prior mean is ignored",
+        prior_mean_ignored,
+        (
+            setting(prior_mean="unstated", num_rounds=15),
+            setting(prior_mean="unstated", method="AMM", num_rounds=15),
+            setting(prior_mean="unstated", method="DMM", num_rounds=15),
+        ),
+    ),
+    Fault(
+        "rounds with pending outcomes count for the regret",
+        every_round_counted,
+        (setting(feedback="hallucinated", delays="fixed", num_rounds=15),),
+    ),
+    Fault(
+        "initial rounds count as played by the method",
+        every_round_counted,
+        (setting(num_initial="all", num_rounds=15), setting(num_initial="3", num_rounds=15)),
+    ),
+    Fault(
+        "failures may depend on the noise",
+        assumptions_dropped("FAILURES_IGNORE_NOISE"),
+        (setting(failures="by noise", **_FEW),),
+        is_quick=False,
+    ),
+    Fault(
+        "arrivals may depend on the noise",
+        assumptions_dropped("ARRIVALS_IGNORE_NOISE"),
+        (setting(delays="by noise", feedback="ignored", **_FEW),),
+        is_quick=False,
+    ),
+    Fault(
+        "attached outcomes may depend on the noise",
+        assumptions_dropped("ATTACHED_IGNORE_NOISE"),
+        (setting(attached="by noise", **_FEW),),
+        is_quick=False,
+    ),
+    Fault(
+        "contexts may reveal a function that is drawn",
+        assumptions_dropped("CONTEXTS_IGNORE_REWARD"),
+        (_drawn(contexts="adversarial", num_arms=5, delta="0.3"),),
+    ),
+    Fault(
+        "frozen parameters are believed to be fixed before the data",
+        frozen_believed,
+        (
+            setting(model="fitted, frozen", method="Theorem 1", lengthscale=0.1, num_rounds=12),
+            setting(
+                model="fitted, frozen",
+                method="AMM",
+                lengthscale=0.1,
+                num_rounds=12,
+                noise_bound=0.05,
+                lam="0.01",
+                norm=5.0,
+            ),
+        ),
+    ),
+    Fault(
+        "a bound on the gain below the realized gain is believed",
+        gain_believed,
+        (
+            setting(
+                method="IGP-UCB, gain too small",
+                num_arms=40,
+                lengthscale=0.1,
+                noise_bound=1.0,
+                norm=0.5,
+                lam="0.01",
+                noise="Gaussian",
+                num_rounds=60,
+            ),
+        ),
+    ),
+    Fault(
+        "restarts by a detector take nothing away",
+        restarts_believed,
+        (setting(restart="change points", norm=5.0, noise_bound=0.05, lam="0.01", num_rounds=40),),
+    ),
+    Fault(
+        "the printed width is believed below lam = 1",
+        printed_width_believed,
+        (setting(method="IGP-UCB, printed", lam="0.01", noise_bound=1.0, norm=0.5, num_rounds=25),),
+    ),
+    Fault(
+        "Theorem 3 does not name bounded noise",
+        noise_of_theorem_three,
+        (setting(method="Theorem 3", noise="uniform", num_rounds=12),),
+        is_seen=lambda run: words.BOUNDED_NOISE not in run.assumptions,
+    ),
+    Fault(
+        "bounds in prior standard deviations are told as bounds in outcome units",
+        units_not_told,
+        (setting(units="prior", output_scale="large", num_rounds=12),),
+        is_seen=lambda run: "multiples of the prior standard deviation" not in run.text,
+    ),
+    Fault(
+        "a delay in seconds is told as one in rounds",
+        seconds_not_told,
+        (setting(feedback="censored, seconds", num_rounds=10),),
+        is_seen=lambda run: "max_delay seconds" not in run.text,
+    ),
+    Fault(
+        "a round number smaller than the rows of the model allow is accepted",
+        round_number_believed,
+        look=accepts_a_small_round_number,
+    ),
+    Fault(
+        "a rule that never begins anew voids everything",
+        never_restart_voids,
+        (setting(restart="never", num_rounds=12),),
+        is_seen=lambda run: not run.holds,
+    ),
+)
+"""All faults."""
+
+
+def find(faults: tuple[Fault, ...] = FAULTS, seed: int = 0) -> dict[str, bool]:
+    """Return which faults are found, by name.
+
+    Args:
+        faults: Those to put back, one at a time.
+        seed: Of all runs.
+    """
+    return {fault.name: fault.is_found(seed=seed) for fault in faults}

@@ -1,0 +1,861 @@
+"""Plays runs of a setting and looks whether what ``guarantee()`` says is true in them.
+
+Before a run nothing is decided: adversaries do what they can. What the last guarantee of a run
+assumes decides what they may do; a run in which one did something that is assumed away is played
+again without it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence import guarantee as words
+from botorch_bandits.history import Query
+from claims.building import MAX_DELAY, STEP_SIZE, Plan, as_column
+from claims.settings import Setting
+from claims.worlds import Function, Noise, two_point
+
+NEVER = 10**6
+"""The round in which an outcome arrives that does not."""
+
+TOLERANCE = 1e-7
+"""By how much of its size a bound may be exceeded, for rounding."""
+
+
+@dataclass
+class Check:
+    """Whether one statement was true in one run.
+
+    Attributes:
+        allowed: The probability with which it may fail.
+        failed: Whether it did.
+        excess: By how much more than it says, where it is about an expectation.
+        told: What failed first.
+    """
+
+    allowed: float
+    failed: bool = False
+    excess: float | None = None
+    told: str = ""
+
+    def fail(self, told: str) -> None:
+        """Note a failure.
+
+        Args:
+            told: What failed.
+        """
+        if not self.failed:
+            self.failed, self.told = True, told
+
+
+@dataclass
+class Run:
+    """What became of one run.
+
+    Attributes:
+        holds: Whether the last guarantee holds in every statement.
+        theorem: That it names.
+        checks: By statement; only those that hold.
+        assumptions: All that were stated in the run.
+        text: The last guarantee in words.
+        forbidden: What adversaries were not allowed.
+    """
+
+    holds: bool
+    theorem: str
+    checks: dict[str, Check]
+    assumptions: frozenset[str]
+    text: str
+    forbidden: frozenset[str] = frozenset()
+
+
+def forbidden_by(assumptions: frozenset[str]) -> frozenset[str]:
+    """Return which behaviors of adversaries these assumptions rule out, as ``axis: value``.
+
+    Args:
+        assumptions: Of a guarantee.
+    """
+    found: set[str] = set()
+
+    def rules_out(names: tuple[str, ...], *behaviors: str) -> None:
+        if any(getattr(words, name, None) in assumptions for name in names):
+            found.update(behaviors)
+
+    noise, reward = "by noise", "by reward"
+    rules_out(
+        ("ARRIVALS_IGNORE_NOISE", "ARRIVALS_IGNORE_REWARD"), f"delays: {noise}", f"order: {noise}"
+    )
+    rules_out(("ARRIVALS_IGNORE_REWARD",), f"delays: {reward}")
+    rules_out(("FAILURES_IGNORE_NOISE", "FAILURES_IGNORE_REWARD"), f"failures: {noise}")
+    rules_out(("FAILURES_IGNORE_REWARD",), f"failures: {reward}")
+    rules_out(("ATTACHED_IGNORE_NOISE", "ATTACHED_IGNORE_REWARD"), f"attached: {noise}")
+    rules_out(("ATTACHED_IGNORE_REWARD",), f"attached: {reward}")
+    rules_out(("CONTEXTS_IGNORE_REWARD",), "contexts: adversarial")
+    rows = [f"{axis}: {noise}" for axis in ("delays", "order", "failures", "attached")]
+    rules_out(("ROWS_IGNORE_NOISE", "ROWS_IGNORE_REWARD"), *rows)
+    rows = [f"{axis}: {reward}" for axis in ("delays", "failures", "attached")]
+    rules_out(("ROWS_IGNORE_REWARD",), "contexts: adversarial", *rows)
+    rules_out(("ATTACHED_WITHOUT_LOSS",), LOSSES)
+    if any("delays depend neither on the noise nor on the inputs" in each for each in assumptions):
+        found.update(f"delays: {by}" for by in (noise, reward, "by input"))
+        found.update(f"failures: {by}" for by in (noise, reward))
+    return frozenset(found)
+
+
+LOSSES = "losses: any"
+"""That outcomes do not arrive in time, with censored feedback."""
+
+TAME = {
+    "delays": "geometric",
+    "order": "shuffled",
+    "failures": "random",
+    "attached": "random",
+    "contexts": "random",
+}
+"""What takes the place of a behavior that is ruled out."""
+
+
+@dataclass
+class _Told:
+    """A query of a run and what is known to its player alone."""
+
+    query_id: int
+    row: Tensor
+    value: float
+    noise: float
+    outcome: float
+    constraint: float | None
+    due: int
+    regret: float
+    true_constraint: float
+    is_in_hand: bool
+    origin: str
+    fails: bool = False
+    ended: bool = False
+
+
+@dataclass
+class _Seen:
+    """What a run has seen so far."""
+
+    told: list[_Told] = field(default_factory=list)
+    band_in_hand: str = ""  # the first failure of a band, nothing pending
+    band_pending: str = ""
+    at_point_in_hand: str = ""  # likewise at the chosen point alone
+    at_point_pending: str = ""
+    at_context_in_hand: str = ""
+    at_context_pending: str = ""
+    regret: str = ""
+    violation: str = ""
+    assumptions: set[str] = field(default_factory=set)
+    num_looked: int = 0  # bands
+
+
+class Player:
+    """Plays runs of one setting.
+
+    Args:
+        setting: Its axes.
+        seed: Of all runs.
+    """
+
+    def __init__(self, setting: Setting, seed: int = 0) -> None:
+        """See the class."""
+        self.setting, self.seed = setting, seed
+        self.plan = Plan(setting)
+        self.world = self.plan.world
+        self.is_centered = True  # whether the norm is that of the function less the prior mean
+        self._forbidden: frozenset[str] = frozenset()
+
+    def play(self, run: int) -> Run:
+        """Play a run; again if an adversary did what is assumed away.
+
+        Args:
+            run: Its number.
+        """
+        while True:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = self._play(run, self._forbidden)
+            forbidden = self._forbidden | forbidden_by(result.assumptions)
+            if not self._uses(forbidden - self._forbidden):
+                result.forbidden = self._forbidden
+                return result
+            self._forbidden = forbidden
+
+    def _uses(self, forbidden: frozenset[str]) -> bool:
+        axes = {**self.setting.axes, "losses": "any"}
+        return any(axes[axis] == value for axis, value in (each.split(": ") for each in forbidden))
+
+    def _play(self, run: int, forbidden: frozenset[str]) -> Run:
+        kind = _DropInRun if self.setting.played == "drop-in" else _LoopRun
+        return kind(self, run, forbidden).play()
+
+
+class _AnyRun:
+    """What runs of loops and drop-ins share: functions, noise, events, and what is looked at."""
+
+    def __init__(self, player: Player, run: int, forbidden: frozenset[str]) -> None:
+        self.setting, self.plan, self.world = player.setting, player.plan, player.world
+        self.player = player
+        self.axes = dict(self.setting.axes)
+        for axis, value in (each.split(": ") for each in forbidden - {LOSSES}):
+            if self.axes[axis] == value:
+                self.axes[axis] = TAME[axis]
+        if LOSSES in forbidden:
+            self.axes["failures"] = "none"
+            if self.axes["delays"] != "none":
+                self.axes["delays"] = "fixed"
+        self.stream = np.random.default_rng([player.seed, self.setting.number, run])
+        self.run = run
+        self.seen = _Seen()
+        self.unit, self.num_rounds = self.plan.unit, self.setting.num_rounds
+        self.noise = Noise(self._noise_kind(), self.plan.noise_bound * self.unit, self.stream)
+        self.sum_of_noise = 0.0
+        self.direction = 1.0 if self.stream.random() < 0.5 else -1.0
+        self.rho = 1.0
+        if self.setting.is_censored:
+            self.rho = arrives_in_time(self.axes["delays"], self.axes["failures"])
+        self.has_constraints = self.setting.constraints != "none"
+        self.is_separate = self.setting.method.startswith("Lagrangian")
+        self._make_functions()
+
+    def _noise_kind(self) -> str:
+        return "Gaussian" if self.setting.is_drawn else self.setting.noise
+
+    # --- functions --------------------------------------------------------------------------
+
+    @property
+    def does_change(self) -> bool:
+        """Whether there is another function in the second half."""
+        return self.setting.restart.startswith(("oracle", "change points"))
+
+    def _make_functions(self) -> None:
+        world = self.world
+        self.functions: list[Function] = []
+        self.g_table = torch.empty(0)
+        self.best_feasible = 0.0
+        self.constraint: Function | None = None
+        for _ in range(2 if self.does_change else 1):
+            self.functions.append(self._function())
+        if self.has_constraints:
+            self._make_constraint()
+        self.segment = 0
+        fine = world.fine_inputs
+        self.tables = [f(world.inputs) for f in self.functions]
+        fines = self.tables if fine is world.inputs else [f(fine) for f in self.functions]
+        num_contexts = len(world.contexts)
+        self.bests = [table.reshape(num_contexts, -1).amax(-1) for table in fines]
+        self.medians = [float(table.median()) for table in self.tables]
+        if self.has_constraints:
+            assert self.constraint is not None
+            self.g_table = self.constraint(world.inputs)
+            feasible = self.g_table <= 0.0
+            self.best_feasible = float(self.tables[0][feasible].max())
+
+    def _function(self) -> Function:
+        setting, world, stream = self.setting, self.world, self.stream
+        unit, mean = self.unit, self.plan.prior_mean
+        if setting.is_drawn:
+            drawn = world.drawn(stream)
+            return lambda X: mean + unit * drawn(X)
+        if setting.is_censored:
+            positive = world.positive_of_norm(self.plan.norm, stream)
+            minimum = self.plan.minimum
+            return lambda X: minimum + unit * positive(X)
+        norm = self.plan.norm
+        if self.has_constraints and not self.is_separate:
+            norm = 0.6 * norm
+        bounded = world.of_norm(norm, stream, setting.shape)
+        offset = mean if self.player.is_centered else 0.0
+        return lambda X: offset + unit * bounded(X)
+
+    def _make_constraint(self) -> None:
+        """Make ``g``, so that the penalized function has a norm of at most B in every epoch."""
+        world, stream, unit, norm = self.world, self.stream, self.unit, self.plan.norm
+        num_updates = max((self.num_rounds - 1) // 4, 1)
+        kind = self.setting.constraints
+        g = world.of_norm(1.0, stream, self.setting.shape)
+        values = g(world.inputs)
+        if float(values.min()) > -1e-6:  # some point must meet it
+            first = g
+            g = lambda X: -first(X)  # noqa: E731
+            values = -values
+        if self.is_separate:
+            size = norm * unit
+        elif kind.startswith("multiplicative"):
+            matrix = world.covariance(world.inputs, world.inputs)
+            size = norm * unit
+            while True:
+                largest = float(values.max()) * size
+                penalty = torch.expm1((values * size).clamp_min(0.0)) / unit
+                needed = penalty @ torch.linalg.solve(matrix, penalty)
+                if math.exp(num_updates * max(largest, 0.0)) * float(needed) ** 0.5 <= 0.4 * norm:
+                    break
+                size *= 0.5
+        else:
+            R, B = self.plan.noise_bound * unit, norm * unit
+            per_norm = num_updates * STEP_SIZE  # kappa is at most this times (norm + R)
+            size = -R / 2.0 + math.sqrt(R * R / 4.0 + 0.4 * B / per_norm)
+        self.constraint = lambda X: size * g(X)
+
+    # --- outcomes ---------------------------------------------------------------------------
+
+    @property
+    def f(self) -> Function:
+        return self.functions[self.segment]
+
+    @property
+    def table(self) -> Tensor:
+        return self.tables[self.segment]
+
+    def value_at(self, row: Tensor) -> float:
+        """Return the reward function at one input; on arms it is in the table."""
+        if self.setting.is_box:
+            return float(self.f(row.unsqueeze(0)))
+        return float(self.table[self.world.index[tuple(row.tolist())]])
+
+    def draw_noise(self, value: float, row: Tensor) -> float:
+        if self.setting.is_censored:  # outcomes lie in [minimum, minimum + B_y]
+            height, R = value - self.plan.minimum, self.noise.bound
+            low = max(-height, -R)
+            high = min(self.plan.outcome_bound * self.unit - height, R)
+            noise = 0.0 if min(-low, high) < 1e-12 else two_point(low, high, self.stream)
+        else:
+            factor = float(self.plan.noise_factor(row.unsqueeze(0)))
+            noise = factor * self.noise.draw(self.sum_of_noise)
+        self.sum_of_noise += noise
+        return noise
+
+    def extra_delay(self, row: Tensor, value: float, noise: float) -> int:
+        kind = self.axes["delays"]
+        if kind == "fixed":
+            return 2
+        if kind == "geometric":
+            return int(self.stream.geometric(1.0 / 3.0)) - 1
+        if kind == "by input":
+            return 3 if float(row[-1]) > 0.5 else 0
+        if kind == "by reward":
+            return 4 if value < self.medians[self.segment] else 0
+        if kind == "by noise":
+            return 0 if noise * self.direction > 0.0 else (4 if self.run % 4 == 0 else NEVER)
+        return 0
+
+    def does_fail(self, value: float, noise: float) -> bool:
+        kind = self.axes["failures"]
+        if kind == "random":
+            return bool(self.stream.random() < 0.2)
+        if kind == "by reward":
+            return value < self.medians[self.segment]
+        return kind == "by noise" and noise * self.direction < 0.0
+
+    def new_outcome(
+        self, query_id: int, row: Tensor, origin: str, round_number: int, is_in_hand: bool
+    ) -> _Told:
+        """Draw all that will happen to a query, and note it."""
+        value = self.value_at(row)
+        noise = self.draw_noise(value, row)
+        num_workers = int(self.setting.workers)
+        batch_end = -(-round_number // num_workers) * num_workers
+        delay = self.extra_delay(row, value, noise)
+        constraint, true_constraint = None, 0.0
+        if self.constraint is not None:
+            index = self.world.index[tuple(row.tolist())]  # constraints are played on arms
+            constraint = true_constraint = float(self.g_table[index])
+            if not self.setting.constraints.startswith("multiplicative"):
+                constraint += self.noise.draw(self.sum_of_noise)
+        context = 0
+        if self.world.context_dim:
+            context = int(np.abs(self.world.contexts - float(row[0])).argmin())
+        best = float(self.bests[self.segment][context])
+        if self.is_separate:
+            best = self.best_feasible
+        told = _Told(
+            query_id,
+            row,
+            value,
+            noise,
+            value + noise,
+            constraint,
+            batch_end + 1 + delay,
+            best - value,
+            true_constraint,
+            is_in_hand,
+            origin,
+            self.does_fail(value, noise),
+        )
+        self.seen.told.append(told)
+        return told
+
+    def due(self, round_number: int) -> list[_Told]:
+        """Return what arrives before a round is chosen, in order of arrival."""
+        found = [t for t in self.seen.told if not t.ended and t.due <= round_number]
+        order = self.axes["order"]
+        if order == "reversed":
+            found.reverse()
+        elif order == "shuffled":
+            self.stream.shuffle(found)
+        elif order == "by noise":
+            found.sort(key=lambda t: -self.direction * t.noise)
+            if len(found) > 1:  # the worst of them wait another round
+                last = found.pop()
+                last.due = round_number + 1
+        for told in found:
+            told.ended = True
+        return found
+
+    # --- what is looked at ------------------------------------------------------------------
+
+    def pick_context(self, mean: Tensor | None, deviation: Tensor | None) -> int:
+        """Return the context of a round; an adversary takes the one where the band is worst."""
+        number = len(self.world.contexts)
+        if self.axes["contexts"] == "adversarial" and mean is not None and deviation is not None:
+            worst = ((self.target() - mean).abs() / deviation).reshape(number, -1).amax(-1)
+            return int(worst.argmax())
+        return int(self.stream.integers(number))
+
+    def target(self) -> Tensor:
+        """Return what the band is about, at all inputs."""
+        if self.setting.is_censored:
+            return self.plan.minimum + self.rho * (self.table - self.plan.minimum)
+        return self.table
+
+    def look(
+        self,
+        excess: Tensor,
+        where: str,
+        is_in_hand: bool,
+        at_point: Tensor | None = None,
+        context: int = 0,
+    ) -> None:
+        """Note where a band fails.
+
+        Args:
+            excess: By how much each input's value lies outside its band; a band fails if positive.
+            where: In which round.
+            is_in_hand: Whether no outcome was pending.
+            at_point: The excess at the chosen point.
+            context: The number of the round's context.
+        """
+        seen, kind = self.seen, "in_hand" if is_in_hand else "pending"
+        seen.num_looked += 1
+        here = excess.reshape(len(self.world.contexts), -1)[context]
+        parts = [("band", excess), ("at_context", here)]
+        if at_point is not None:
+            parts.append(("at_point", at_point))
+        for name, values in parts:
+            worst = float(values.max())
+            if worst > 0.0 and not getattr(seen, f"{name}_{kind}"):
+                setattr(seen, f"{name}_{kind}", f"{where}: outside by {worst:.3g}")
+
+    def excess(self, target: Tensor, mean: Tensor, half: Tensor) -> Tensor:
+        slack = TOLERANCE * (self.unit + target.abs())
+        return (target - mean).abs() - half - slack
+
+    def check_numbers(self, guarantee: Guarantee, where: str) -> None:
+        """Compare the numbers for regret and violation with the truth."""
+        seen, regret = self.seen, guarantee.regret
+        covered = self._covered(guarantee)
+        if regret is not None and regret.holds and regret.num_rounds is not None:
+            if regret.num_rounds != len(covered):
+                self._note(
+                    "regret", f"{where}: {regret.num_rounds} rounds counted, not {len(covered)}"
+                )
+            if regret.bound is not None and not regret.is_expected:
+                self._compare("regret", where, sum(t.regret for t in covered), regret.bound)
+                if regret.total is not None:
+                    everything = sum(t.regret for t in seen.told)
+                    self._compare("regret", f"{where}, in all", everything, regret.total)
+        violation = guarantee.violation
+        if violation is not None and violation.holds and violation.bound is not None:
+            signed = max(sum(t.true_constraint for t in covered), 0.0)
+            self._compare("violation", where, signed, violation.bound)
+
+    def _covered(self, guarantee: Guarantee) -> list[_Told]:
+        regret = guarantee.regret
+        if regret is not None and regret.covers_pending:
+            return [t for t in self.seen.told if t.origin == "acquisition"]
+        return [t for t in self.seen.told if t.origin == "acquisition" and t.is_in_hand]
+
+    def _compare(self, name: str, where: str, value: float, bound: float) -> None:
+        value = value * (self.rho if name == "regret" else 1.0)
+        if value > bound + TOLERANCE * (self.unit + abs(bound)):
+            self._note(name, f"{where}: {value:.6g} where at most {bound:.6g} is said")
+
+    def _note(self, name: str, told: str) -> None:
+        if not getattr(self.seen, name):
+            setattr(self.seen, name, told)
+
+    def result(self, guarantee: Guarantee) -> Run:
+        """Judge a run by its last guarantee."""
+        seen, checks = self.seen, {}
+        bands, regret, violation = guarantee.bands, guarantee.regret, guarantee.violation
+        if guarantee.theorem is not None and bands is not None and bands.holds:
+            check = Check(allowed_by(bands.text, self.plan.delta))
+            if self.seen.num_looked:
+                checks["bands"] = check
+            name = "band"
+            if "at the point of each round" in bands.text:
+                name = "at_point"
+            elif "at the context of each round" in bands.text:
+                name = "at_context"
+            kinds = ["in_hand"]
+            if "but for rounds that were chosen while outcomes were pending" not in bands.text:
+                kinds.append("pending")
+            for kind in kinds:
+                told = getattr(seen, f"{name}_{kind}")
+                if told:
+                    check.fail(told)
+        if regret is not None and regret.holds and regret.bound is not None:
+            check = checks["regret"] = Check(allowed_by(regret.text, self.plan.delta))
+            if seen.regret:
+                check.fail(seen.regret)
+            if regret.is_expected:
+                covered = self._covered(guarantee)
+                check.excess = sum(t.regret for t in covered) - regret.bound
+        if violation is not None and violation.holds and violation.bound is not None:
+            check = checks["violation"] = Check(allowed_by(violation.text, self.plan.delta))
+            if seen.violation:
+                check.fail(seen.violation)
+        seen.assumptions.update(guarantee.assumptions)
+        return Run(
+            guarantee.holds,
+            guarantee.theorem or "",
+            checks,
+            frozenset(seen.assumptions),
+            str(guarantee),
+        )
+
+
+def allowed_by(text: str, delta: float) -> float:
+    """Return with which probability a statement may fail, as it says itself.
+
+    Args:
+        text: Of the statement.
+        delta: Of the method, where the statement names no number.
+    """
+    found = re.search(r"with probability (\d*\.?\d+)", text)
+    return delta if found is None else round(1.0 - float(found.group(1)), 12)
+
+
+def arrives_in_time(delays: str, failures: str) -> float:
+    """Return the probability that an outcome arrives before it is given up.
+
+    Args:
+        delays: The value on that axis, after adversaries were tamed.
+        failures: Likewise.
+    """
+    late = {"none": 0.0, "fixed": 0.0}.get(delays, (2.0 / 3.0) ** MAX_DELAY)
+    return (1.0 - late) * (1.0 if failures == "none" else 0.8)
+
+
+class _LoopRun(_AnyRun):
+    """A run of a loop."""
+
+    def play(self) -> Run:
+        plan, setting = self.plan, self.setting
+        self.now, self.num_epochs = 0.0, 0
+        seed = int(self.stream.integers(2**31))
+        loop = self.loop = plan.loop(seed, lambda: self.now)
+        if self.run == 0 and setting.prior_mean != "zero" and setting.model == "BanditGP":
+            assumptions = loop.guarantee().assumptions
+            is_centered = words.BOUNDED_NORM not in assumptions
+            if is_centered != self.player.is_centered:
+                self.player.is_centered = is_centered
+                self._make_functions()
+        middle = max(self.num_rounds // 2, 4)
+        while loop.history.num_queries < self.num_rounds:
+            t = loop.history.num_queries + 1
+            self.now = float(t)
+            if setting.history == "continued" and t == self.num_rounds // 2 + 1:
+                loop = self.loop = plan.loop(seed, lambda: self.now, loop.history)
+            self.tell(self.due(t))
+            if self.does_change and t > plan.change_round:
+                self.segment = 1
+            if t == middle:
+                self.at_checkpoint(f"before round {t}")
+            often = 2 if setting.attached == "by noise" else 5
+            if setting.attached != "none" and t % often == often - 1:
+                self.attach(t)
+                continue
+            self.ask(t)
+        self.now = float(self.num_rounds + 1)
+        if loop.history.num_pending > 1:
+            self.at_checkpoint("at the end, some pending")
+        self.now = float(self.num_rounds + 50)
+        for told in self.seen.told:
+            told.due = 0 if told.due < NEVER else NEVER
+        self.tell(self.due(NEVER - 1))
+        self.tell(self.due(NEVER - 1))
+        guarantee = loop.guarantee()
+        self.check_numbers(guarantee, "at the end")
+        return self.result(guarantee)
+
+    def at_checkpoint(self, where: str) -> None:
+        guarantee = self.loop.guarantee()
+        self.seen.assumptions.update(guarantee.assumptions)
+        self.check_numbers(guarantee, where)
+
+    def tell(self, arrived: list[_Told]) -> None:
+        for told in arrived:
+            if told.fails:
+                self.loop.tell_failed(told.query_id)
+            else:
+                given = {} if told.constraint is None else {"constraints": [told.constraint]}
+                self.loop.tell(told.query_id, told.outcome, **given)
+
+    def attach(self, t: int) -> None:
+        kind, points = self.axes["attached"], self.world.points
+        context = self.pick_context(None, None)
+        table = self.table.reshape(len(self.world.contexts), -1)[context]
+        number = int(self.stream.integers(len(points)))
+        if kind == "by reward":
+            number = int((self.direction * table).argmax())
+        row = self.row(points[number], context)
+        value = self.value_at(row)
+        noise = self.draw_noise(value, row)
+        for _ in range(6 if kind == "by noise" else 0):
+            another = self.draw_noise(value, row)
+            noise = max(noise, another, key=lambda each: self.direction * each)
+        given: dict[str, Any] = {"context": row[:1]} if self.world.context_dim else {}
+        outcome = self.loop.attach(points[number], value + noise, **given)
+        told = self.new_outcome(outcome.query_id, row, "attached", t, False)
+        told.ended, told.fails, told.noise, told.outcome = True, False, noise, value + noise
+
+    def row(self, x: Tensor, context: int) -> Tensor:
+        if not self.world.context_dim:
+            return x
+        return torch.cat([torch.tensor([self.world.contexts[context]], dtype=torch.float64), x])
+
+    def ask(self, t: int) -> None:
+        loop = self.loop
+        stream = loop._chooser._stream
+        mean = deviation = None
+        looks = self.setting.forgetting == "none" and not loop._chooser.has_no_data()
+        if stream is None and looks and not self.has_constraints:
+            mean, deviation = moments(loop.current_model(), self.world.inputs)
+        context = 0
+        given: dict[str, Any] = {}
+        if self.world.context_dim:
+            context = self.pick_context(mean, deviation)
+            given = {"context": self.row(torch.empty(0, dtype=torch.float64), context)}
+        num_resets = len(loop.resets)
+        is_in_hand = not any(
+            not told.ended for told in self.seen.told if told.query_id >= self.first_id(t)
+        )
+        query = loop.ask(**given)
+        known, row = query.diagnostics, self.row(query.x, context)
+        multipliers = loop._chooser.multipliers
+        num_epochs = 0 if multipliers is None else multipliers.num_epochs
+        if self.setting.constraints.endswith("fresh") and num_epochs != self.num_epochs:
+            self.num_epochs = num_epochs  # bands are those of the running epoch
+            self.seen.band_in_hand = self.seen.band_pending = ""
+        if looks and "width" in known and query.origin == "acquisition":
+            where = f"round {t}"
+            if self.has_constraints:
+                self.look_at_penalized(query, where, is_in_hand)
+            else:
+                if loop._chooser._stream is not None:
+                    posterior = loop._chooser._stream.engine.posterior
+                    mean = posterior.mean + loop._chooser._stream.engine.prior_mean
+                    deviation = posterior.standard_deviation
+                elif len(loop.resets) != num_resets:
+                    mean, deviation = moments(loop.current_model(), self.world.inputs)
+                assert mean is not None
+                assert deviation is not None
+                self.look_at_band(query, row, mean, deviation, where, is_in_hand, context)
+        self.new_outcome(query.id, row, query.origin, t, is_in_hand)
+
+    def first_id(self, t: int) -> int:
+        """Return the id of the first query that is waited for in a round."""
+        resets = self.loop.resets
+        first = resets[-1].after_round if resets else 0
+        if self.setting.restart.startswith("oracle") and t > self.plan.change_round:
+            first = self.plan.change_round
+        return first
+
+    def look_at_band(
+        self,
+        query: Query,
+        row: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        where: str,
+        is_in_hand: bool,
+        context: int,
+    ) -> None:
+        width = query.diagnostics["width"]
+        if self.setting.method == "DMM":
+            lower, upper = self.dmm_bounds()
+            middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+            self.look(self.excess(self.target(), middle, half), where, is_in_hand, None, context)
+            return
+        excess = self.excess(self.target(), mean, width * deviation)
+        value = torch.tensor([self.value_at(row)], dtype=torch.float64)
+        if self.setting.is_censored:
+            value = self.plan.minimum + self.rho * (value - self.plan.minimum)
+        told_mean = torch.tensor([query.diagnostics["mean"]], dtype=torch.float64)
+        half = torch.tensor([width * query.diagnostics["standard_deviation"]], dtype=torch.float64)
+        at_point = self.excess(value, told_mean, half)
+        if self.setting.method != "Theorem 2":  # visited points, with what is pending
+            excess = torch.maximum(excess, at_point)
+        self.look(excess, where, is_in_hand, at_point, context)
+
+    def dmm_bounds(self) -> tuple[Tensor, Tensor]:
+        chooser: Any = self.loop._chooser
+        if chooser._stream is not None:
+            stream = chooser._stream
+            seen = stream._look(chooser.current.num_queries, stream._rule, None)
+            lower, upper = stream._rule.bounds(seen)
+            return lower, upper
+        acquisition = chooser._played.build(self.loop.current_model(), self.world.domain)
+        with torch.no_grad():
+            return acquisition.bounds(self.world.inputs)
+
+    def look_at_penalized(self, query: Query, where: str, is_in_hand: bool) -> None:
+        loop, inputs = self.loop, self.world.inputs
+        model = loop.current_model()
+        with torch.no_grad():
+            posterior = model.posterior(inputs)
+            mean, deviation = posterior.mean, posterior.variance.clamp_min(0.0).sqrt()
+        if self.is_separate:
+            index = self.world.index[tuple(query.x.tolist())]
+            known = query.diagnostics
+            below = known["constraint_mean_1"] - known["constraint_lower_bound_1"]
+            widths = (known["width"], below / float(deviation[index, 1]))
+            for j, target in enumerate((self.table, self.g_table)):
+                half = widths[j] * deviation[:, j]
+                name = "reward" if j == 0 else "constraint"
+                excess = self.excess(target, mean[:, j], half)
+                self.look(excess, f"{where}, {name}", is_in_hand)
+            return
+        (multiplier,) = loop.multipliers
+        penalty = self.g_table
+        if self.setting.constraints.startswith("multiplicative"):
+            penalty = torch.expm1(self.g_table.clamp_min(0.0))
+        target = self.table - multiplier * penalty
+        half = query.diagnostics["width"] * deviation.squeeze(-1)
+        self.look(self.excess(target, mean.squeeze(-1), half), where, is_in_hand)
+
+
+class _DropInRun(_AnyRun):
+    """A run in which a user's own program builds model and acquisition function in each round."""
+
+    def play(self) -> Run:
+        plan, world = self.plan, self.world
+        arrived: list[_Told] = []
+        last: Guarantee | None = None
+        for t in range(1, self.num_rounds + 1):
+            for told in self.due(t):
+                if not told.fails or self.setting.is_censored:
+                    arrived.append(told)
+            shown = [told for told in arrived if not told.fails]
+            if self.setting.is_censored:  # late ones are given up
+                shown = [told for told in shown if told.due - 1 - told.query_id <= MAX_DELAY]
+            lost = [
+                told
+                for told in self.seen.told
+                if self.setting.is_censored
+                and told not in shown
+                and t - (told.query_id + 1) >= MAX_DELAY
+            ]
+            waiting = [
+                told
+                for told in self.seen.told
+                if told not in shown
+                and told not in lost
+                and not (told.fails and told.ended and not self.setting.is_censored)
+            ]
+            rows = [*shown, *lost]
+            if not rows and self.setting.model != "BanditGP":
+                point = world.points[int(self.stream.integers(len(world.points)))]
+                self.new_outcome(t - 1, self._row(point, 0), "initial", t, True)
+                continue
+            X = _stack([told.row for told in rows], world.inputs)
+            Y = as_column(
+                [plan.minimum if told in lost else told.outcome for told in rows]
+            ).reshape(-1, 1)
+            model = plan.model(X, Y)
+            mean, deviation = moments(model, world.inputs)
+            context = 0
+            if world.context_dim:
+                context = self.pick_context(mean, deviation)
+            pending = _stack([told.row for told in waiting], world.inputs) if waiting else None
+            if self.setting.feedback == "ignored":
+                pending = None
+            guarantee, point = self._choose(model, (mean, deviation), pending, t, context)
+            if guarantee.theorem is not None:
+                last = guarantee if last is None or guarantee.holds or not last.holds else last
+            self.seen.assumptions.update(guarantee.assumptions)
+            self.new_outcome(t - 1, self._row(point, context), "acquisition", t, not waiting)
+        return self.result(last or Guarantee("no theorem", gaps=("none was ever stated",)))
+
+    def _row(self, x: Tensor, context: int) -> Tensor:
+        if not self.world.context_dim:
+            return x
+        return torch.cat([torch.tensor([self.world.contexts[context]], dtype=torch.float64), x])
+
+    def _choose(
+        self,
+        model: Any,
+        moments_of_model: tuple[Tensor, Tensor],
+        pending: Tensor | None,
+        t: int,
+        context: int,
+    ) -> tuple[Guarantee, Tensor]:
+        world = self.world
+        seed = int(self.stream.integers(2**31))
+        domain = world.domain
+        if world.context_dim:
+            value = torch.tensor([world.contexts[context]], dtype=torch.float64)
+            domain = domain.in_context(value)
+        acquisition = self.plan.recipe.build(
+            model, domain, round_number=t, X_pending=pending, seed=seed
+        )
+        guarantee = acquisition.guarantee()
+        bands = guarantee.bands
+        if guarantee.theorem is not None and bands is not None and bands.holds:
+            middle, deviation = moments_of_model
+            if acquisition.model is not model:  # with what is pending
+                middle, deviation = moments(acquisition.model, self.world.inputs)
+            self._look(acquisition, middle, deviation, f"round {t}", context)
+        x, _ = domain.maximize(acquisition, seed=seed)
+        return guarantee, x[-self.setting.dim :]
+
+    def _look(
+        self, acquisition: Any, middle: Tensor, deviation: Tensor, where: str, context: int
+    ) -> None:
+        if self.setting.method == "DMM":
+            with torch.no_grad():
+                lower, upper = acquisition.bounds(self.world.inputs)
+            middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        else:
+            half = float(acquisition.width) * deviation
+        # what an acquisition function says of its own bands it says of the round that it is for
+        self.look(self.excess(self.target(), middle, half), where, True, None, context)
+
+
+def moments(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Return posterior means and standard deviations at some inputs.
+
+    Args:
+        model: Of one output.
+        X: The inputs.
+    """
+    with torch.no_grad():
+        posterior = model.posterior(X)
+        deviation = posterior.variance.clamp_min(1e-18).sqrt()
+    return posterior.mean.squeeze(-1), deviation.squeeze(-1)
+
+
+def _stack(rows: list[Tensor], like: Tensor) -> Tensor:
+    return torch.stack(rows) if rows else like[:0]
