@@ -1,8 +1,9 @@
-"""Writes which settings of a loop go together, and why others do not, from the loop's own errors.
+"""Writes which settings of a loop go together, why others do not, and what is promised of them.
 
 ``python docs/make_combinations.py`` builds a loop of every combination of feedback, restart,
-forgetting, constraints, contexts and domain, and writes ``docs/results/combinations.md``; a test
-compares the file with what this module makes of the code as it is.
+forgetting, constraints, contexts and domain, and writes ``docs/results/combinations.md`` from the
+loop's own errors, and ``docs/results/guaranteed.md`` from its own guarantees. Tests compare both
+files with what this module makes of the code as it is.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ from botorch_bandits import (
     Ignored,
     ImprovedUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
+    OracleRestart,
     PrimalDual,
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.change_points import PowerThreshold
+from botorch_bandits.change_points import NeverRestart, PowerThreshold
 
 TABLE = Path(__file__).parent / "results" / "combinations.md"
+GUARANTEED = Path(__file__).parent / "results" / "guaranteed.md"
 
 DETECTOR = ChangePointDetector(
     RBFKernel(), lengthscale=0.4, threshold=PowerThreshold(scale=1.0, exponent=-0.8)
@@ -49,6 +52,11 @@ FEEDBACK: dict[str, Any] = {
 RESTART: dict[str, Any] = {
     "none": None,
     "`ChangePointRestart(...)`": ChangePointRestart(detector=DETECTOR),
+}
+RESTARTS_WITH_GUARANTEES: dict[str, Any] = {
+    **RESTART,
+    "`OracleRestart(...)`": OracleRestart((10,)),
+    "`NeverRestart()`": NeverRestart(),
 }
 FORGETTING: dict[str, Any] = {
     "none": None,
@@ -105,7 +113,7 @@ class Combination:
             BanditGP.with_kernel(RBFKernel(), noise=0.1, lengthscale=0.4),
             cls.with_options(rkhs_bound=1.0, noise_bound=0.1, any_lambda=True),
             feedback=FEEDBACK[self.feedback],
-            restart=RESTART[self.restart],
+            restart=RESTARTS_WITH_GUARANTEES[self.restart],
             forgetting=FORGETTING[self.forgetting],
             constraints=rule,
             context_dim=CONTEXTS[self.contexts],
@@ -124,6 +132,13 @@ class Combination:
                     text = text.replace(f"{type(setting).__name__}(...)", "...")
             return text
         return None
+
+    def promise(self) -> str | None:
+        """Return which statements of its guarantee hold, or None if the settings are refused."""
+        if self.refusal() is not None:
+            return None
+        statements = self.build().guarantee().statements
+        return ", ".join(name for name, each in statements.items() if each.holds) or "none"
 
 
 def combinations() -> Iterator[Combination]:
@@ -177,5 +192,40 @@ def render() -> str:
     return "\n".join(lines) + "\n"
 
 
+def cell_of_promises(promises: dict[str, str | None]) -> str:
+    """Return the entry of the table of guarantees for loops with and without contexts.
+
+    Args:
+        promises: What is promised, by the name of the contexts; None where that is refused.
+    """
+    told = {where: "refused" if each is None else each for where, each in promises.items()}
+    if len(set(told.values())) == 1:
+        return next(iter(told.values()))
+    return "; ".join(f"{each} {where}" for where, each in told.items())
+
+
+def render_guaranteed() -> str:
+    """Return the text of the table of what is promised, on arms, without forgetting."""
+    lines = [
+        f"| Feedback | Restart | {' | '.join(CONSTRAINTS)} |",
+        "| --- " * (2 + len(CONSTRAINTS)) + "|",
+    ]
+    for feedback, restart in itertools.product(FEEDBACK, RESTARTS_WITH_GUARANTEES):
+        cells = [
+            cell_of_promises(
+                {
+                    where: Combination(
+                        feedback, restart, "none", constraints, where, "on arms"
+                    ).promise()
+                    for where in CONTEXTS
+                }
+            )
+            for constraints in CONSTRAINTS
+        ]
+        lines.append(f"| {' | '.join((feedback, restart, *cells))} |")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
     TABLE.write_text(render(), encoding="utf-8")
+    GUARANTEED.write_text(render_guaranteed(), encoding="utf-8")

@@ -160,6 +160,25 @@ def test_table_in_the_documentation_is_what_the_loop_says():
     assert written == table.render(), "run `python docs/make_combinations.py`"
 
 
+def test_table_of_guarantees_in_the_documentation_is_what_the_loop_says():
+    written = table.GUARANTEED.read_text(encoding="utf-8")
+    assert written == table.render_guaranteed(), "run `python docs/make_combinations.py`"
+
+
+def test_forgetting_takes_every_guarantee_away():
+    """Which is why the table of guarantees leaves it out."""
+    for one in table.combinations():
+        is_short = (one.contexts, one.domain) == ("without contexts", "on arms")
+        if is_short and one.forgetting != "none":
+            assert one.promise() in ("none", None)
+
+
+def test_a_promise_that_contexts_take_away_is_seen_in_the_table():
+    promises = {"without contexts": "bands, regret", "with contexts": "bands"}
+    assert table.cell_of_promises(promises) == "bands, regret without contexts; bands with contexts"
+    assert table.cell_of_promises(dict.fromkeys(promises, None)) == "refused"
+
+
 def test_a_refusal_of_one_domain_alone_is_seen_in_the_table():
     reasons = ["an older one"]
     refusals = {("without contexts", "on a box"): None, ("without contexts", "on arms"): "new"}
