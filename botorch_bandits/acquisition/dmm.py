@@ -188,7 +188,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         maximize: If False, the reward is minimized: the value is minus the lower bound.
         assume: What you vouch for because no model shows it: ``"fixed prior"``,
             ``"centered bound"`` or both; see
-            :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
+            :class:`~botorch_bandits.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived. They shrink the deviations;
             mean and radius stay those of the observed data. No theorem covers the bound then.
 

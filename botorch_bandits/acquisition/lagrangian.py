@@ -43,12 +43,7 @@ from botorch_bandits.acquisition.scores import ArmsRule, half_width, score
 from botorch_bandits.acquisition.thompson_sampling import SeededDraw, draw_outputs
 from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
 from botorch_bandits.acquisition.value_scales import prior_variances, scale_in_outcomes
-from botorch_bandits.checks import (
-    check_one_of,
-    check_positive,
-    check_probability,
-    check_vector,
-)
+from botorch_bandits.checks import check_one_of, check_positive, check_probability, check_vector
 from botorch_bandits.confidence import (
     ConstantWidth,
     GainBound,
@@ -448,8 +443,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             outputs. :class:`~botorch_bandits.acquisition.AffineOutcomes` makes them of metrics in
             another order, sign or scale. The prior cannot be read through any other: give ``width``
             or ``information_gain``.
-        assume: For every output; see
-            :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
+        assume: For every output; see :class:`~botorch_bandits.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived. They enter a copy of the model
             at the posterior mean; widths keep the gain of the observed data.
 

@@ -387,7 +387,7 @@ class GPThompsonSampling(SeededDraw):
             ``Hallucinated()`` feedback, its default, takes the latter unless told otherwise.
         assume: What you vouch for because no model shows it: ``"fixed prior"``,
             ``"centered bound"`` or both; see
-            :class:`~botorch_bandits.acquisition.WidthUpperConfidenceBound`.
+            :class:`~botorch_bandits.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 

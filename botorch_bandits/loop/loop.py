@@ -551,11 +551,11 @@ class BanditLoop:
             return () if segments is None else tuple(segments.change_tests)
 
     def guarantee(self) -> Guarantee:
-        """Return which theorem covers the loop as set up, its constants and current bound.
+        """Return what a theorem says of the rounds so far: bounds, regret and violation.
 
-        The regret bound is ``sum_t 2 w_t sigma_{t-1}(x_t)`` over the rounds so far: it holds
-        whenever the confidence bound holds in every round and each round was played by the
-        optimistic rule with every outcome at hand.
+        The statement on regret covers the rounds that the method chose with every earlier outcome
+        at hand; for upper confidence bounds its number is the sum of ``2 w_t sigma_{t-1}(x_t)``
+        over them. Other rounds are counted beside, where they are bounded at all.
         """
         if isinstance(self.settings.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
