@@ -238,6 +238,20 @@ class CustomPenalty(Penalty):
         return self.function(x).log() if self.log_function is None else self.log_function(x)
 
 
+def check_penalty(penalty: Penalty) -> Penalty:
+    """Return ``penalty`` if it is one.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if not isinstance(penalty, Penalty):
+        raise TypeError(
+            f"penalty must be a Penalty, got {penalty!r}. Use Linear(), Polynomial(c, n), "
+            "Exponential(c) or CustomPenalty(function)."
+        )
+    return penalty
+
+
 def check_penalty_properties(penalty: Penalty, largest: float, num_points: int = 100) -> None:
     """Raise unless a penalty has the four properties of Assumption 2 on a grid.
 

@@ -17,9 +17,8 @@ TITLES = {
     "censored": "A censored outcome, from `tell` to the next `ask`",
     "restart": "A restart on arms",
 }
-# half of what it was when families were cut into small files, and on boxes three that see to it that
-# no unit of the outcomes changes a choice
-MOST_FILES = {"round": 16 + 3, "censored": 19 + 3, "restart": 19}
+# half of what it was when families were cut into small files
+MOST_FILES = {"round": 16, "censored": 19, "restart": 19}
 
 
 def files_of_section(title):

@@ -23,8 +23,10 @@ from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_single_point
-from botorch_bandits.acquisition.scores import ArmsRule, ImprovementArmsRule, OneMomentArmsRule
-from botorch_bandits.acquisition.value_scales import (
+from botorch_bandits.acquisition.scores import (
+    ArmsRule,
+    ImprovementArmsRule,
+    OneMomentArmsRule,
     deviation_of,
     prior_mean_of_scalar,
     scale_in_outcomes,

@@ -30,8 +30,9 @@ from botorch_bandits.acquisition.base import (
     check_required,
     check_single_point,
 )
-from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule
-from botorch_bandits.acquisition.value_scales import (
+from botorch_bandits.acquisition.scores import (
+    ArmsRound,
+    ArmsRule,
     deviation_of,
     prior_variance_of_scalar,
     scale_in_outcomes,
@@ -72,7 +73,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.variances import variance_of
+from botorch_bandits.models.closed_form import variance_of
 
 
 @dataclass(frozen=True, eq=False)

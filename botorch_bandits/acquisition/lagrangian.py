@@ -39,10 +39,15 @@ from botorch_bandits.acquisition.base import (
     check_pending,
     check_single_point,
 )
-from botorch_bandits.acquisition.scores import ArmsRule, half_width, score
+from botorch_bandits.acquisition.scores import (
+    ArmsRule,
+    half_width,
+    prior_variances,
+    scale_in_outcomes,
+    score,
+)
 from botorch_bandits.acquisition.thompson_sampling import SeededDraw, draw_outputs
 from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
-from botorch_bandits.acquisition.value_scales import prior_variances, scale_in_outcomes
 from botorch_bandits.checks import check_one_of, check_positive, check_probability, check_vector
 from botorch_bandits.confidence import (
     ConstantWidth,
@@ -63,8 +68,8 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain, ValueScale
-from botorch_bandits.models.variances import variance_of
-from botorch_bandits.penalties import Linear, Penalty
+from botorch_bandits.models.closed_form import variance_of
+from botorch_bandits.penalties import Linear, Penalty, check_penalty
 
 
 def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
@@ -79,20 +84,6 @@ def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
     if bool((vector < 0.0).any()):
         raise ValueError(f"multipliers is {vector.tolist()}; each must be at least 0.")
     return vector
-
-
-def check_penalty(penalty: Penalty) -> Penalty:
-    """Return ``penalty`` if it is one.
-
-    Raises:
-        TypeError: If it is not.
-    """
-    if not isinstance(penalty, Penalty):
-        raise TypeError(
-            f"penalty must be a Penalty, got {penalty!r}. Use Linear(), Polynomial(c, n), "
-            "Exponential(c) or CustomPenalty(function)."
-        )
-    return penalty
 
 
 def check_outputs(

@@ -51,11 +51,12 @@ from botorch_bandits.acquisition.scores import (
     ArmsRule,
     ThompsonArmsRule,
     along_arms,
+    deviation_of,
     half_width,
+    scale_in_outcomes,
     score,
 )
 from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
-from botorch_bandits.acquisition.value_scales import deviation_of, scale_in_outcomes
 from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,

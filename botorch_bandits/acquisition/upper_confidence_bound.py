@@ -39,10 +39,11 @@ from botorch_bandits.acquisition.scores import (
     ClosedFormBound,
     RandomizedArmsRule,
     WidthArmsRule,
+    deviation_of,
     half_width,
+    scale_in_outcomes,
     score,
 )
-from botorch_bandits.acquisition.value_scales import deviation_of, scale_in_outcomes
 from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
     AMMWidth,

@@ -36,14 +36,15 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
+from botorch_bandits.confidence.width_rules import UnreadablePriorError, read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.closed_form import variances_of_outputs
 from botorch_bandits.models.condition import (
     check_transformable,
     condition,
     observed_inputs,
     observed_outcomes,
 )
-from botorch_bandits.models.variances import prior_deviations, variances_of_outputs
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
 """Steps from a pending point, as shares of the range of all known points in that dimension."""
@@ -218,7 +219,7 @@ class DropInCensoring(Censoring):
         outcomes = _columns(model, Y_observed)
         if outcomes is None:
             return tuple(map(float, stated))
-        units = prior_deviations(model) or (1.0,) * len(outcomes)
+        units = _prior_deviations(model) or (1.0,) * len(outcomes)
         return tuple(
             self._respect(float(value), sign, column, unit)
             for value, sign, column, unit in zip(stated, signs, outcomes, units, strict=True)
@@ -409,6 +410,18 @@ def _columns(model: Model, Y_observed: Tensor | None) -> tuple[Tensor, ...] | No
             "A vector y becomes a column with y.unsqueeze(-1)."
         )
     return Y_observed.unbind(-1)
+
+
+def _prior_deviations(model: Model) -> tuple[float, ...] | None:
+    """Return the prior standard deviation of each output, the largest one in a batch of models.
+
+    None if the prior cannot be read.
+    """
+    try:
+        priors = read_prior(model)
+    except UnreadablePriorError:
+        return None
+    return tuple(float(prior.standard_deviation.max()) for prior in priors)
 
 
 fill_in_docstrings(__name__)

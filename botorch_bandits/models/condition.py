@@ -30,6 +30,7 @@ from botorch_bandits.confidence.width_rules import (
     prior_variance_of,
     read_outcome_scale,
 )
+from botorch_bandits.models.closed_form import untransform
 
 
 def observed_inputs(model: Model) -> Tensor | None:
@@ -78,34 +79,8 @@ def observed_outcomes(model: Model) -> tuple[Tensor, ...] | None:
         return None
     Y = targets.detach()
     Y = Y.unsqueeze(-1) if model.num_outputs == 1 else Y.mT
-    Y_raw = _untransform(model, Y)
+    Y_raw = untransform(model, Y)
     return None if Y_raw is None else tuple(column.reshape(-1) for column in Y_raw.unbind(-1))
-
-
-def prior_means(model: Model) -> tuple[Tensor, ...] | None:
-    """Return the prior mean of each output at the model's rows (or at the origin), in raw units.
-
-    Returns:
-        One vector an output; None if the model has no mean function that can be read.
-    """
-    if isinstance(model, ModelListGP):
-        parts = [prior_means(submodel) for submodel in model.models]
-        if any(part is None for part in parts):
-            return None
-        return tuple(means for part in parts if part is not None for means in part)
-    mean = getattr(model, "mean_module", None)
-    inputs = getattr(model, "train_inputs", None)
-    if mean is None or not inputs:
-        return None
-    X: Tensor = inputs[0]
-    if X.shape[-2] == 0:
-        X = X.new_zeros(*X.shape[:-2], 1, X.shape[-1])
-    with torch.no_grad():
-        M = mean(X)
-    M_raw = _untransform(model, M.unsqueeze(-1) if model.num_outputs == 1 else M.mT)
-    if M_raw is None:
-        return None
-    return tuple(column.reshape(-1) for column in M_raw.detach().unbind(-1))
 
 
 def check_transformable(name: str, model: Model, values: Sequence[float]) -> None:
@@ -154,21 +129,6 @@ def _name_of_transform(transform: Module) -> str:
         parts = [type(part).__name__ for part in transform.values()]
         return f"{type(transform).__name__}({', '.join(parts)})"
     return type(transform).__name__
-
-
-def _untransform(model: Model, Y: Tensor) -> Tensor | None:
-    transform = getattr(model, "outcome_transform", None)
-    if transform is None:
-        return Y
-    was_training = transform.training
-    try:
-        with torch.no_grad():
-            raw: Tensor = transform.eval().untransform(Y)[0]
-    except (NotImplementedError, TypeError, ValueError):
-        return None
-    finally:
-        transform.train(was_training)
-    return raw
 
 
 def condition(
