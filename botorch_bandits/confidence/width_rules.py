@@ -683,11 +683,12 @@ def norm_assumption(
     function = "each output of the model" if is_of_outputs else "the reward function"
     bounded, centered = BOUNDED_NORM.about(function), BOUNDED_CENTERED_NORM.about(function)
     try:
-        means = [prior.prior_mean for prior in summary.active_priors]
+        priors = summary.active_priors
     except UnreadablePriorError:
         return bounded, (), {}
-    if all(mean == 0.0 for mean in means):
-        return bounded, (), {}
+    means = [prior.prior_mean for prior in priors]
+    if any(prior.learned for prior in priors) or all(mean == 0.0 for mean in means):
+        return bounded, (), {}  # what is learned voids theorems anyway
     told = {
         "prior_mean" if len(means) == 1 else f"prior_mean_{j}": mean
         for j, mean in enumerate(means)

@@ -474,6 +474,13 @@ def with_constraints(
     )
     for gap in rates:
         combined = _without_rates(combined, gap)
+    num_without = history.num_failed + history.num_retracted
+    if num_without:
+        combined = _without_rates(
+            combined,
+            f"{num_without} of {history.num_queries} rounds have no outcome, and the proof needs "
+            "the constraint values of all",
+        )
     if len(rounds_in_hand(history, starts)) < history.num_queries:
         return combined  # the proof needs every round: :func:`with_regret` says so
     summary = PriorSummary(getattr(acquisition, "base_model", None) or acquisition.model)

@@ -532,3 +532,23 @@ def test_a_kernel_that_is_not_stationary_is_named() -> None:
     assert guarantee.holds
     assert any("the kernel is not stationary" in each for each in guarantee.assumptions)
     assert regret_of(loop).largest is None  # 2 B is a bound for k(x, x) = 1
+
+
+@pytest.mark.parametrize("ends", ["fails", "is retracted"])
+def test_epochs_need_the_values_of_all_rounds(ends: str) -> None:
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=3, surrogate="fresh")
+    loop = build(constraints=rule, horizon=9)
+    play(loop, 4)
+    assert loop.guarantee().holds
+    query = loop.ask()
+    if ends == "fails":
+        loop.tell_failed(query.id, "it broke")
+    else:
+        tell(loop, query)
+        loop.retract(query.id, "a typing error")
+    guarantee = loop.guarantee()
+    for statement in (regret_of(loop), violation_of(guarantee)):
+        (gap,) = statement.gaps
+        assert "1 of 5 rounds have no outcome" in gap
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds
