@@ -69,6 +69,7 @@ from botorch_bandits.confidence.width_rules import (
     kernel_assumptions,
     largest_regret,
     norm_assumption,
+    of_any_round,
     prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -364,7 +365,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound
         constants["information_gain"] = sum(float(s.information_gain) for s in self._sets.values())
         norm, norm_gaps, of_mean = norm_assumption(self._summary)
-        largest = max(self.rkhs_bounds.values())
+        most = largest_regret(self._summary, max(self.rkhs_bounds.values()), False)
         guarantee = Guarantee(
             method="DMM",
             theorem="Flynn and Reeb 2024, mixture-martingale confidence set, over a grid of ridges",
@@ -376,10 +377,11 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             regret=RegretStatement(
                 "with {probability}, on the same event, the regret of every round that maximizes "
                 "the upper confidence bound is at most the distance of the bounds at the "
-                "point that it chose, which is twice the effective width times standard deviation",
+                "point that it chose, which is twice the effective width times standard deviation"
+                f"{of_any_round(most)}",
                 delta=self.delta,
                 factor=2.0,
-                largest=largest_regret(self._summary, largest, False),
+                largest=most,
             ),
             assumptions=(
                 norm,

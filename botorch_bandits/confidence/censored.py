@@ -61,6 +61,7 @@ from botorch_bandits.confidence.width_rules import (
     check_bounds,
     combine_outputs,
     largest_regret,
+    of_any_round,
     pick_bound,
     prior_gaps,
 )
@@ -556,7 +557,7 @@ class CensoredWidth(WidthRule):
                 "with {probability}, on the same event, rho_m TIMES the regret "
                 "of every round that maximizes the upper confidence bound is at most twice width "
                 "times standard deviation at the point that it chose, whether or not outcomes are "
-                "pending",
+                f"pending{of_any_round(largest)}",
                 delta=self.delta,
                 factor=2.0,
                 largest=largest,

@@ -168,7 +168,10 @@ class Statement:
         """What it says, with its probability."""
         if self.delta is None:
             return self.wording
-        return self.wording.replace("{probability}", f"probability {1.0 - self.delta:.8g}")
+        number = f"{1.0 - self.delta:.6g}"
+        if number == "1":
+            number = f"1 - {self.delta:.3g}"
+        return self.wording.replace("{probability}", f"probability {number}")
 
     @property
     def holds(self) -> bool:

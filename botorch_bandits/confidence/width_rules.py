@@ -753,6 +753,15 @@ def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: boo
     return 2.0 * rkhs_bound * unit
 
 
+def of_any_round(largest: float | None) -> str:
+    """Return the end of a text on regret, where functions are bounded.
+
+    Args:
+        largest: From :func:`largest_regret`.
+    """
+    return "" if largest is None else f"; that of any round is at most 2 rkhs_bound = {largest:g}"
+
+
 def band_everywhere(delta: float) -> Statement:
     """Return the statement that a confidence bound holds at all points and in all rounds.
 
@@ -776,7 +785,7 @@ def regret_of_band(delta: float, largest: float | None = None) -> RegretStatemen
     return RegretStatement(
         "with {probability}, on the same event, the regret of every round that "
         "maximizes the upper confidence bound is at most twice width times standard deviation at "
-        "the point that it chose",
+        f"the point that it chose{of_any_round(largest)}",
         delta=delta,
         largest=largest,
         factor=2.0,
