@@ -357,7 +357,10 @@ class TestJournalOfALoop:
         )
         first = BanditLoop(BOX, MODEL, recipe)
         first.tell(first.ask().id, 0.5)
-        text = "the first 1 rounds were played by these settings"
+        text = (
+            "what the given history says that the acquisition chose was chosen by it, with these "
+            "settings"
+        )
         for history in (first.history, None):
             with BanditLoop.open(path, BOX, MODEL, recipe, history=history) as loop:
                 assert text in loop.guarantee().assumptions
@@ -365,7 +368,7 @@ class TestJournalOfALoop:
         with BanditLoop.open(tmp_path / "other.journal", BOX, MODEL, recipe) as loop:
             loop.tell(loop.ask().id, 0.5)
         with BanditLoop.open(tmp_path / "other.journal", BOX, MODEL, recipe) as loop:
-            assert not any("the first" in line for line in loop.guarantee().assumptions)
+            assert not any("given history" in line for line in loop.guarantee().assumptions)
 
     def test_snapshots_come_at_growing_distances_and_failing_to_write_one_warns(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
