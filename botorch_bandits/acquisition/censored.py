@@ -532,6 +532,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
                 "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",
                 of="regret",
             )
+        if is_ensemble(self.base_model):
+            guarantee = guarantee.with_gaps("the draw is one of a member of an ensemble")
         return guarantee.of_rows()
 
 

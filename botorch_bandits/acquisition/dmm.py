@@ -56,6 +56,7 @@ from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
     RegretStatement,
     Statement,
+    check_assume,
 )
 from botorch_bandits.confidence.igp_ucb import (
     check_noise_bound,
@@ -63,7 +64,6 @@ from botorch_bandits.confidence.igp_ucb import (
 )
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
-    check_assume,
     check_bounds,
     fit_to_batch,
     kernel_assumptions,
@@ -392,6 +392,8 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             constants={**constants, **of_mean},
             gaps=(*gaps, *norm_gaps),
         ).of_rows()
+        if self.posterior_transform is not None:
+            guarantee = guarantee.of_weighted_sum()
         return guarantee if self.maximize else guarantee.for_minimizing()
 
     def describe(self, x: Tensor) -> dict[str, float]:

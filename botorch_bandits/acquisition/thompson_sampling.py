@@ -72,7 +72,8 @@ from botorch_bandits.confidence import (
     PriorSummary,
     WidthRule,
 )
-from botorch_bandits.confidence.width_rules import WIDTH, check_assume, check_scale, fit_to_batch
+from botorch_bandits.confidence.guarantee import check_assume
+from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.condition import hallucinate
@@ -592,6 +593,8 @@ class GPThompsonSampling(SeededDraw):
             guarantee = guarantee.with_assumptions(*self._assumptions)
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
+        if is_ensemble(self.base_model):
+            guarantee = guarantee.with_gaps("the draw is one of a member of an ensemble")
         if self._is_cut:
             guarantee = guarantee.with_gaps(
                 "the discretization is cut at max_points, coarser than Theorem 4 wants", of="regret"
@@ -609,6 +612,8 @@ class GPThompsonSampling(SeededDraw):
                 if self.pending == "hallucinate"
                 else f"{count} outcomes are pending"
             )
+        if self.posterior_transform is not None:
+            guarantee = guarantee.of_weighted_sum()
         return guarantee.of_rows()
 
     def describe(self, x: Tensor) -> dict[str, float]:

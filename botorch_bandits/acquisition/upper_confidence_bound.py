@@ -60,10 +60,10 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
+from botorch_bandits.confidence.guarantee import check_assume
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     WIDTH,
-    check_assume,
     check_scale,
     fit_to_batch,
 )
@@ -291,6 +291,8 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
                 f"{len(self.X_pending)} pending points enter at the posterior mean"
             )
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
+        if self.posterior_transform is not None:
+            guarantee = guarantee.of_weighted_sum()
         return guarantee.of_rows()
 
     def describe(self, x: Tensor) -> dict[str, float]:

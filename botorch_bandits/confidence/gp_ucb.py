@@ -225,9 +225,9 @@ class CompactBoxWidth(WidthRule):
             method="GP-UCB on a box",
             theorem="Srinivas et al. 2010, Theorem 2",
             bands=Statement(
-                "with {probability} the reward lies within the width of the posterior mean at the "
-                "point of each round, and on a discretization that grows with the round; not at "
-                "all points at once",
+                "with {probability} the reward lies within the width of the posterior mean, in all "
+                "rounds, at the point of the round and on a discretization that grows with it; not "
+                "at all points at once",
                 delta=self.delta,
             ),
             regret=RegretStatement(

@@ -7,10 +7,11 @@ acquisition functions and loops add what takes them away, and users print them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from botorch_bandits.checks import check_one_of
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
@@ -73,6 +74,9 @@ FIXED_PRIOR = "kernel, noise variance and prior mean of the model were fixed bef
 SUB_GAUSSIAN_NOISE = "the noise is noise_bound-sub-Gaussian given the past"
 """The noise of theorems on functions of bounded norm."""
 
+SUB_GAUSSIAN_OUTPUTS = "the noise of each output is noise_bound-sub-Gaussian given the past"
+"""Likewise, where a model has several outputs."""
+
 GAUSSIAN_NOISE = (
     "the noise is Gaussian with mean 0 and the modeled variance, independent from row to row and "
     "of the reward function"
@@ -89,7 +93,8 @@ AS_OBSERVED = "outcomes are as observed: neither censored nor relabeled"
 """What AMM and DMM assume beside."""
 
 ARRIVALS_IGNORE_NOISE = (
-    "which outcomes have arrived, and in what order, does not depend on their noise"
+    "which outcomes have arrived, and in what order, does not depend on their noise; the noise is "
+    "as assumed given the points that were asked for and the outcomes that arrived before"
 )
 """Where outcomes come late and the function is fixed."""
 
@@ -122,12 +127,16 @@ ATTACHED_WITHOUT_LOSS = (
 )
 """Where outcomes were attached with censored feedback."""
 
-ROWS_IGNORE_NOISE = "which outcomes the model has as rows does not depend on their noise"
+ROWS_IGNORE_NOISE = (
+    "which outcomes the model has as rows does not depend on their noise, and none of them is left "
+    "out again in a later round"
+)
 """Of an acquisition function alone, where the function is fixed; a loop knows more."""
 
 ROWS_IGNORE_REWARD = (
     "points, contexts and rows of the model were chosen by no more than the outcomes that it has: "
-    "neither by noise nor by knowledge of the reward function"
+    "neither by noise nor by knowledge of the reward function; no row is left out again in a later "
+    "round, and no two rounds have the same number"
 )
 """Of an acquisition function alone, where the function is drawn; a loop knows more."""
 
@@ -138,6 +147,31 @@ CONTEXTS_IGNORE_REWARD = (
     "contexts reveal nothing of the reward function or of the noise beside the outcomes told"
 )
 """With contexts, where the function is drawn."""
+
+
+ASSUMABLE = ("fixed prior", "centered bound")
+"""What a user can vouch for by ``assume=``, because no model shows it: ``"fixed prior"``, that the
+frozen parameters of a model were fixed before the data, and ``"centered bound"``, that
+``rkhs_bound`` is for the reward less the prior mean."""
+
+
+def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
+    """Return what a user vouches for as a tuple.
+
+    Args:
+        assume: One or several of :data:`ASSUMABLE`.
+
+    Raises:
+        TypeError: If it is no text, nor several.
+        ValueError: If an entry is none of them.
+    """
+    entries = (assume,) if isinstance(assume, str) else assume
+    if not isinstance(entries, Iterable):
+        raise TypeError(f"assume is {assume!r}; pass some of {', '.join(map(repr, ASSUMABLE))}.")
+    checked = tuple(dict.fromkeys(entries))
+    for entry in checked:
+        check_one_of("assume", entry, ASSUMABLE)
+    return checked
 
 
 @dataclass(frozen=True)
@@ -388,6 +422,13 @@ class Guarantee:
         changed: dict[str, Any] = {of: replace(statement, wording=wording)}
         return replace(self, **changed)
 
+    def of_weighted_sum(self) -> Guarantee:
+        """Return what is said of a weighted sum of outputs, as a posterior transform makes it."""
+        words = "the reward lies", "the weighted sum of outputs lies"
+        return self.with_wording("bands", *words).with_wording(
+            "regret", "the regret", "the regret in the weighted sum of outputs"
+        )
+
     def for_minimizing(self) -> Guarantee:
         """Return what is said where the least reward is sought, by lower confidence bounds."""
         least = "the reward at its point less the least reward,"
@@ -419,13 +460,14 @@ class Guarantee:
         if self.theorem is None:
             return replace(self, method=f"Thompson sampling, {self.method}")
         of_width = self.regret or RegretStatement("")
+        at_hand = "" if of_width.covers_pending else " with every outcome at hand"
         times = "" if of_width.quantity == "the regret" else "rho_m TIMES "
         regret = replace(
             of_width,
             wording=f"with {{probability}} {times}the cumulative regret over the rounds that the "
-            "method chose is at most a constant times the sum of scale times standard deviation "
-            "at the points that it chose, up to logarithms and a term of the order of the square "
-            "root of the number of rounds",
+            f"method chose{at_hand} is at most a constant times the sum of scale times standard "
+            "deviation at the points that it chose, up to logarithms and a term of the order of "
+            "the square root of the number of rounds",
             factor=None,
             delta=delta,
         )

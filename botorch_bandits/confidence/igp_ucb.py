@@ -52,6 +52,7 @@ from botorch_bandits.confidence.guarantee import (
     BOUNDED_NOISE,
     FIXED_PRIOR,
     SUB_GAUSSIAN_NOISE,
+    SUB_GAUSSIAN_OUTPUTS,
     Guarantee,
 )
 from botorch_bandits.confidence.information_gain import GainBound
@@ -233,7 +234,10 @@ ROWS_WERE_KNOWN = (
 )
 """What weighting rows differently needs beside one ``noise_bound`` for all."""
 
-SMALLEST_ROW_IS_FIXED = "no row has a smaller noise variance in the model than the first one"
+SMALLEST_ROW_IS_FIXED = (
+    "no row has a smaller noise variance in the model than the first one, which is the row of the "
+    "outcome that was observed first"
+)
 """The ratio of the noise bound to it enters the width, and is fixed before the data."""
 
 ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance"
@@ -331,13 +335,14 @@ def noise_assumptions(
         bound: On the noise, as the user gave it.
         of_rows: What the width needs besides where a number bounds the noise of rows that differ.
     """
+    is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
     fixed, noise = [], []
     for j, row_noise in _rows_of_active_outputs(summary):
         fixed.append(FIXED_PRIOR if row_noise is None else FIXED_BUT_FOR_ROWS)
         if is_model_noise(bound, j):
             noise.append(SUB_GAUSSIAN_ROWS)
             continue
-        noise.append(SUB_GAUSSIAN_NOISE)
+        noise.append(SUB_GAUSSIAN_OUTPUTS if is_of_outputs else SUB_GAUSSIAN_NOISE)
         if row_noise is not None:
             noise += [ROWS_WERE_KNOWN, *of_rows]
     if FIXED_PRIOR in fixed:  # of some outputs; the rows of the others have assumptions of theirs

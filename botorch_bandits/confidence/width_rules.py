@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar, Protocol, overload
@@ -51,7 +51,6 @@ from botorch_bandits.checks import (
     DTYPE,
     check_double,
     check_nonnegative,
-    check_one_of,
     check_positive,
     store_checked,
 )
@@ -62,6 +61,7 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
     RegretStatement,
     Statement,
+    check_assume,
 )
 from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -240,31 +240,6 @@ def learns_input_scale(transform: InputTransform | None) -> bool:
     """Return whether an input transform takes its scale from the data (``Normalize(d)`` does)."""
     parts = [] if transform is None else transform.modules()
     return any(getattr(part, "learn_coefficients", False) for part in parts)
-
-
-ASSUMABLE = ("fixed prior", "centered bound")
-"""What a user can vouch for by ``assume=``, because no model shows it: ``"fixed prior"``, that the
-frozen parameters of a model were fixed before the data, and ``"centered bound"``, that
-``rkhs_bound`` is for the reward less the prior mean."""
-
-
-def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
-    """Return what a user vouches for as a tuple.
-
-    Args:
-        assume: One or several of :data:`ASSUMABLE`.
-
-    Raises:
-        TypeError: If it is no text, nor several.
-        ValueError: If an entry is none of them.
-    """
-    entries = (assume,) if isinstance(assume, str) else assume
-    if not isinstance(entries, Iterable):
-        raise TypeError(f"assume is {assume!r}; pass some of {', '.join(map(repr, ASSUMABLE))}.")
-    checked = tuple(dict.fromkeys(entries))
-    for entry in checked:
-        check_one_of("assume", entry, ASSUMABLE)
-    return checked
 
 
 class PriorSummary:
@@ -759,7 +734,9 @@ def of_any_round(largest: float | None) -> str:
     Args:
         largest: From :func:`largest_regret`.
     """
-    return "" if largest is None else f"; that of any round is at most 2 rkhs_bound = {largest:g}"
+    if largest is None:
+        return ""
+    return f"; that of any round is at most 2 B = {largest:g}, B the bound on the norm"
 
 
 def band_everywhere(delta: float) -> Statement:

@@ -25,7 +25,12 @@ from botorch_bandits import (
     RandomizedUpperConfidenceBound,
 )
 from botorch_bandits.change_points import OracleRestart
-from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence import (
+    Guarantee,
+    RegretStatement,
+    Statement,
+    WaterFillingGain,
+)
 from botorch_bandits.confidence.guarantee import (
     ARRIVALS_IGNORE_NOISE,
     ARRIVALS_IGNORE_REWARD,
@@ -494,7 +499,11 @@ def test_weighted_outputs_are_bounded_one_by_one() -> None:
     wanted = (
         "the norm of each output of the model in the unit-variance kernel is at most rkhs_bound"
     )
-    assert wanted in acquisition.guarantee().assumptions
+    guarantee = acquisition.guarantee()
+    assert wanted in guarantee.assumptions
+    assert any("noise of each output" in each for each in guarantee.assumptions)
+    assert "the weighted sum of outputs lies within" in guarantee.statement
+    assert "the regret in the weighted sum of outputs" in guarantee.statement
 
 
 def test_functions_of_the_user_are_taken_at_their_word() -> None:
@@ -552,3 +561,35 @@ def test_epochs_need_the_values_of_all_rounds(ends: str) -> None:
         assert "1 of 5 rounds have no outcome" in gap
     assert guarantee.bands is not None
     assert guarantee.bands.holds
+
+
+def test_every_statement_on_bounds_can_be_said_of_fewer_rounds() -> None:
+    arms: Any = Arms(CHOICES)
+    gain = WaterFillingGain.on(CHOICES, MODEL.kernel, 1.1)
+    box_options = {"smoothness_a": 1.0, "smoothness_b": 5.0}
+    for recipe, domain in (
+        (IGP, arms),
+        (AMMUpperConfidenceBound.with_options(**BOUNDS), arms),
+        (DMMUpperConfidenceBound.with_options(**BOUNDS), arms),
+        (THEOREM_1, arms),
+        (GPUpperConfidenceBound.with_options(**box_options), Box([[0.0], [1.0]])),
+        (GPUpperConfidenceBound.with_options(rkhs_bound=2.0, information_gain=gain), arms),
+        (GPThompsonSampling.with_options(**BOUNDS), arms),
+    ):
+        loop = build(recipe, domain)
+        first, second = loop.ask(), loop.ask()
+        tell(loop, second)
+        tell(loop, first)
+        bands = loop.guarantee().bands
+        assert bands is not None
+        assert "in all rounds but for rounds that were chosen while outcomes" in bands.text
+
+
+def test_draws_of_an_ensemble_have_no_theorem() -> None:
+    X = torch.stack([CHOICES[:3], CHOICES[3:6]])
+    model = BanditGP(X, X.sin(), RBFKernel(), 1.5)
+    model._is_ensemble = True
+    options = {"rkhs_bound": 2.0, "noise_bound": 0.1, "choices": CHOICES, "seed": 0}
+    guarantee = GPThompsonSampling(model, **options).guarantee()
+    assert not guarantee.holds
+    assert any("ensemble" in gap for gap in guarantee.gaps)
