@@ -73,7 +73,12 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.guarantee import check_assume
-from botorch_bandits.confidence.width_rules import WIDTH, check_scale, fit_to_batch
+from botorch_bandits.confidence.width_rules import (
+    WIDTH,
+    check_scale,
+    fit_to_batch,
+    kernel_assumptions,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.condition import hallucinate
@@ -590,7 +595,8 @@ class GPThompsonSampling(SeededDraw):
         of_width = self.rule.guarantee(self._summary, 1)
         guarantee = of_width.for_draws("GP-TS", self.delta)
         if guarantee.theorem is not None:
-            guarantee = guarantee.with_assumptions(*self._assumptions)
+            needed = kernel_assumptions(self._summary, is_at_most_one=True)
+            guarantee = guarantee.with_assumptions(*self._assumptions, *needed)
         if self.scale != 1.0:
             guarantee = guarantee.with_gaps(f"the scale is multiplied by {self.scale:g}")
         if is_ensemble(self.base_model):

@@ -532,8 +532,11 @@ class CensoredWidth(WidthRule):
         if gain is not None:
             constants["information_gain"] = float(gain.max())
         if self.bounded_outcomes:
-            form, noise = "in the form for bounded outcomes", "outcomes lie on one side of the "
-            noise += "minimum, at most outcome_bound away"
+            form = "in the form for bounded outcomes"
+            noise = (
+                "outcomes have the reward as their mean given the past, and lie on one side of the "
+                "minimum, at most outcome_bound away"
+            )
         else:
             form = "in the form for every lam" if self.any_lambda else "as printed"
             noise = SUB_GAUSSIAN_NOISE

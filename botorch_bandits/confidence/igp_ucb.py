@@ -498,7 +498,7 @@ class KernelizedWidth(WidthRule):
                     self.noise_bound,
                     of_rows=(SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,),
                 ),
-                *((IN_PRIOR_UNITS,) if in_prior_units else ()),
+                *((_in_prior_units(self.noise_bound),) if in_prior_units else ()),
                 *(() if given is None else (given.assumption,)),
             ),
             constants={**constants, **of_mean},
@@ -552,6 +552,13 @@ def _largest_realized_gain(summary: PriorSummary) -> float | None:
         return max(float(prior.information_gain.max()) for prior in summary.active_priors)
     except UnreadablePriorError:
         return None
+
+
+def _in_prior_units(noise_bound: NoiseBound) -> str:
+    """What is said of bounds in prior units; there is no number where the model has the noise."""
+    if noise_bound == MODEL_NOISE:
+        return "rkhs_bound is a multiple of the prior standard deviation"
+    return IN_PRIOR_UNITS
 
 
 IN_PRIOR_UNITS = "rkhs_bound and noise_bound are multiples of the prior standard deviation"

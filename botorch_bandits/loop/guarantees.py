@@ -229,10 +229,9 @@ def with_regret(
         return guarantee
     is_sure = regret.factor is not None and not regret.is_expected
     if not is_sure and history.rounds_with_retracted():
-        return guarantee.with_gaps(
-            "rounds were chosen with an outcome that was retracted later, and the bound is one in "
-            "expectation over choices, so that none of them can be left out afterwards",
-            of="regret",
+        # an expectation over choices does not allow that rounds are left out by them
+        guarantee = guarantee.with_assumptions(
+            "which outcomes were retracted, and when, does not depend on what was chosen after them"
         )
     if regret.covers_pending:
         withdrawn = set(history.rounds_with_retracted())
@@ -375,6 +374,11 @@ def with_restarts(
         fraction = restart.share_of_delta(1.0, segment)
         return _at_delta_of_all(guarantee, fraction).with_assumptions(
             f"{what} after {told} only, and {kept} in each segment"
+        )
+    if isinstance(restart, OracleRestart):
+        return guarantee.with_gaps(
+            "each segment has all of delta, so that all together fail with more; split_delta=True "
+            "divides it"
         )
     return guarantee.with_gaps(
         "with restarts the theorem covers each segment at "
