@@ -377,6 +377,38 @@ class BanditAcquisition(AcquisitionFunction):
             return {"acquisition_value": float(self(x.unsqueeze(0)))}
 
 
+EVALUATION = (
+    "__call__",
+    "forward",
+    "bounds",
+    "_bounds",
+    "_evaluate",
+    "_mean_and_sigma",
+    "_moments",
+    "_penalized",
+    "_scalarised",
+)
+"""Methods that compute the values of which guarantees speak."""
+
+
+def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guarantee:
+    """Return what an acquisition function promises by itself, outside a loop.
+
+    Args:
+        acquisition: Whose class may be a subclass that evaluates something else.
+        guarantee: What the class says that has the method ``guarantee``.
+    """
+    lineage = type(acquisition).__mro__
+    owner = next(i for i, each in enumerate(lineage) if "guarantee" in vars(each))
+    if any(vars(each).keys() & set(EVALUATION) for each in lineage[:owner]):
+        guarantee = guarantee.with_gaps(
+            f"{lineage[0].__name__} has another evaluation than {lineage[owner].__name__}, whose "
+            "guarantee this is; give it one of its own",
+            of="regret",
+        )
+    return guarantee.of_rows()
+
+
 def check_model(model: Model) -> Model:
     """Return ``model`` if none of its numbers is in low precision.
 

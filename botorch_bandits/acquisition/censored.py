@@ -24,7 +24,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import BanditAcquisition, copy_pending
+from botorch_bandits.acquisition.base import BanditAcquisition, copy_pending, of_acquisition
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
@@ -371,7 +371,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        guarantee = self._censored_guarantee().with_gaps(*self._censoring_gaps()).of_rows()
+        guarantee = self._censored_guarantee().with_gaps(*self._censoring_gaps())
+        guarantee = of_acquisition(self, guarantee)
         return guarantee if self.maximize else guarantee.for_minimizing()
 
 
@@ -534,7 +535,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             )
         if is_ensemble(self.base_model):
             guarantee = guarantee.with_gaps("the draw is one of a member of an ensemble")
-        return guarantee.of_rows()
+        return of_acquisition(self, guarantee)
 
 
 fill_in_docstrings(__name__)

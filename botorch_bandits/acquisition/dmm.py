@@ -29,6 +29,7 @@ from botorch_bandits.acquisition.base import (
     check_model,
     check_required,
     check_single_point,
+    of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
@@ -59,6 +60,7 @@ from botorch_bandits.confidence.guarantee import (
     check_assume,
 )
 from botorch_bandits.confidence.igp_ucb import (
+    FIRST_ROW,
     check_noise_bound,
     noise_assumptions,
 )
@@ -386,12 +388,13 @@ class DMMUpperConfidenceBound(HallucinatesPending):
             assumptions=(
                 norm,
                 *kernel_assumptions(self._summary),
-                *noise_assumptions(self._summary, self._ingredients[1], of_rows=()),
+                *noise_assumptions(self._summary, self._ingredients[1], of_rows=(FIRST_ROW,)),
                 AS_OBSERVED,
             ),
             constants={**constants, **of_mean},
             gaps=(*gaps, *norm_gaps),
-        ).of_rows()
+        )
+        guarantee = of_acquisition(self, guarantee)
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()
         return guarantee if self.maximize else guarantee.for_minimizing()

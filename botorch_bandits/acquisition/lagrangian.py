@@ -38,6 +38,7 @@ from botorch_bandits.acquisition.base import (
     check_model,
     check_pending,
     check_single_point,
+    of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
@@ -361,7 +362,7 @@ class LagrangianAcquisition(BanditAcquisition):
     def _base_guarantee(self, method: str) -> Guarantee:
         """Return what the widths of all outputs promise together."""
         guarantee = self._output_widths.guarantee(method, self.delta)
-        guarantee = guarantee.of_rows()
+        guarantee = of_acquisition(self, guarantee)
         if isinstance(self.posterior_transform, AffineOutcomes | None):
             return guarantee
         return guarantee.with_gaps("posterior_transform changes what is modeled")

@@ -45,6 +45,7 @@ from botorch_bandits.acquisition.base import (
     check_round,
     check_single_point,
     copy_pending,
+    of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
@@ -620,7 +621,7 @@ class GPThompsonSampling(SeededDraw):
             )
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()
-        return guarantee.of_rows()
+        return of_acquisition(self, guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, scale and information gain at one point.

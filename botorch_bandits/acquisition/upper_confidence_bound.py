@@ -33,6 +33,7 @@ from botorch_bandits.acquisition.base import (
     check_required,
     check_round,
     check_single_point,
+    of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
@@ -293,7 +294,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()
-        return guarantee.of_rows()
+        return of_acquisition(self, guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, width and information gain at one point.

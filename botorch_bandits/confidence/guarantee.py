@@ -136,7 +136,7 @@ ROWS_IGNORE_NOISE = (
 ROWS_IGNORE_REWARD = (
     "points, contexts and rows of the model were chosen by no more than the outcomes that it has: "
     "neither by noise nor by knowledge of the reward function; no row is left out again in a later "
-    "round, and no two rounds have the same number"
+    "round, and no two rounds with different rows have the same number"
 )
 """Of an acquisition function alone, where the function is drawn; a loop knows more."""
 
@@ -424,9 +424,12 @@ class Guarantee:
 
     def of_weighted_sum(self) -> Guarantee:
         """Return what is said of a weighted sum of outputs, as a posterior transform makes it."""
-        words = "the reward lies", "the weighted sum of outputs lies"
-        return self.with_wording("bands", *words).with_wording(
-            "regret", "the regret", "the regret in the weighted sum of outputs"
+        least = "the reward at its point less the least reward,"
+        return (
+            self.with_wording("bands", "the reward lies", "the weighted sum of outputs lies")
+            .with_wording("regret", "the regret", "the regret in the weighted sum of outputs")
+            .with_wording("regret", "cumulative regret", "cumulative regret in the weighted sum")
+            .with_wording("regret", least, "the weighted sum at its point less the least such sum,")
         )
 
     def for_minimizing(self) -> Guarantee:

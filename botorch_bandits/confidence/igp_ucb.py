@@ -240,6 +240,9 @@ SMALLEST_ROW_IS_FIXED = (
 )
 """The ratio of the noise bound to it enters the width, and is fixed before the data."""
 
+FIRST_ROW = "the first row of the model is that of the outcome that was observed first"
+"""What DMM needs, whose base ridge is the regularization of that row."""
+
 ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance"
 """What the printed width of IGP-UCB needs in all rounds."""
 

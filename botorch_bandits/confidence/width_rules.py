@@ -736,7 +736,7 @@ def of_any_round(largest: float | None) -> str:
     """
     if largest is None:
         return ""
-    return f"; that of any round is at most 2 B = {largest:g}, B the bound on the norm"
+    return f"; that of any round is at most 2 B = {largest:g}, B the norm's bound in outcome units"
 
 
 def band_everywhere(delta: float) -> Statement:

@@ -584,7 +584,8 @@ def with_retractions(guarantee: Guarantee, history: History) -> Guarantee:
         return guarantee
     many = num_retracted > 1
     depends = (
-        "depends neither on their noise nor on the reward function"
+        "depends neither on their noise nor, but for the outcomes that are kept, on the reward "
+        "function"
         if guarantee.is_on_draws
         else "does not depend on their noise"
     )

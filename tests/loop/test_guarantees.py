@@ -597,3 +597,24 @@ def test_draws_of_an_ensemble_have_no_theorem() -> None:
     guarantee = GPThompsonSampling(model, **options).guarantee()
     assert not guarantee.holds
     assert any("ensemble" in gap for gap in guarantee.gaps)
+
+
+def test_a_subclass_that_evaluates_something_else_has_no_theorem_on_its_regret() -> None:
+    class Mine(AMMUpperConfidenceBound):
+        """Looks at the mean alone."""
+
+        def forward(self, X: Tensor) -> Tensor:
+            mean: Tensor = self.model.posterior(X).mean.reshape(X.shape[:-2])
+            return mean
+
+    class Renamed(AMMUpperConfidenceBound):
+        """As its parent."""
+
+    for cls, holds in ((Mine, False), (Renamed, True)):
+        loop = build(cls.with_options(**BOUNDS))
+        play(loop, 3)
+        guarantee = loop.guarantee()
+        assert guarantee.bands is not None
+        assert guarantee.bands.holds
+        assert guarantee.holds == regret_of(loop).holds == holds
+        assert any("Mine has another evaluation than" in gap for gap in guarantee.reasons) != holds
