@@ -15,7 +15,7 @@ import torch
 
 from claims.judging import REFUTED, SUSPICIOUS, Tally, pooled_tail
 from claims.running import Player, Run
-from claims.settings import AXES, Draws, Setting
+from claims.settings import AXES, EVENTS, Draws, Setting
 
 STATEMENTS = ("bands", "regret", "violation")
 """What a guarantee may state."""
@@ -37,6 +37,12 @@ COLUMNS = (
 )
 """Of the table."""
 
+ORDINARY = {axis: next(iter(AXES[axis])) for axis in ("played", "units", "output_scale", *EVENTS)}
+"""Values that the table leaves out."""
+
+REALIZED = ", with the realized information gain"
+"""In the names of most theorems, and left out."""
+
 Row = dict[str, Any]
 
 
@@ -57,7 +63,7 @@ def judge(setting: Setting, seed: int, num_runs: int, num_more: int = NUM_MORE) 
     except (ValueError, NotImplementedError, RuntimeError) as error:
         row["told"] = f"refused: {type(error).__name__}: {error}"[:200]
         return row
-    row.update(holds=first.holds, theorem=first.theorem)
+    row.update(holds=first.holds, theorem=first.theorem.replace(REALIZED, ""))
     if not first.checks:
         return row
     count = num_runs if first.holds else max(num_runs // 3, 1)
@@ -164,16 +170,12 @@ class Campaign:
         """Yield settings without a row; each is drawn by which of the earlier ones hold."""
         num_held = number = 0
         while num_held < self._num_settings and number < 20 * self._num_settings + 100:
-            setting = self._draws.next(number)
             row = self.rows.get(number)
             if row is not None:
-                if Setting.from_row({k: str(v) for k, v in row.items()}) != setting:
-                    raise ValueError(
-                        f"{self._path} has another setting {number} than this seed and version "
-                        "draw; give another --out, or remove the file."
-                    )
+                setting = Setting.from_row({name: str(value) for name, value in row.items()})
                 holds = str(row["holds"]) == "True"
             else:
+                setting = self._draws.next(number)
                 holds = self._pilot(setting)
                 yield setting
             self._draws.record(setting, holds)
@@ -196,8 +198,13 @@ class Campaign:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             if is_new:
                 writer.writeheader()
-            writer.writerow(row)
+            writer.writerow(_shortened(row))
         on_row(row)
+
+
+def _shortened(row: Row) -> Row:
+    """Return a row without the ordinary values of axes, which :func:`read` puts back."""
+    return {name: "" if ORDINARY.get(name) == row[name] else row[name] for name in COLUMNS}
 
 
 def read(path: Path) -> list[Row]:
@@ -212,6 +219,7 @@ def read(path: Path) -> list[Row]:
         rows: list[Row] = list(csv.DictReader(file))
     for row in rows:
         row["number"] = int(row["number"])
+        row.update({name: value for name, value in ORDINARY.items() if row[name] == ""})
     return rows
 
 
@@ -223,9 +231,9 @@ def write(path: Path, rows: list[Row]) -> None:
         rows: In order.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(_shortened(row) for row in rows)
 
 
 # --- the summary --------------------------------------------------------------------------------
@@ -241,6 +249,8 @@ def summary(rows: list[Row]) -> str:
     lines = [
         f"{len(rows)} settings were drawn; guarantee().holds in {len(held)} of them, and something "
         f"was stated in {sum(_num_runs(row) > 0 for row in rows)}.",
+        f"On boxes: {sum(str(row['domain']).startswith('box') for row in held)} of them.",
+        *_told_of_axes(rows),
         "",
         "| theorem | settings | runs | statement | failed | allowed | p |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -266,6 +276,20 @@ def summary(rows: list[Row]) -> str:
     ]
     lines += [f"REFUTED: {row['number']}: {row['told']}" for row in refuted]
     return "\n".join(lines)
+
+
+def _told_of_axes(rows: list[Row]) -> list[str]:
+    counts = coverage(rows)
+    smallest = min((n for n in counts.values() if n), default=0)
+    never: dict[str, list[str]] = {}
+    for (axis, value), n in counts.items():
+        if n == 0:
+            never.setdefault(axis, []).append(value)
+    told = "; ".join(f"{axis}: {', '.join(values)}" for axis, values in never.items())
+    return [
+        f"Every value of an axis at which anything holds occurs in {smallest} of them at least.",
+        f"Nothing holds at these: {told}.",
+    ]
 
 
 def pooled(rows: list[Row], statement: str) -> tuple[int, float, float]:

@@ -18,7 +18,7 @@ import torch
 import botorch_bandits.loop.chooser
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition import dmm, upper_confidence_bound
-from botorch_bandits.confidence import Guarantee, gp_ucb, igp_ucb, width_rules
+from botorch_bandits.confidence import GainBound, Guarantee, gp_ucb, igp_ucb, width_rules
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
 from botorch_bandits.history import History
@@ -30,6 +30,8 @@ from claims.settings import AXES, Setting
 
 chooser: Any = botorch_bandits.loop.chooser
 guarantees: Any = botorch_bandits.loop.guarantees
+
+BOX = "box, d = 1"
 
 Patch = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -195,6 +197,22 @@ def gain_believed() -> contextlib.AbstractContextManager[Any]:
     )
 
 
+def any_points_believed() -> contextlib.AbstractContextManager[Any]:
+    """A bound on the gain of a few points is believed on a box."""
+    return _patched((GainBound, "gaps_on", lambda self, *args: []))
+
+
+def contexts_of_constraints_believed() -> contextlib.AbstractContextManager[Any]:
+    """The theorems on constraints are claimed with contexts."""
+    original = chooser.with_constraints
+
+    def believe(guarantee: Guarantee, *args: Any) -> Guarantee:
+        told = original(guarantee, *args)
+        return without_gaps(told, "none is stated here with contexts")
+
+    return _patched((chooser, "with_constraints", believe))
+
+
 def restarts_believed() -> contextlib.AbstractContextManager[Any]:
     """Restarts by a detector take nothing away."""
     return _patched((chooser, "with_restarts", lambda guarantee, *args: guarantee))
@@ -285,12 +303,18 @@ FAULTS = (
     Fault(
         "rounds with pending outcomes count for the regret",
         every_round_counted,
-        (setting(feedback="hallucinated", delays="fixed", num_rounds=15),),
+        (
+            setting(feedback="hallucinated", delays="fixed", num_rounds=15),
+            setting(method="IRGP-UCB", delays="fixed", num_rounds=15),
+        ),
     ),
     Fault(
         "initial rounds count as played by the method",
         every_round_counted,
-        (setting(num_initial="all", num_rounds=15), setting(num_initial="3", num_rounds=15)),
+        (
+            setting(num_initial="3", num_rounds=15),
+            setting(method="Theorem 2", domain=BOX, num_initial="3", num_rounds=6),
+        ),
     ),
     Fault(
         "failures may depend on the noise",
@@ -346,6 +370,18 @@ FAULTS = (
                 num_rounds=60,
             ),
         ),
+    ),
+    Fault(
+        "a bound on the gain of a few points is believed on a box",
+        any_points_believed,
+        (setting(method="Theorem 3", domain=BOX, num_rounds=6),),
+        is_seen=lambda run: run.holds,
+    ),
+    Fault(
+        "theorems on constraints are claimed with contexts",
+        contexts_of_constraints_believed,
+        (setting(constraints="additive, fresh", contexts="random", num_rounds=6),),
+        is_seen=lambda run: run.holds,
     ),
     Fault(
         "restarts by a detector take nothing away",

@@ -377,7 +377,7 @@ class _AnyRun:
         if self.world.context_dim:
             context = int(np.abs(self.world.contexts - float(row[0])).argmin())
         best = float(self.bests[self.segment][context])
-        if self.is_separate:
+        if self.has_constraints:  # against the best point that meets them
             best = self.best_feasible
         told = _Told(
             query_id,
@@ -743,8 +743,11 @@ class _LoopRun(_AnyRun):
         if self.setting.constraints.startswith("multiplicative"):
             penalty = torch.expm1(self.g_table.clamp_min(0.0))
         target = self.table - multiplier * penalty
-        half = query.diagnostics["width"] * deviation.squeeze(-1)
-        self.look(self.excess(target, mean.squeeze(-1), half), where, is_in_hand)
+        middle, half = mean.squeeze(-1), query.diagnostics["width"] * deviation.squeeze(-1)
+        if self.setting.method == "DMM":  # whose width differs from point to point
+            lower, upper = self.dmm_bounds()
+            middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        self.look(self.excess(target, middle, half), where, is_in_hand)
 
 
 class _DropInRun(_AnyRun):
