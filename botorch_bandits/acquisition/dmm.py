@@ -57,7 +57,7 @@ from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
     RegretStatement,
     Statement,
-    check_assume,
+    of_any_round,
 )
 from botorch_bandits.confidence.igp_ucb import (
     FIRST_ROW,
@@ -66,12 +66,12 @@ from botorch_bandits.confidence.igp_ucb import (
 )
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
+    check_assume,
     check_bounds,
     fit_to_batch,
     kernel_assumptions,
     largest_regret,
     norm_assumption,
-    of_any_round,
     prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings

@@ -59,10 +59,10 @@ from botorch_bandits.confidence import (
     Statement,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import check_assume
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     WIDTH,
+    check_assume,
     check_scale,
     fit_to_batch,
     pick_bound,

@@ -73,9 +73,9 @@ from botorch_bandits.confidence import (
     PriorSummary,
     WidthRule,
 )
-from botorch_bandits.confidence.guarantee import check_assume
 from botorch_bandits.confidence.width_rules import (
     WIDTH,
+    check_assume,
     check_scale,
     fit_to_batch,
     kernel_assumptions,

@@ -61,10 +61,10 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
-from botorch_bandits.confidence.guarantee import check_assume
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     WIDTH,
+    check_assume,
     check_scale,
     fit_to_batch,
 )

@@ -46,6 +46,7 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
     RegretStatement,
     Statement,
+    of_any_round,
 )
 from botorch_bandits.confidence.igp_ucb import AMMWidth, KernelizedWidth
 from botorch_bandits.confidence.information_gain import GainBound
@@ -61,7 +62,6 @@ from botorch_bandits.confidence.width_rules import (
     check_bounds,
     combine_outputs,
     largest_regret,
-    of_any_round,
     pick_bound,
     prior_gaps,
 )

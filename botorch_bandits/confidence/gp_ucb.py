@@ -31,13 +31,13 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
     RegretStatement,
     Statement,
+    regret_of_band,
 )
 from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     UnreadablePriorError,
     WidthRule,
     prior_gaps,
-    regret_of_band,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 

@@ -7,11 +7,10 @@ acquisition functions and loops add what takes them away, and users print them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from botorch_bandits.checks import check_one_of
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
@@ -147,31 +146,6 @@ CONTEXTS_IGNORE_REWARD = (
     "contexts reveal nothing of the reward function or of the noise beside the outcomes told"
 )
 """With contexts, where the function is drawn."""
-
-
-ASSUMABLE = ("fixed prior", "centered bound")
-"""What a user can vouch for by ``assume=``, because no model shows it: ``"fixed prior"``, that the
-frozen parameters of a model were fixed before the data, and ``"centered bound"``, that
-``rkhs_bound`` is for the reward less the prior mean."""
-
-
-def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
-    """Return what a user vouches for as a tuple.
-
-    Args:
-        assume: One or several of :data:`ASSUMABLE`.
-
-    Raises:
-        TypeError: If it is no text, nor several.
-        ValueError: If an entry is none of them.
-    """
-    entries = (assume,) if isinstance(assume, str) else assume
-    if not isinstance(entries, Iterable):
-        raise TypeError(f"assume is {assume!r}; pass some of {', '.join(map(repr, ASSUMABLE))}.")
-    checked = tuple(dict.fromkeys(entries))
-    for entry in checked:
-        check_one_of("assume", entry, ASSUMABLE)
-    return checked
 
 
 @dataclass(frozen=True)
@@ -506,6 +480,47 @@ class Guarantee:
     def _why_not(self) -> str:
         held = [statement for statement in self.statements.values() if statement.holds]
         return "guaranteed in part" if self.theorem and held and not self.gaps else "no guarantee"
+
+
+def of_any_round(largest: float | None) -> str:
+    """Return the end of a text on regret, where functions are bounded.
+
+    Args:
+        largest: A bound on the regret of any round, if there is one.
+    """
+    if largest is None:
+        return ""
+    return f"; that of any round is at most 2 B = {largest:g}, B the norm's bound in outcome units"
+
+
+def band_everywhere(delta: float) -> Statement:
+    """Return the statement that a confidence bound holds at all points and in all rounds.
+
+    Args:
+        delta: It fails with at most this probability.
+    """
+    return Statement(
+        "with {probability} the reward lies within the width of the posterior mean, at all points "
+        "and in all rounds",
+        delta=delta,
+    )
+
+
+def regret_of_band(delta: float, largest: float | None = None) -> RegretStatement:
+    """Return what follows from a confidence bound that holds at all points for regret.
+
+    Args:
+        delta: The bound fails with at most this probability.
+        largest: A bound on the regret of any round, if there is one.
+    """
+    return RegretStatement(
+        "with {probability}, on the same event, the regret of every round that "
+        "maximizes the upper confidence bound is at most twice width times standard deviation at "
+        f"the point that it chose{of_any_round(largest)}",
+        delta=delta,
+        largest=largest,
+        factor=2.0,
+    )
 
 
 fill_in_docstrings(__name__)

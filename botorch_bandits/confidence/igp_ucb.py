@@ -54,6 +54,8 @@ from botorch_bandits.confidence.guarantee import (
     SUB_GAUSSIAN_NOISE,
     SUB_GAUSSIAN_OUTPUTS,
     Guarantee,
+    band_everywhere,
+    regret_of_band,
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import (
@@ -63,7 +65,6 @@ from botorch_bandits.confidence.width_rules import (
     PriorSummary,
     UnreadablePriorError,
     WidthRule,
-    band_everywhere,
     bound_constants,
     check_all_nonnegative,
     check_bound,
@@ -74,7 +75,6 @@ from botorch_bandits.confidence.width_rules import (
     norm_assumption,
     pick_bound,
     prior_gaps,
-    regret_of_band,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 

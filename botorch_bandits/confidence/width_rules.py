@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar, Protocol, overload
@@ -51,6 +51,7 @@ from botorch_bandits.checks import (
     DTYPE,
     check_double,
     check_nonnegative,
+    check_one_of,
     check_positive,
     store_checked,
 )
@@ -59,9 +60,6 @@ from botorch_bandits.confidence.guarantee import (
     BOUNDED_NORM,
     FunctionAssumption,
     Guarantee,
-    RegretStatement,
-    Statement,
-    check_assume,
 )
 from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -240,6 +238,31 @@ def learns_input_scale(transform: InputTransform | None) -> bool:
     """Return whether an input transform takes its scale from the data (``Normalize(d)`` does)."""
     parts = [] if transform is None else transform.modules()
     return any(getattr(part, "learn_coefficients", False) for part in parts)
+
+
+ASSUMABLE = ("fixed prior", "centered bound")
+"""What a user can vouch for by ``assume=``, because no model shows it: ``"fixed prior"``, that the
+frozen parameters of a model were fixed before the data, and ``"centered bound"``, that
+``rkhs_bound`` is for the reward less the prior mean."""
+
+
+def check_assume(assume: str | Iterable[str]) -> tuple[str, ...]:
+    """Return what a user vouches for as a tuple.
+
+    Args:
+        assume: One or several of :data:`ASSUMABLE`.
+
+    Raises:
+        TypeError: If it is no text, nor several.
+        ValueError: If an entry is none of them.
+    """
+    entries = (assume,) if isinstance(assume, str) else assume
+    if not isinstance(entries, Iterable):
+        raise TypeError(f"assume is {assume!r}; pass some of {', '.join(map(repr, ASSUMABLE))}.")
+    checked = tuple(dict.fromkeys(entries))
+    for entry in checked:
+        check_one_of("assume", entry, ASSUMABLE)
+    return checked
 
 
 class PriorSummary:
@@ -726,47 +749,6 @@ def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: boo
         return None
     unit = float(prior.standard_deviation.max()) if in_prior_units else 1.0
     return 2.0 * rkhs_bound * unit
-
-
-def of_any_round(largest: float | None) -> str:
-    """Return the end of a text on regret, where functions are bounded.
-
-    Args:
-        largest: From :func:`largest_regret`.
-    """
-    if largest is None:
-        return ""
-    return f"; that of any round is at most 2 B = {largest:g}, B the norm's bound in outcome units"
-
-
-def band_everywhere(delta: float) -> Statement:
-    """Return the statement that a confidence bound holds at all points and in all rounds.
-
-    Args:
-        delta: It fails with at most this probability.
-    """
-    return Statement(
-        "with {probability} the reward lies within the width of the posterior mean, at all points "
-        "and in all rounds",
-        delta=delta,
-    )
-
-
-def regret_of_band(delta: float, largest: float | None = None) -> RegretStatement:
-    """Return what follows from a confidence bound that holds at all points for regret.
-
-    Args:
-        delta: The bound fails with at most this probability.
-        largest: A bound on the regret of any round, if there is one.
-    """
-    return RegretStatement(
-        "with {probability}, on the same event, the regret of every round that "
-        "maximizes the upper confidence bound is at most twice width times standard deviation at "
-        f"the point that it chose{of_any_round(largest)}",
-        delta=delta,
-        largest=largest,
-        factor=2.0,
-    )
 
 
 WIDTH = "the width (from rkhs_bound= and noise_bound=)"
