@@ -316,6 +316,8 @@ def with_certificate(
     regret, violations = [], []
     for query in rounds_in_hand(history, starts):
         known = query.diagnostics
+        if "width" not in known:  # of a history that was given without diagnostics
+            continue
         lower = known["mean"] - known["width"] * known["standard_deviation"]
         regret.append(known["acquisition_value"] - lower)
         names = [name for name in known if name.startswith("constraint_lower_bound_")]
@@ -524,6 +526,8 @@ def _with_epochs(
     assert isinstance(settings.acquisition, AcquisitionRecipe)
     options = _complete_options(settings)
     seen = [query.diagnostics for query in history.queries]
+    if not all("width" in each for each in seen):
+        return guarantee
     bound = math.fsum(2.0 * each["width"] * each["standard_deviation"] for each in seen)
     told = [history.outcome(query.id) for query in history.queries]
     values = torch.tensor([each.constraints for each in told if each is not None], dtype=DTYPE)

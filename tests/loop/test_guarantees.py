@@ -43,6 +43,7 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.feedback import Censored, Hallucinated, Ignored
+from botorch_bandits.history import History
 from botorch_bandits.loop.guarantees import rounds_in_hand
 
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1, "delta": 0.2}
@@ -618,3 +619,19 @@ def test_a_subclass_that_evaluates_something_else_has_no_theorem_on_its_regret()
         assert guarantee.bands.holds
         assert guarantee.holds == regret_of(loop).holds == holds
         assert any("Mine has another evaluation than" in gap for gap in guarantee.reasons) != holds
+
+
+@pytest.mark.parametrize("surrogate", ["fresh", "separate"])
+def test_rounds_that_were_given_without_diagnostics_have_no_numbers(surrogate: str) -> None:
+    given = History(dim=1, num_constraints=1)
+    query = given.add_query(CHOICES[3], "acquisition", 0.0)
+    given.add_outcome(query.id, 0.2, 0.0, [-0.1])
+    recipe = IGP if surrogate == "fresh" else LagrangianUpperConfidenceBound.with_options(**BOUNDS)
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate=surrogate)
+    loop = build(recipe, constraints=rule, horizon=8, history=given)
+    play(loop, 2)
+    regret = regret_of(loop)
+    if surrogate == "separate":
+        assert (regret.holds, regret.num_rounds, regret.num_others) == (True, 2, 1)
+    else:
+        assert not regret.holds  # the proof needs every round
