@@ -343,11 +343,88 @@ class Arms(Domain):
         return torch.tensor(index, dtype=torch.long, device=self.choices.device)
 
 
+def read_bounds(name: str, bounds: Any) -> Tensor:
+    """Return what a user gave as the bounds of a box, ``2 x d``, lower bounds first.
+
+    Args:
+        name: Of the argument, for errors.
+        bounds: One ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
+
+    Raises:
+        TypeError: If it is a tensor of another dtype than float64, or not numeric.
+        ValueError: If the shape is wrong, an entry is not finite, or a lower bound is not below its
+            upper bound.
+    """
+    has_pairs = False
+    if isinstance(bounds, list | tuple):
+        are_tuples = [isinstance(row, tuple) for row in bounds]
+        has_pairs = any(are_tuples)
+        if has_pairs and not all(are_tuples):
+            raise ValueError(
+                f"{name} has tuples beside other rows: {bounds!r}. Give one (low, high) tuple a "
+                "dimension, or a list of lower bounds and a list of upper bounds."
+            )
+        if bounds and all(isinstance(entry, int | float) for entry in bounds):
+            raise ValueError(
+                f"{name} is {bounds!r}, which has no dimensions. One dimension from 0 to 1 is "
+                "[(0.0, 1.0)]."
+            )
+    if has_pairs:
+        for i, pair in enumerate(bounds):
+            if len(pair) != 2:
+                raise ValueError(
+                    f"{name}[{i}] is {pair!r}; a list of tuples is one (low, high) pair a "
+                    "dimension. Lower bounds, then upper bounds, are two lists: [[...], [...]]."
+                )
+        rows = check_matrix(name, [list(pair) for pair in bounds]).T.contiguous()
+    else:
+        rows = check_matrix(name, bounds).detach().clone()
+    if rows.shape[0] != 2 or rows.shape[1] < 1:
+        of_pairs = ""
+        if rows.shape[1] == 2 and rows.shape[0] > 0:
+            of_pairs = (
+                " One (low, high) pair a dimension is a list of tuples, or Box.from_pairs(pairs)."
+            )
+        raise ValueError(
+            f"{name} must have shape 2 x d (lower bounds, then upper bounds), got "
+            f"{tuple(rows.shape)}.{of_pairs}"
+        )
+    for i, (low, high) in enumerate(rows.T.tolist()):
+        if low >= high:
+            raise ValueError(
+                f"{name} of dimension {i} are [{low}, {high}]; the lower bound must be below "
+                f"the upper one. {_other_reading(rows, has_pairs)}"
+            )
+        if math.isinf(high - low):
+            raise ValueError(
+                f"{name} of dimension {i} are [{low}, {high}]; too long a side for float64."
+            )
+    return rows
+
+
+def _other_reading(rows: Tensor, has_pairs: bool) -> str:
+    """Say what to do about bounds that are none, as they were read."""
+    if rows.shape != (2, 2) or not bool((rows[:, 0] < rows[:, 1]).all()):
+        return "Leave a constant dimension out of the box."
+    if has_pairs:  # the lists that the tuples would have to be
+        return (
+            "A list of tuples is one (low, high) pair a dimension. If you mean the lower bounds, "
+            f"then the upper bounds, give two lists: {rows.T.tolist()}."
+        )
+    pairs = [tuple(pair) for pair in rows.tolist()]
+    return (
+        "Rows are the lower bounds, then the upper bounds. If you mean one (low, high) pair a "
+        f"dimension, give tuples, {pairs}, or Box.from_pairs(pairs)."
+    )
+
+
 class Box(Domain):
     """A box ``[low, high]^d``, with integer dimensions if asked for.
 
     Args:
-        bounds: A ``2 x d`` tensor or nested sequence, lower bounds first (BoTorch's layout).
+        bounds: One ``(low, high)`` tuple a dimension, as in ``[(-5.0, 10.0), (0.0, 15.0)]``; or
+            BoTorch's layout, lower bounds first: a ``2 x d`` tensor, array or nested list. See
+            :meth:`from_pairs` for pairs that are no tuples.
         integer_dims: Indices of the dimensions that take whole numbers only; their bounds must
             be whole numbers.
         num_restarts: Starting points of the acquisition's local optimization.
@@ -359,9 +436,11 @@ class Box(Domain):
             integer dimension does not exist or has a fractional bound.
 
     Example:
-        >>> box = Box([[0.0, -5.0], [1.0, 5.0]])
+        >>> box = Box([(0.0, 1.0), (-5.0, 5.0)])
         >>> box.dim, box.volume
         (2, 10.0)
+        >>> box.bounds.tolist()
+        [[0.0, -5.0], [1.0, 5.0]]
     """
 
     def __init__(
@@ -372,23 +451,7 @@ class Box(Domain):
         raw_samples: int = 256,
     ) -> None:
         """See the class."""
-        self.bounds = check_matrix("bounds", bounds).detach().clone()
-        if self.bounds.shape[0] != 2 or self.bounds.shape[1] < 1:
-            raise ValueError(
-                f"bounds must have shape 2 x d (lower bounds, then upper bounds), got "
-                f"{tuple(self.bounds.shape)}. A list of (low, high) pairs is transposed with "
-                "torch.tensor(pairs).T."
-            )
-        for i, (low, high) in enumerate(self.bounds.T.tolist()):
-            if low >= high:
-                raise ValueError(
-                    f"bounds of dimension {i} are [{low}, {high}]; the lower bound must be below "
-                    "the upper one. Leave a constant dimension out of the box."
-                )
-            if math.isinf(high - low):
-                raise ValueError(
-                    f"bounds of dimension {i} are [{low}, {high}]; too long a side for float64."
-                )
+        self.bounds = read_bounds("bounds", bounds)
         self.dim = self.bounds.shape[1]
         self.integer_dims = tuple(
             sorted({check_integer("integer_dims entry", i, minimum=0) for i in integer_dims})
@@ -406,6 +469,34 @@ class Box(Domain):
                 )
         self.num_restarts = check_integer("num_restarts", num_restarts, minimum=1)
         self.raw_samples = check_integer("raw_samples", raw_samples, minimum=num_restarts)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Tensor | Sequence[Sequence[float]],
+        integer_dims: Sequence[int] = (),
+        num_restarts: int = 10,
+        raw_samples: int = 256,
+    ) -> Box:
+        """Return the box of one ``(low, high)`` pair a dimension.
+
+        Args:
+            pairs: A ``d x 2`` tensor, array or nested sequence.
+            integer_dims: As for the class.
+            num_restarts: As for the class.
+            raw_samples: As for the class.
+
+        Raises:
+            TypeError: If ``pairs`` is a tensor of another dtype than float64.
+            ValueError: If it is not ``d x 2``, or as for the class.
+
+        Example:
+            >>> Box.from_pairs([[-5.0, 10.0], [0.0, 15.0]])
+            Box([[-5.0, 0.0], [10.0, 15.0]])
+        """
+        rows = check_matrix("pairs", pairs, num_columns=2)
+        read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
+        return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples)
 
     def __repr__(self) -> str:
         """Show the bounds as the user would type them."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -313,10 +314,31 @@ def test_bad_integrands_are_refused(
         ([[0.0, 1.0], [1.0, 0.0]], ValueError, r"dimension 1 are \[1\.0, 0\.0\]; the lower bound"),
         ([[0.0], [0.0]], ValueError, "Leave a constant dimension out"),
         ([[-1e308], [1e308]], ValueError, "too long a side for float64"),
-        ([[0.0, 1.0]], ValueError, r"shape 2 x d .*got \(1, 2\).*transposed"),
+        ([[0.0, 1.0]], ValueError, r"shape 2 x d .*got \(1, 2\)\. .*list of tuples.*from_pairs"),
+        (
+            [[0.0, 1.0]] * 3,
+            ValueError,
+            r"shape 2 x d .*got \(3, 2\)\. .*list of tuples.*from_pairs",
+        ),
+        (double([[0.0, 1.0]] * 3), ValueError, r"got \(3, 2\)\. .*list of tuples"),
+        (
+            [[0.0, 1.0], [0.0, 2.0]],
+            ValueError,
+            r"are \[0\.0, 0\.0\]; the lower.*give tuples, \[\(0\.0, 1\.0\), \(0\.0, 2\.0\)\]",
+        ),
+        ([(1.0, 1.0), (0.0, 2.0)], ValueError, "Leave a constant dimension out"),
+        (
+            [(0.0, 0.0), (1.0, 2.0)],
+            ValueError,
+            r"are \[0\.0, 0\.0\]; .*tuples is one.*two lists: \[\[0\.0, 0\.0\], \[1\.0, 2\.0\]\]",
+        ),
+        ([(0.0, 0.0, 0.0), (1.0, 1.0, 1.0)], ValueError, r"bounds\[0\] is .*one \(low, high\)"),
+        ([(0.0, 1.0), [0.0, 1.0]], ValueError, "tuples beside other rows"),
+        ([(0.0, NAN)], ValueError, r"bounds\[0, 1\] is nan"),
         ([[0.0], [1.0], [2.0]], ValueError, r"got \(3, 1\)"),
         ([[], []], ValueError, r"got \(2, 0\)"),
-        ([0.0, 1.0], ValueError, "bounds must be a matrix"),
+        ([0.0, 1.0], ValueError, r"no dimensions.*\[\(0\.0, 1\.0\)\]"),
+        ((0.0, 1.0), ValueError, "no dimensions"),
         (torch.tensor([[0.0], [1.0]]), TypeError, r"float32.*bounds\.double\(\)"),
         ("unit", TypeError, "bounds must be a float64 tensor or nested sequences"),
     ],
@@ -359,6 +381,38 @@ def test_points_outside_a_box_are_refused(x: Any, error: type[Exception], messag
     assert box.check_point("my_x", [1.0, 3]).tolist() == [1.0, 3.0]
     with pytest.raises(error, match=message):
         box.check_point("my_x", x)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [(-5, 10), (0, 15)],
+        ((-5.0, 10.0), (0.0, 15.0)),
+        [(np.float64(-5.0), torch.tensor(10.0)), (0.0, 15.0)],
+        [[-5.0, 0.0], [10.0, 15.0]],
+        ([-5.0, 0.0], [10.0, 15.0]),
+        np.array([[-5.0, 0.0], [10.0, 15.0]]),
+        double([[-5.0, 0.0], [10.0, 15.0]]),
+    ],
+    ids=str,
+)
+def test_tuples_are_pairs_and_all_else_has_lower_bounds_first(bounds: Any) -> None:
+    box = Box(bounds)
+    assert box.bounds.tolist() == [[-5.0, 0.0], [10.0, 15.0]]
+    assert box.bounds.is_contiguous()
+    assert box.check_point("x", [9.0, 14.0]).tolist() == [9.0, 14.0]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, double, np.array], ids=lambda kind: kind.__name__)
+def test_a_box_from_pairs(kind: Any) -> None:
+    pairs = kind([[-5.0, 10.0], [0.0, 15.0], [1.0, 4.0]])
+    box = Box.from_pairs(pairs, integer_dims=[2], num_restarts=3, raw_samples=7)
+    assert box.bounds.tolist() == [[-5.0, 0.0, 1.0], [10.0, 15.0, 4.0]]
+    assert (box.integer_dims, box.num_restarts, box.raw_samples) == ((2,), 3, 7)
+    with pytest.raises(ValueError, match=r"pairs of dimension 0 are \[0\.0, 0\.0\]"):
+        Box.from_pairs([[0.0, 0.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match="pairs must be a matrix with 2 columns"):
+        Box.from_pairs([[0.0, 1.0, 2.0]])
 
 
 def test_a_box_keeps_its_own_bounds_and_shows_them() -> None:

@@ -6,6 +6,8 @@ outcomes, fitted anew whenever the data change. No theorem covers learned hyperp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
@@ -23,11 +25,12 @@ class FittedSingleTaskGP:
     learned from the data voids the theorems; :meth:`BanditLoop.guarantee` says so.
 
     Args:
-        bounds: ``2 x d`` bounds that inputs are normalized with.
+        bounds: What inputs are normalized with, as :class:`~botorch_bandits.Box` takes it: one
+            ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
 
     Raises:
         TypeError: If ``bounds`` is a tensor of another dtype than float64.
-        ValueError: If it is not ``2 x d``, or a lower bound is not below its upper bound.
+        ValueError: If its shape is another, or a lower bound is not below its upper bound.
 
     Example:
         >>> import torch
@@ -37,7 +40,7 @@ class FittedSingleTaskGP:
         torch.Size([5, 1])
     """
 
-    def __init__(self, bounds: Tensor | list[list[float]]) -> None:
+    def __init__(self, bounds: Tensor | Sequence[Sequence[float]]) -> None:
         """See the class."""
         self.bounds = Box(bounds).bounds
 

@@ -23,7 +23,7 @@ from botorch_bandits.checks import (
     check_number,
     check_vector,
 )
-from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.domains import Arms, Box, Domain, read_bounds
 from botorch_bandits.history import History
 from botorch_bandits.plotting.runs import check_history
 from botorch_bandits.plotting.style import SMALL, axes_or_new, new_figure
@@ -246,8 +246,8 @@ def plot_posterior(
 
     Args:
         model: A BoTorch model of one output.
-        domain: A :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms` or ``2 x d`` bounds;
-            or the left end of an interval.
+        domain: A :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms` or bounds as ``Box``
+            takes them; or the left end of an interval.
         high: Its right end.
         width: Half the height of the band, in posterior standard deviations; one dimension only.
         history: Its queries are marked: filled where the outcome was told, open where it is
@@ -341,7 +341,7 @@ def _points(domain: Any, high: Any) -> tuple[Tensor, bool]:
                 f"{type(domain).__name__}; leave high out, and pass width= by its name."
             )
         left, right = check_number("domain", domain), check_number("high", high)
-        bounds = torch.tensor([[left], [right]], dtype=DTYPE)
+        bounds = read_bounds("bounds", [(left, right)])
     elif isinstance(domain, Arms):
         _check_dim(domain.dim)
         return domain.choices.cpu(), True
@@ -349,15 +349,10 @@ def _points(domain: Any, high: Any) -> tuple[Tensor, bool]:
         bounds = domain.bounds.cpu()
     elif isinstance(domain, Domain | int | float):
         raise TypeError(
-            f"domain is {domain!r}; pass a Box, Arms, bounds (2 x d), or both ends of an interval."
+            f"domain is {domain!r}; pass a Box, Arms, bounds, or both ends of an interval."
         )
     else:
-        bounds = check_matrix("domain", domain).cpu()
-    if bounds.shape[0] != 2 or not bool((bounds[0] < bounds[1]).all()):
-        raise ValueError(
-            f"domain has the bounds {bounds.tolist()}; give a row of lower and a row of upper "
-            "ends, each lower one below its upper one."
-        )
+        bounds = read_bounds("bounds", domain).cpu()
     _check_dim(bounds.shape[-1])
     if bounds.shape[-1] == 1:
         low, top = bounds.squeeze(-1).tolist()

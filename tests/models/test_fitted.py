@@ -72,12 +72,19 @@ def test_what_is_learned_has_no_guarantee() -> None:
     assert "outcome scale and mean (Standardize)" in promise.gaps[0]
 
 
+def test_bounds_may_be_pairs() -> None:
+    assert torch.equal(
+        FittedSingleTaskGP([(-5.0, 10.0), (0.0, 15.0)]).bounds,
+        torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64),
+    )
+
+
 @pytest.mark.parametrize(
     ("bounds", "error", "message"),
     [
         (BOUNDS.float(), TypeError, "bounds has dtype torch.float32"),
         ([[0.0], [float("nan")]], ValueError, "is nan"),
-        ([0.0, 1.0], ValueError, "bounds must be a matrix"),
+        ([0.0, 1.0], ValueError, "has no dimensions"),
         ([[1.0], [0.0]], ValueError, "the lower bound must be below"),
     ],
 )
