@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
     from botorch_bandits.penalties import Exponential
     from botorch_bandits.simulation import Policy, simulate
+    from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
 
 __all__ = [
     "AMMUpperConfidenceBound",
@@ -63,6 +64,7 @@ __all__ = [
     "BanditGPRecipe",
     "BanditLoop",
     "Box",
+    "Categorical",
     "Censored",
     "CensoredThompsonSampling",
     "CensoredUpperConfidenceBound",
@@ -75,6 +77,8 @@ __all__ = [
     "Exponential",
     "ExponentialWeights",
     "FittedSingleTaskGP",
+    "Fixed",
+    "Float",
     "GPThompsonSampling",
     "GPUpperConfidenceBound",
     "Guarantee",
@@ -82,6 +86,7 @@ __all__ = [
     "History",
     "Ignored",
     "ImprovedUpperConfidenceBound",
+    "Integer",
     "JournalError",
     "LagrangianThompsonSampling",
     "LagrangianUpperConfidenceBound",
@@ -97,6 +102,7 @@ __all__ = [
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
     "SlidingWindow",
+    "Space",
     "TimeVaryingKernel",
     "VarianceOnly",
     "WidthUpperConfidenceBound",
@@ -117,6 +123,7 @@ _MODULE_OF = {
     "BanditGPRecipe": "models",
     "BanditLoop": "loop",
     "Box": "domains",
+    "Categorical": "spaces",
     "Censored": "feedback",
     "CensoredThompsonSampling": "acquisition",
     "CensoredUpperConfidenceBound": "acquisition",
@@ -129,6 +136,8 @@ _MODULE_OF = {
     "Exponential": "penalties",
     "ExponentialWeights": "forgetting",
     "FittedSingleTaskGP": "models",
+    "Fixed": "spaces",
+    "Float": "spaces",
     "GPThompsonSampling": "acquisition",
     "GPUpperConfidenceBound": "acquisition",
     "Guarantee": "confidence",
@@ -136,6 +145,7 @@ _MODULE_OF = {
     "History": "history",
     "Ignored": "feedback",
     "ImprovedUpperConfidenceBound": "acquisition",
+    "Integer": "spaces",
     "JournalError": "journal",
     "LagrangianThompsonSampling": "acquisition",
     "LagrangianUpperConfidenceBound": "acquisition",
@@ -151,6 +161,7 @@ _MODULE_OF = {
     "RandomSearch": "acquisition",
     "RandomizedUpperConfidenceBound": "acquisition",
     "SlidingWindow": "forgetting",
+    "Space": "spaces",
     "TimeVaryingKernel": "forgetting",
     "VarianceOnly": "acquisition",
     "WidthUpperConfidenceBound": "acquisition",
@@ -180,6 +191,7 @@ _MODULES = (
     "plotting",
     "problems",
     "simulation",
+    "spaces",
 )
 """Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
 

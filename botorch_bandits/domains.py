@@ -5,10 +5,13 @@ A domain can sample from itself, maximize an acquisition function over itself, a
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +25,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix, check_vector
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.random_streams import derive_seed, seeded_globally
+from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
 
 __all__ = [
     "TIE_TOLERANCE",
@@ -171,6 +174,23 @@ class Domain(ABC):
             TypeError: If it is a tensor of another dtype.
             ValueError: If it has another shape, is not finite, or lies outside.
         """
+
+    def decode(self, x: Any) -> dict[str, Any] | None:
+        """Return a point by names and in native values; None where the domain has no names.
+
+        Args:
+            x: A point, ``d``-dimensional.
+        """
+        return None
+
+    def recorded_parts(self) -> dict[str, Any]:
+        """Return what tells this set from others, by name; a journal records it.
+
+        That is the attributes with the names of the constructor's arguments, or all of them.
+        """
+        known = inspect.signature(type(self)).parameters
+        parts = {key: getattr(self, key) for key in known if hasattr(self, key)}
+        return parts or dict(vars(self))
 
     def _lacks(self, name: str) -> NotImplementedError:
         return NotImplementedError(
@@ -504,10 +524,16 @@ class Box(Domain):
         return f"Box({self.bounds.tolist()}{integer})"
 
     @property
+    def discrete_dims(self) -> tuple[int, ...]:
+        """The dimensions that take finitely many values; of a box, those with whole numbers."""
+        return tuple(self._counts())
+
+    @property
     def volume(self) -> float:
-        """The product of the side lengths; an integer dimension counts its whole numbers."""
+        """The product of the side lengths; a discrete dimension counts its values."""
         sides = self.bounds[1] - self.bounds[0]
-        sides[list(self.integer_dims)] += 1.0
+        for i, count in self._counts().items():
+            sides[i] = count
         return float(sides.prod())
 
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
@@ -519,8 +545,8 @@ class Box(Domain):
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 
-        Without integer dimensions this is ``optimize_acqf``. With at most 16 combinations of
-        whole numbers it is ``optimize_acqf_mixed`` over all of them, otherwise
+        Without discrete dimensions this is ``optimize_acqf``. With at most 16 combinations of
+        discrete values it is ``optimize_acqf_mixed`` over all of them, otherwise
         ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
         be evaluated there only, and is maximized there. One with a ``gen_candidates`` of its own
         is optimized with that generator in place of BoTorch's, where BoTorch lets one choose.
@@ -528,6 +554,8 @@ class Box(Domain):
         choices = getattr(acquisition, "choices", None)
         if choices is not None:  # it lives on a finite set of points of the box
             return Arms(choices).maximize(acquisition, seed)
+        if (few := self._few_points()) is not None:
+            return few.maximize(acquisition, seed)
         common: dict[str, Any] = {
             "q": 1,
             "num_restarts": self.num_restarts,
@@ -542,16 +570,24 @@ class Box(Domain):
             scale = ValueScale()
         else:
             acquisition = _Rescaled(acquisition, scale)
-        fixed = self._fixed_features()
-        with seeded_globally(derive_seed(seed, 0, "maximize")), warnings.catch_warnings():
+        fixed, values = self._fixed_features(), self._discrete_values()
+        if len(values) < len(self.discrete_dims):  # the others are searched between their values
+            common["post_processing_func"] = self._snap
+        unordered = self._unordered_dims()
+        draws = derive_seed(seed, 0, "maximize")
+        with (
+            seeded_globally(draws),
+            seeded_in_python(draws) if unordered else nullcontext(),
+            warnings.catch_warnings(),
+        ):
             # A prior without data is flat: every starting point is as good as any other.
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-            if not self.integer_dims:
+            if not values:
                 candidate, value = optimize_acqf(
                     acquisition, self.bounds, fixed_features=fixed or None, **common, **own
                 )
-            elif math.prod(len(values) for values in self._integer_values().values()) <= 16:
-                grid = [{**fixed, **combination} for combination in self._integer_grid()]
+            elif math.prod(map(len, values.values())) <= LARGEST_MIXED:
+                grid = [{**fixed, **combination} for combination in _combinations(values)]
                 candidate, value = optimize_acqf_mixed(
                     acquisition, self.bounds, fixed_features_list=grid, **common, **own
                 )
@@ -559,12 +595,13 @@ class Box(Domain):
                 candidate, value = optimize_acqf_mixed_alternating(
                     acquisition,
                     self.bounds,
-                    discrete_dims=self._integer_values(),
+                    discrete_dims={i: v for i, v in values.items() if i not in unordered},
+                    cat_dims={i: v for i, v in values.items() if i in unordered},
                     fixed_features=fixed or None,
                     **common,
                 )
         found = scale.offset + scale.unit * float(value)
-        return self._clamp(candidate.detach().reshape(self.dim)), found
+        return self._snap(candidate.detach().reshape(self.dim)), found
 
     def in_context(self, context: Tensor) -> Box:
         """See :meth:`Domain.in_context`."""
@@ -620,26 +657,53 @@ class Box(Domain):
             points[..., i] = low + torch.floor(uniform[..., i] * (high - low + 1))
         return torch.minimum(points, self.bounds[1])  # rounding may carry a point past the end
 
-    def _clamp(self, point: Tensor) -> Tensor:
-        point = torch.minimum(torch.maximum(point, self.bounds[0]), self.bounds[1])
+    def _snap(self, points: Tensor) -> Tensor:
+        """Return the nearest points of the box, ``... x d``."""
+        points = torch.minimum(torch.maximum(points, self.bounds[0]), self.bounds[1])
         for i in self.integer_dims:
-            point[i] = point[i].round()
-        return point
+            points[..., i] = points[..., i].round()
+        return points
 
-    def _integer_values(self) -> dict[int, list[float]]:
+    def _counts(self) -> dict[int, int]:
+        """Return how many values each discrete dimension takes."""
+        lows, highs = self.bounds.tolist()
+        return {i: int(highs[i]) - int(lows[i]) + 1 for i in self.integer_dims}
+
+    def _values_of(self, dim: int) -> list[float]:
+        """Return the values of a discrete dimension, in order."""
+        low, high = self.bounds[:, dim].tolist()
+        # float32, the usual default, skips whole numbers above 2**24
+        return torch.arange(low, high + 1, dtype=DTYPE).tolist()
+
+    def _few_points(self) -> Arms | None:
+        """Return all points if they are so few that all are looked at; of a box never."""
+        return None
+
+    def _unordered_dims(self) -> tuple[int, ...]:
+        """Return the discrete dimensions whose values have no order."""
+        return ()
+
+    def _discrete_values(self) -> dict[int, list[float]]:
+        """Return the values of discrete dimensions, but of those with a great many."""
+        unordered = self._unordered_dims()
         return {
-            # float32, the usual default, skips whole numbers above 2**24
-            i: torch.arange(
-                float(self.bounds[0, i]), float(self.bounds[1, i]) + 1, dtype=DTYPE
-            ).tolist()
-            for i in self.integer_dims
+            i: self._values_of(i)
+            for i, count in self._counts().items()
+            if count <= LARGEST_LISTED or i in unordered
         }
 
-    def _integer_grid(self) -> list[dict[int, float]]:
-        grid: list[dict[int, float]] = [{}]
-        for i, values in self._integer_values().items():
-            grid = [{**combination, i: value} for combination in grid for value in values]
-        return grid
+
+LARGEST_MIXED = 16
+"""Up to so many combinations of discrete values, each has an optimization of the rest."""
+
+LARGEST_LISTED = 100_000
+"""A discrete dimension with more values is searched as an interval, and rounded at the end. BoTorch
+does the same from 21 values on, but keeps a list of them."""
+
+
+def _combinations(values: Mapping[int, Sequence[float]]) -> list[dict[int, float]]:
+    """Return all combinations of values, by dimension; the last dimension changes first."""
+    return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
 
 
 ORDINARY = 10.0
@@ -693,14 +757,36 @@ class _BoxInContext(Box):
     """A box whose first dimensions are a context: they have one value each."""
 
     def __init__(self, box: Box, context: Tensor) -> None:
-        self._context = context.to(box.bounds)
+        self._box, self._context = box, context.to(box.bounds)
         self.bounds = torch.cat([self._context.expand(2, -1), box.bounds], dim=-1)
         self.dim = self.bounds.shape[1]
         self.integer_dims = tuple(i + len(context) for i in box.integer_dims)
         self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
 
+    def _few_points(self) -> Arms | None:
+        arms = self._box._few_points()
+        return None if arms is None else arms.in_context(self._context)
+
     def _fixed_features(self) -> dict[int, float]:
         return dict(enumerate(self._context.tolist()))
+
+    def _from_unit(self, uniform: Tensor) -> Tensor:
+        return self._in_context(self._box._from_unit(uniform[..., len(self._context) :]))
+
+    def _snap(self, points: Tensor) -> Tensor:
+        return self._in_context(self._box._snap(points[..., len(self._context) :]))
+
+    def _in_context(self, points: Tensor) -> Tensor:
+        return torch.cat([self._context.expand(*points.shape[:-1], -1), points], dim=-1)
+
+    def _counts(self) -> dict[int, int]:
+        return {i + len(self._context): count for i, count in self._box._counts().items()}
+
+    def _values_of(self, dim: int) -> list[float]:
+        return self._box._values_of(dim - len(self._context))
+
+    def _unordered_dims(self) -> tuple[int, ...]:
+        return tuple(i + len(self._context) for i in self._box._unordered_dims())
 
 
 fill_in_docstrings(__name__)

@@ -33,7 +33,6 @@ import dataclasses
 import enum
 import functools
 import hashlib
-import inspect
 import math
 import platform
 import types
@@ -179,13 +178,8 @@ def _parts(name: str, value: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if field.compare]
         return {field.name: getattr(value, field.name) for field in fields}
-    if isinstance(value, Domain):
-        known = inspect.signature(type(value)).parameters
-        parts = {key: getattr(value, key) for key in known if hasattr(value, key)}
-        if parts:
-            return parts
     try:
-        return dict(vars(value))
+        return value.recorded_parts() if isinstance(value, Domain) else dict(vars(value))
     except TypeError as error:
         raise UnnamedSettingError(
             f"{name} is {value!r}, which cannot be looked into. Pass a dataclass, or a function "

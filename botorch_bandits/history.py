@@ -6,9 +6,9 @@ A loop writes to its :class:`History` and derives everything else from it. Each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,18 @@ from botorch_bandits.checks import (
     check_vector,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.queries import (
+    ORIGINS,
+    Event,
+    Failure,
+    Outcome,
+    Query,
+    Retraction,
+    flatten_record,
+    flatten_records,
+    input_of,
+    state_after,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,128 +46,8 @@ __all__ = [
     "Query",
     "Retraction",
     "flatten_record",
+    "flatten_records",
 ]
-
-
-ORIGINS = ("initial", "acquisition", "random", "exploration", "attached")
-
-
-@dataclass(frozen=True, eq=False)
-class Query:
-    """One question that the bandit asked: evaluate the reward at ``x``.
-
-    Attributes:
-        id: Counts queries from 0; name it when telling the outcome.
-        x: The point, ``d``-dimensional, float64; a copy at each reading, so that an evaluation
-            that works in place cannot change the history.
-        round_number: The round in which it was asked, from 1.
-        origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
-            uniform round of a policy that restarts), ``"random"`` (a method that does not look
-            at outcomes) or ``"attached"`` (a point that was evaluated elsewhere).
-        asked_at: Clock time in seconds.
-        context: The context that was given in this round, if any; a copy like ``x``.
-        diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
-            ``information_gain`` and ``acquisition_value``, as far as they exist. A copy too.
-        request_id: The caller's name for the request, if it had one.
-    """
-
-    id: int
-    _x: Tensor
-    round_number: int
-    origin: str
-    asked_at: float
-    _context: Tensor | None = None
-    _diagnostics: Mapping[str, float] = field(default_factory=dict)
-    request_id: str | None = None
-
-    @property
-    def x(self) -> Tensor:
-        """See the class."""
-        return self._x.clone()
-
-    @property
-    def context(self) -> Tensor | None:
-        """See the class."""
-        return None if self._context is None else self._context.clone()
-
-    @property
-    def diagnostics(self) -> dict[str, float]:
-        """See the class."""
-        return dict(self._diagnostics)
-
-    def __repr__(self) -> str:
-        """Show what a user evaluates and tells."""
-        return f"Query(id={self.id}, x={self.x.tolist()}, origin={self.origin!r})"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came back for a query.
-
-    Attributes:
-        query_id: The query's id.
-        reward: The observed reward.
-        arrived_at: Clock time in seconds.
-        arrived_round: How many queries had been asked when it arrived.
-        constraints: The observed constraint values; at most 0 is feasible.
-    """
-
-    query_id: int
-    reward: float
-    arrived_at: float
-    arrived_round: int
-    constraints: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The news that no outcome of a query will come.
-
-    Attributes:
-        query_id: The query's id.
-        reason: Why, if anybody said so.
-        arrived_at: Clock time in seconds when the news arrived.
-        arrived_round: How many queries had been asked then.
-    """
-
-    query_id: int
-    reason: str | None
-    arrived_at: float
-    arrived_round: int
-
-
-@dataclass(frozen=True)
-class Retraction(Failure):
-    """The news that an outcome that was told is withdrawn.
-
-    From then on the query counts as one that failed, and did so when its outcome arrived. What was
-    told, and why it does not count, stay on record.
-
-    Attributes:
-        query_id: The query's id.
-        reason: Why the outcome is withdrawn.
-        arrived_at: Clock time in seconds when the outcome arrived.
-        arrived_round: How many queries had been asked when the outcome arrived.
-        outcome: What had been told.
-        retracted_at: Clock time in seconds when the outcome was withdrawn.
-        retracted_round: How many queries had been asked when the outcome was withdrawn.
-    """
-
-    reason: str
-    outcome: Outcome
-    retracted_at: float
-    retracted_round: int
-
-
-Event: TypeAlias = Outcome | Failure
-"""What ends the waiting for a query."""
-
-
-def input_of(query: Query) -> Tensor:
-    """Return the context and the point of a query in one vector."""
-    return (
-        query._x if query._context is None else torch.cat([query._context.to(query._x), query._x])
-    )
 
 
 class History:
@@ -209,6 +101,7 @@ class History:
         context: Tensor | None = None,
         diagnostics: Mapping[str, float] | None = None,
         request_id: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
     ) -> Query:
         """Record a question and return it.
 
@@ -220,13 +113,14 @@ class History:
             context: The context, if the history has a context dimension.
             diagnostics: What the acquisition knew, by name.
             request_id: The caller's name for the request.
+            parameters: The point by names and in native values, where the domain has names.
 
         Raises:
             TypeError: If the request's name is no text.
             ValueError: If a shape is wrong, a value is not finite, the origin is unknown, or the
                 request was answered before.
         """
-        query = self.new_query(x, origin, asked_at, context, diagnostics, request_id)
+        query = self.new_query(x, origin, asked_at, context, diagnostics, request_id, parameters)
         self.record(query)
         return query
 
@@ -293,6 +187,7 @@ class History:
         context: Tensor | None = None,
         diagnostics: Mapping[str, float] | None = None,
         request_id: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
     ) -> Query:
         """Return what :meth:`add_query` would record, checked; see there."""
         if origin not in ORIGINS:
@@ -312,6 +207,7 @@ class History:
             else check_vector("context", context, length=self.context_dim).detach().clone(),
             _diagnostics=dict(diagnostics or {}),
             request_id=request_id,
+            _parameters=None if parameters is None else dict(parameters),
         )
 
     def new_outcome(
@@ -629,7 +525,9 @@ class History:
             KeyError: If no such query was asked.
         """
         i = self.query(query_id).id
-        return _state(self._retractions.get(i) or self._failures.get(i) or self._outcomes.get(i))
+        return state_after(
+            self._retractions.get(i) or self._failures.get(i) or self._outcomes.get(i)
+        )
 
     def arrived(self) -> tuple[Tensor, Tensor]:
         """Return the inputs and rewards that arrived, in order of arrival.
@@ -685,7 +583,8 @@ class History:
         """Return one dictionary a query, in asking order, of plain Python values.
 
         ``json.dumps`` and back loses nothing; :meth:`from_records` takes them again. ``state`` is
-        ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. While a query is pending
+        ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. ``parameters`` is there where
+        points have names. While a query is pending
         ``arrival_order`` is None, and so are ``constraints``, if there are. A failure has its place
         in the order too, and a ``reason``.
 
@@ -706,9 +605,10 @@ class History:
                 "round_number": query.round_number,
                 "origin": query.origin,
                 "x": query.x.tolist(),
+                **({} if query.parameters is None else {"parameters": query.parameters}),
                 "context": None if query.context is None else query.context.tolist(),
                 "asked_at": query.asked_at,
-                "state": _state(event),
+                "state": state_after(event),
                 "reward": None if outcome is None else outcome.reward,
                 "arrived_at": None if event is None else event.arrived_at,
                 "arrived_round": None if event is None else event.arrived_round,
@@ -733,7 +633,8 @@ class History:
         """Return the table as a pandas DataFrame, one row a query in asking order.
 
         The columns are those of :meth:`to_records`, with ``x``, ``context`` and ``constraints`` as
-        one column an entry (``x0``, ``x1``, ...) and each diagnostic as a column of its own.
+        one column an entry (``x0``, ``x1``, ...) and each diagnostic as a column of its own. Where
+        points have names, these are the columns in place of ``x``; see :func:`.flatten_records`.
 
         Raises:
             ImportError: If pandas is not installed.
@@ -745,7 +646,19 @@ class History:
                 "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
                 "History.to_records gives the same as plain dictionaries."
             ) from error
-        return pd.DataFrame([flatten_record(record) for record in self.to_records()])
+        return pd.DataFrame(flatten_records(self.to_records()))
+
+    def name_points(self, decode: Callable[[Tensor], Mapping[str, Any] | None]) -> None:
+        """Give names and native values to the points that have none, as in old records.
+
+        Args:
+            decode: From a point to its parameters by name, or None where it has no names.
+        """
+        for i, query in enumerate(self._queries):
+            if query._parameters is None and (named := decode(query.x)) is not None:
+                self._queries[i] = replace(query, _parameters=dict(named))
+                if i in self._pending:
+                    self._pending[i] = self._queries[i]
 
     def _stack(self, queries: Iterable[Query]) -> Tensor:
         rows = [input_of(query) for query in queries]
@@ -822,6 +735,7 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
             None if context is None else check_vector(f"records[{i}]['context']", context),
             record["diagnostics"],
             record.get("request_id"),
+            record.get("parameters"),
         )
         has_reward, has_arrived = (record[name] is not None for name in ("reward", "arrival_order"))
         has_failed = record.get("state") in ("failed", "retracted")
@@ -872,28 +786,6 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
                 record["id"], record["reason"], record["retracted_at"], retracted_round
             )
         )
-
-
-def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn one record of :meth:`History.to_records` into one flat table row."""
-    row: dict[str, Any] = {}
-    for name, value in record.items():
-        if name in ("x", "context", "constraints", "retracted_constraints"):
-            stem = name.removesuffix("s")
-            row.update({f"{stem}{i}": v for i, v in enumerate(value or ())})
-        elif name == "diagnostics":
-            row.update(value)
-        else:
-            row[name] = value
-    return row
-
-
-def _state(event: Event | None) -> str:
-    if isinstance(event, Retraction):
-        return "retracted"
-    if isinstance(event, Failure):
-        return "failed"
-    return "pending" if event is None else "told"
 
 
 fill_in_docstrings(__name__)

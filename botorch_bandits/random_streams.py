@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
 
-__all__ = ["RandomBlocks", "derive_seed", "generator", "seeded_globally"]
+__all__ = ["RandomBlocks", "derive_seed", "generator", "seeded_globally", "seeded_in_python"]
 
 
 def derive_seed(seed: int, round_number: int, purpose: str) -> int:
@@ -67,6 +68,23 @@ def seeded_globally(seed: int) -> Iterator[None]:
         if devices:
             torch.cuda.manual_seed_all(seed)
         yield
+
+
+@contextmanager
+def seeded_in_python(seed: int) -> Iterator[None]:
+    """Seed the generator of Python's ``random`` within a block and restore it afterwards.
+
+    BoTorch draws from it where a category has more than 20 values.
+
+    Args:
+        seed: A seed, usually from :func:`derive_seed`.
+    """
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 class RandomBlocks:

@@ -77,6 +77,7 @@ def replay(record: Mapping[str, Any], history: History) -> None:
                 None if context is None else check_vector("context", context),
                 decode_floats(record.get("diagnostics", {})),
                 record.get("request_id"),
+                record.get("parameters"),
             )
         if kind in ("told", "attached"):
             history.add_outcome(
@@ -118,6 +119,8 @@ def _asked(query: Query) -> dict[str, Any]:
         "origin": query.origin,
         "at": query.asked_at,
     }
+    if query.parameters is not None:
+        record["parameters"] = query.parameters
     if query.context is not None:
         record["context"] = query.context.tolist()
     if query.request_id is not None:

@@ -62,8 +62,9 @@ class BanditLoop:
     returns, and a loop that is opened again goes on as if nothing had happened.
 
     Args:
-        domain: Where points are chosen: :class:`~botorch_bandits.Box`,
-            :class:`~botorch_bandits.Arms`, or a :class:`~botorch_bandits.Domain` of your own.
+        domain: Where points are chosen: :class:`~botorch_bandits.Space` (named parameters),
+            :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms`, or a
+            :class:`~botorch_bandits.Domain` of your own.
         model: A recipe such as ``BanditGP.with_kernel(...)``, or any callable that takes
             arrived inputs ``n x d`` and rewards ``n x 1`` and returns a BoTorch model (called
             once per change of the data, never with ``n = 0``). None for :class:`RandomSearch`.
@@ -158,6 +159,7 @@ class BanditLoop:
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
             settings.domain.check_point(f"x of query {query.id} in history", query.x)
+        self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
         self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
         self._journal: LoopJournal | None = None
@@ -261,8 +263,9 @@ class BanditLoop:
                 returns the same query, also after a restart, whatever has become of it.
 
         Returns:
-            A :class:`~botorch_bandits.Query`; evaluate the reward at ``query.x`` and tell it
-            with ``query.id``.
+            A :class:`~botorch_bandits.Query`; evaluate the reward at ``query.x``, or at
+            ``query.parameters`` under a :class:`~botorch_bandits.Space`, and tell it with
+            ``query.id``.
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
@@ -282,7 +285,10 @@ class BanditLoop:
             now = self._clock()
             with self._derived_state() as chooser:
                 x, origin, diagnostics = chooser.choose(round_number, context, now)
-                query = self._history.new_query(x, origin, now, context, diagnostics, request_id)
+                named = self.settings.domain.decode(x)
+                query = self._history.new_query(
+                    x, origin, now, context, diagnostics, request_id, named
+                )
                 self._record(query, fit=chooser.latest_fit())
                 chooser.add_query(query)
             return query
@@ -418,7 +424,8 @@ class BanditLoop:
         ``"attached"``, which no test for a change looks at.
 
         Args:
-            x: The point, in the domain.
+            x: The point, in the domain; under a :class:`~botorch_bandits.Space` values by name, or
+                coordinates.
             reward: As for :meth:`tell`.
             constraints: As for :meth:`tell`.
             context: As for :meth:`ask`.
@@ -433,6 +440,7 @@ class BanditLoop:
                 Nothing is recorded then.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
+        named = self.settings.domain.decode(x)  # values that were given stay as they were given
         x = self.settings.domain.check_point("x", x)
         context = self._check_context(context)
         with self._lock:
@@ -444,7 +452,9 @@ class BanditLoop:
                     return self.tell(answered.id, reward, constraints)
             round_number = self._next_round()
             now = self._clock()
-            query = self._history.new_query(x, "attached", now, context, request_id=request_id)
+            query = self._history.new_query(
+                x, "attached", now, context, request_id=request_id, parameters=named
+            )
             outcome = self._history.outcome_of(query.id, reward, now, round_number, constraints)
             _check_size(outcome)
             if isinstance(feedback := self.settings.feedback, Censored):
@@ -645,6 +655,7 @@ class BanditLoop:
     def _read_journal(self) -> None:
         assert self._journal is not None
         self._history = self._journal.read()
+        self._history.name_points(self.settings.domain.decode)
         self._num_records = self._journal.num_records
 
     @contextmanager

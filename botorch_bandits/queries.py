@@ -1,0 +1,206 @@
+"""What a bandit asks, and what may come back: queries, outcomes, failures and retractions.
+
+A :class:`Query` is one row of a history, which an :class:`Outcome`, a :class:`Failure` or a
+:class:`Retraction` may end. None of them can be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+
+ORIGINS = ("initial", "acquisition", "random", "exploration", "attached")
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One question that the bandit asked: evaluate the reward at ``x``.
+
+    Attributes:
+        id: Counts queries from 0; name it when telling the outcome.
+        x: The point, ``d``-dimensional, float64; a copy at each reading, so that an evaluation
+            that works in place cannot change the history.
+        round_number: The round in which it was asked, from 1.
+        origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
+            uniform round of a policy that restarts), ``"random"`` (a method that does not look
+            at outcomes) or ``"attached"`` (a point that was evaluated elsewhere).
+        asked_at: Clock time in seconds.
+        context: The context that was given in this round, if any; a copy like ``x``.
+        diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
+            ``information_gain`` and ``acquisition_value``, as far as they exist. A copy too.
+        request_id: The caller's name for the request, if it had one.
+        parameters: The point by names and in native values, where the domain has names
+            (:class:`~botorch_bandits.Space`); None elsewhere. A copy too.
+    """
+
+    id: int
+    _x: Tensor
+    round_number: int
+    origin: str
+    asked_at: float
+    _context: Tensor | None = None
+    _diagnostics: Mapping[str, float] = field(default_factory=dict)
+    request_id: str | None = None
+    _parameters: Mapping[str, Any] | None = None
+
+    @property
+    def x(self) -> Tensor:
+        """See the class."""
+        return self._x.clone()
+
+    @property
+    def context(self) -> Tensor | None:
+        """See the class."""
+        return None if self._context is None else self._context.clone()
+
+    @property
+    def diagnostics(self) -> dict[str, float]:
+        """See the class."""
+        return dict(self._diagnostics)
+
+    @property
+    def parameters(self) -> dict[str, Any] | None:
+        """See the class."""
+        return None if self._parameters is None else dict(self._parameters)
+
+    def __repr__(self) -> str:
+        """Show what a user evaluates and tells."""
+        named = self.parameters
+        point = f"x={self.x.tolist()}" if named is None else f"parameters={named}"
+        return f"Query(id={self.id}, {point}, origin={self.origin!r})"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back for a query.
+
+    Attributes:
+        query_id: The query's id.
+        reward: The observed reward.
+        arrived_at: Clock time in seconds.
+        arrived_round: How many queries had been asked when it arrived.
+        constraints: The observed constraint values; at most 0 is feasible.
+    """
+
+    query_id: int
+    reward: float
+    arrived_at: float
+    arrived_round: int
+    constraints: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The news that no outcome of a query will come.
+
+    Attributes:
+        query_id: The query's id.
+        reason: Why, if anybody said so.
+        arrived_at: Clock time in seconds when the news arrived.
+        arrived_round: How many queries had been asked then.
+    """
+
+    query_id: int
+    reason: str | None
+    arrived_at: float
+    arrived_round: int
+
+
+@dataclass(frozen=True)
+class Retraction(Failure):
+    """The news that an outcome that was told is withdrawn.
+
+    From then on the query counts as one that failed, and did so when its outcome arrived. What was
+    told, and why it does not count, stay on record.
+
+    Attributes:
+        query_id: The query's id.
+        reason: Why the outcome is withdrawn.
+        arrived_at: Clock time in seconds when the outcome arrived.
+        arrived_round: How many queries had been asked when the outcome arrived.
+        outcome: What had been told.
+        retracted_at: Clock time in seconds when the outcome was withdrawn.
+        retracted_round: How many queries had been asked when the outcome was withdrawn.
+    """
+
+    reason: str
+    outcome: Outcome
+    retracted_at: float
+    retracted_round: int
+
+
+Event: TypeAlias = Outcome | Failure
+"""What ends the waiting for a query."""
+
+
+def input_of(query: Query) -> Tensor:
+    """Return the context and the point of a query in one vector."""
+    return (
+        query._x if query._context is None else torch.cat([query._context.to(query._x), query._x])
+    )
+
+
+def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn one record of :meth:`History.to_records` into one flat table row."""
+    return flatten_records([record])[0]
+
+
+def flatten_records(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Turn records of :meth:`History.to_records` into flat rows of one table.
+
+    ``x``, ``context`` and ``constraints`` have one column an entry (``x0``, ``x1``, ...), and each
+    diagnostic has a column of its own. Where the point has names, they are the columns in place of
+    ``x0``, ``x1``, ...; a name that another column has is written with ``parameter_`` in front.
+
+    Args:
+        records: One a row.
+
+    Example:
+        >>> record = {"id": 0, "x": [-1.0], "parameters": {"C": 0.1, "id": "a"}, "reward": 2.0}
+        >>> flatten_records([record])
+        [{'id': 0, 'C': 0.1, 'parameter_id': 'a', 'reward': 2.0}]
+    """
+    own = [{k: v for k, v in r.items() if k not in ("x", "parameters")} for r in records]
+    taken = {column for record in own for column in _flatten(record)}
+    return [_flatten(record, taken) for record in records]
+
+
+def _flatten(record: Mapping[str, Any], taken: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return one row; names of parameters that are taken get a prefix."""
+    row: dict[str, Any] = {}
+    named = record.get("parameters")
+    for name, value in record.items():
+        if name == "parameters":
+            row |= {f"parameter_{n}" if n in taken else n: v for n, v in (named or {}).items()}
+        elif name == "x" and named is not None:
+            continue
+        elif name in ("x", "context", "constraints", "retracted_constraints"):
+            stem = name.removesuffix("s")
+            row |= {f"{stem}{i}": v for i, v in enumerate(value or ())}
+        elif name == "diagnostics":
+            row |= value
+        else:
+            row[name] = value
+    return row
+
+
+def state_after(event: Event | None) -> str:
+    """Return ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``.
+
+    Args:
+        event: What ended the waiting for a query; None if nothing did.
+    """
+    if isinstance(event, Retraction):
+        return "retracted"
+    if isinstance(event, Failure):
+        return "failed"
+    return "pending" if event is None else "told"
+
+
+fill_in_docstrings(__name__)
