@@ -5,11 +5,15 @@ It applies to a figure's own axes; matplotlib's global settings are left as they
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from botorch_bandits.spaces import Categorical, Float, Integer, Space
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 STYLE = {
@@ -93,6 +97,71 @@ def axes_or_new(ax: Axes | None) -> Axes:
     if not hasattr(ax, "get_lines"):
         raise TypeError(f"ax is {ax!r}; pass one matplotlib Axes, or leave it out.")
     return ax
+
+
+def axis_names(domain: Any, dim: int) -> list[str]:
+    """Return what the coordinates of a domain are called.
+
+    Args:
+        domain: A :class:`~botorch_bandits.Space` has names; of anything else they are ``x``, or
+            ``x1``, ``x2``, ...
+        dim: How many coordinates there are.
+    """
+    if isinstance(domain, Space):
+        return list(domain.names)
+    return ["x"] if dim == 1 else [f"x{i + 1}" for i in range(dim)]
+
+
+def label_axis(axis: Axis, domain: Any, i: int, dim: int) -> None:
+    """Name an axis that shows a coordinate, with native values at its ticks.
+
+    Args:
+        axis: Such as ``ax.xaxis``.
+        domain: See :func:`axis_names`.
+        i: Which coordinate, from 0.
+        dim: How many coordinates there are.
+    """
+    name = axis_names(domain, dim)[i]
+    axis.set_label_text(name)
+    if not isinstance(domain, Space):
+        return
+    ticks = native_ticks(domain, i)
+    if ticks is not None:
+        axis.set_ticks([at for at, _ in ticks], [text for _, text in ticks])
+    elif i in domain.integer_dims:
+        from matplotlib.ticker import MaxNLocator
+
+        axis.set_major_locator(MaxNLocator(integer=True))
+
+
+MOST_TICKS = 12
+"""More categories than this have no names at the axis but at every so many."""
+
+
+def native_ticks(space: Space, i: int) -> list[tuple[float, str]] | None:
+    """Return where a coordinate has ticks, and what they say; None if the numbers say it.
+
+    Logarithms have ticks at 1, 10, 100, ... and, over less than two decades, at 2 and 5 as well.
+
+    Args:
+        space: The domain.
+        i: Which coordinate, from 0.
+    """
+    parameter = space.parameters[space.names[i]]
+    if isinstance(parameter, Categorical):
+        step = math.ceil(len(parameter.values) / MOST_TICKS)
+        return [(float(k), str(v)) for k, v in enumerate(parameter.values)][::step]
+    if not isinstance(parameter, Float | Integer) or not parameter.log:
+        return None
+    low, high = parameter.bounds
+    first, last = math.floor(low), math.ceil(high)
+    step = math.ceil((last - first) / MOST_TICKS)
+    factors = (1, 2, 5) if high - low < 2.0 else (1,)
+    values = [m * 10.0**k for k in range(first, last + 1, step) for m in factors]
+    inside = [v for v in values if parameter.low <= v <= parameter.high]
+    if len(inside) < 2:  # less than a decade
+        inside = [parameter.low, parameter.high]
+    return [(math.log10(v), f"{v:g}") for v in inside]
 
 
 def line_style(number: int) -> dict[str, Any]:
