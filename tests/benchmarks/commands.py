@@ -1,8 +1,9 @@
-"""The command line of the benchmarks and of two campaigns.
+"""The command line of the benchmarks, of two campaigns and of the league.
 
 ``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way; ``python
 tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost;
-``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says.
+``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says; ``python
+tests/benchmarks league`` plays our default and what a user would pick instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import BENCHMARKS, Measurement, Scale
+from benchmarks import BENCHMARKS, Measurement, Scale, league_command
 from benchmarks.devices import against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
 from benchmarks.faults import FaultCount, count_faults
@@ -34,6 +35,9 @@ FAULTS = "faults"
 
 CLAIMS = "claims"
 """The first word of a command that starts the campaign against guarantees."""
+
+LEAGUE = "league"
+"""The first word of a command that starts the league."""
 
 PROGRAM = "python tests/benchmarks"
 
@@ -65,6 +69,8 @@ def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[
         from claims.command import build_parser
 
         return build_parser(f"{PROGRAM} {CLAIMS}"), list(arguments[1:])
+    if arguments[:1] == [LEAGUE]:
+        return league_command.build_parser(f"{PROGRAM} {LEAGUE}"), list(arguments[1:])
     return build_bench_parser(), list(arguments)
 
 
@@ -76,7 +82,8 @@ def build_bench_parser() -> argparse.ArgumentParser:
         "the ratio of processor times and the largest difference of the results. "
         f"Benchmarks: {', '.join(BENCHMARKS)}.",
         epilog=f"'{PROGRAM} {FAULTS}' kills and cuts off loops, '{PROGRAM} {CLAIMS}' tries to "
-        "refute guarantees; they have options of their own.",
+        "refute guarantees, '{PROGRAM} {LEAGUE}' plays against other packages; they have options "
+        "of their own.",
     )
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks (default: all)")
     bench.add_argument("--repeats", type=int, default=7, help="interleaved repeats (default 7)")

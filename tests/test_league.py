@@ -1,0 +1,331 @@
+"""The league: common starts, rows that are kept, and who is behind whom."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.commands import main
+from benchmarks.league import Row, Rows, play, play_all, simple_regret_trace
+from benchmarks.league_methods import METHODS, Method, Player, method_of
+from benchmarks.league_problems import (
+    ADDED_AFTER_THE_CHOICE,
+    CHOSEN_ON,
+    NUM_EVALUATIONS,
+    NUM_INITIAL,
+    PROBLEMS,
+    Coordinates,
+    LeagueProblem,
+    Parameter,
+    search_reference,
+)
+from benchmarks.league_table import Comparison, lines_of, summary
+from botorch_bandits import BanditLoop, RandomSearch
+from botorch_bandits.domains import Domain
+
+BRANIN = PROBLEMS["branin"]
+
+
+def uniform_loop(domain: Domain, num_initial: int, seed: int) -> BanditLoop:
+    """What ``--variant`` names in the tests below."""
+    return BanditLoop(domain, None, RandomSearch(), num_initial=num_initial, seed=seed)
+
+
+def make_row(method: str, seed: int, simple: float, problem: str = "branin") -> Row:
+    return Row(problem, method, seed, "made 1.0", 10.0 * simple, 0.5, ((1, 5.0), (30, simple)))
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# --------------------------------------------------------------------------------------- problems
+
+
+@pytest.mark.parametrize("name", [n for n, p in PROBLEMS.items() if p.smallest_regret == 1e-8])
+def test_no_point_is_better_than_the_optimum(name):
+    problem = PROBLEMS[name]
+    stream = torch.Generator().manual_seed(0)
+    shares = torch.rand(300, len(problem.parameters), generator=stream, dtype=torch.float64)
+    points = [
+        tuple(p.at(u) for p, u in zip(problem.parameters, row, strict=True))
+        for row in shares.tolist()
+    ]
+    assert max(problem.value(x) for x in points) < problem.optimum
+
+
+def test_optima_are_reached():
+    best = {
+        "branin": (math.pi, 2.275),
+        "hartmann6": (0.20168951, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730053),
+        "ackley5": (0.0,) * 5,
+        "rosenbrock4": (1.0,) * 4,
+        "levy10": (1.0,) * 10,
+    }
+    for name, x in best.items():
+        assert PROBLEMS[name].value(x) == pytest.approx(PROBLEMS[name].optimum, abs=1e-12)
+    # dense arithmetic on the published constants
+    x = torch.tensor(best["hartmann6"], dtype=torch.float64)
+    A = [
+        [10, 3, 17, 3.5, 1.7, 8],
+        [0.05, 10, 17, 0.1, 8, 14],
+        [3, 3.5, 1.7, 10, 17, 8],
+        [17, 8, 0.05, 10, 0.1, 14],
+    ]
+    P = [
+        [1312, 1696, 5569, 124, 8283, 5886],
+        [2329, 4135, 8307, 3736, 1004, 9991],
+        [2348, 1451, 3522, 2883, 3047, 6650],
+        [4047, 8828, 8732, 5743, 1091, 381],
+    ]
+    value = sum(
+        alpha
+        * math.exp(
+            -sum(a * (float(xi) - p / 1e4) ** 2 for a, xi, p in zip(row, x, ps, strict=True))
+        )
+        for alpha, row, ps in zip((1.0, 1.2, 3.0, 3.2), A, P, strict=True)
+    )
+    assert PROBLEMS["hartmann6"].value(best["hartmann6"]) == pytest.approx(value, abs=1e-14)
+
+
+def test_points_and_native_values_are_the_same():
+    for problem in PROBLEMS.values():
+        for x in problem.initial_points(3):
+            native = problem.native(x)
+            assert problem.coordinates(native) == pytest.approx(x, abs=1e-12)
+            for p, c in zip(problem.parameters, x, strict=True):
+                assert p.low <= c <= p.high
+                assert not p.is_whole or c in p.values
+    whole = Parameter("n", 2.0, 4.0, "integer")
+    assert [whole.at(u) for u in (0.0, 0.3, 0.4, 0.99, 1.0)] == [2.0, 2.0, 3.0, 4.0, 4.0]
+    log = Parameter("C", -4.0, 2.0, "log")
+    assert (log.native(-4.0), log.coordinate(1e-4 * (1 - 1e-12))) == (pytest.approx(1e-4), -4.0)
+
+
+def test_what_the_default_was_chosen_on_is_marked():
+    assert set(CHOSEN_ON) | set(ADDED_AFTER_THE_CHOICE) <= PROBLEMS.keys()
+    assert not set(CHOSEN_ON) & set(ADDED_AFTER_THE_CHOICE)
+    assert sum(problem.is_core for problem in PROBLEMS.values()) == 7
+
+
+def test_a_reference_is_the_best_of_a_fixed_search():
+    value, x = search_reference(BRANIN, 64)
+    assert value == BRANIN.value(x) == search_reference(BRANIN, 64)[0]
+    assert value > max(BRANIN.value(y) for y in BRANIN.initial_points(0))
+
+
+# ----------------------------------------------------------------------------------------- playing
+
+
+class Recorder(Player):
+    """Asks for the same point ever again and keeps what it is told."""
+
+    def __init__(self, problem: LeagueProblem, seed: int) -> None:
+        self.told: list[tuple[Coordinates, float]] = []
+
+    def begin(self, points: list[Coordinates], values: list[float]) -> None:
+        self.told += zip(points, values, strict=True)
+
+    def ask(self) -> Coordinates:
+        return (0.5,) * 6
+
+    def tell(self, x: Coordinates, value: float) -> None:
+        self.told.append((x, value))
+
+
+def recorded(problem: str, seed: int) -> list[tuple[Coordinates, float]]:
+    players = []
+
+    def make(problem: LeagueProblem, seed: int) -> Recorder:
+        players.append(Recorder(problem, seed))
+        return players[-1]
+
+    play(PROBLEMS[problem], Method("recorder", "", make, ("torch",)), seed, 12)
+    return players[0].told
+
+
+def test_starts_and_noise_are_common_and_differ_between_seeds():
+    told = recorded("noisy-hartmann6", 4)
+    assert told == recorded("noisy-hartmann6", 4)
+    exact = recorded("hartmann6", 4)
+    assert [x for x, _ in told] == [x for x, _ in exact]
+    noise = [a - b for (_, a), (_, b) in zip(told, exact, strict=True)]
+    assert noise == pytest.approx(PROBLEMS["noisy-hartmann6"].noise(4)[:12], abs=1e-12)
+    assert len(set(noise)) == 12
+    assert 0.02 < torch.tensor(noise).std() < 0.2
+    other = recorded("noisy-hartmann6", 5)
+    assert all(a[0] != b[0] for a, b in zip(told[:NUM_INITIAL], other[:NUM_INITIAL], strict=True))
+
+
+def test_simple_regret_is_that_of_the_point_with_the_largest_observed_value():
+    # the second point looks best and is not: regret rises, as the third is not recommended
+    trace = simple_regret_trace([3.0, 5.0, 1.0, 0.5], [0.0, 2.0, 1.0, 2.5])
+    assert trace == ((1, 3.0), (2, 5.0), (4, 0.5))
+    row = Row("branin", "made", 0, "made 1.0", 9.5, 0.1, trace)
+    assert [row.simple(n) for n in (1, 2, 3, 4, 60)] == [3.0, 5.0, 5.0, 0.5, 0.5]
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", ["random", "optuna-tpe", "optuna-gp", "botorch-logei"])
+def test_methods_play_with_seeds(name):
+    method = METHODS[name]
+    number = NUM_INITIAL + (1 if name == "botorch-logei" else 2)
+    first, again, other = (play(BRANIN, method, seed, number) for seed in (7, 7, 8))
+    assert (first.cumulative, first.trace) == (again.cumulative, again.trace)
+    assert first.cumulative != other.cumulative
+    assert first.seconds > 0.0
+    assert first.trace[0] == (1, BRANIN.optimum - BRANIN.value(BRANIN.initial_points(7)[0]))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", ["random", "optuna-gp", "bayes-opt"])
+def test_methods_play_integers_and_choices(name):
+    points = []
+
+    def function(**values: object) -> float:
+        points.append(values)
+        return float(values["units"]) + (values["activation"] == "tanh")
+
+    problem = LeagueProblem("made", "", PROBLEMS["mlp"].parameters, lambda: function, 33.0)
+    play(problem, METHODS[name], 0, NUM_INITIAL + 3)
+    assert len(points) == NUM_INITIAL + 3
+    for values in points:
+        assert isinstance(values["units"], int)
+        assert values["activation"] in ("identity", "logistic", "tanh", "relu")
+        assert 1e-5 * (1 - 1e-9) <= values["alpha"] <= 10.0 * (1 + 1e-9)
+
+
+# -------------------------------------------------------------------------------------------- rows
+
+
+def test_rows_survive_writing_and_reading(tmp_path):
+    path = tmp_path / "new" / "league.csv"
+    rows = Rows(path)
+    for seed in (10, 9, 2):
+        rows.add(make_row("random", seed, 0.125 * seed))
+    rows.add(make_row("optuna-gp", 0, -1e-7))
+    read = Rows(path)
+    assert list(read) == list(rows)
+    assert [row.key[1:] for row in read] == [
+        ("optuna-gp", 0),
+        *(("random", seed) for seed in (2, 9, 10)),
+    ]
+    assert ("branin", "random", 9) in read
+    assert ("branin", "random", 0) not in read
+
+
+def test_a_second_start_plays_what_is_missing(tmp_path):
+    path = tmp_path / "league.csv"
+    rows = Rows(path)
+    kept = make_row("random", 1, 123.0)
+    rows.add(kept)
+    done: list[str] = []
+    broken = "broken=benchmarks.league_problems:search_reference"  # no loop
+    failed = play_all(rows, ["branin"], [broken, "random"], [0, 1], done=done.append)
+    assert sorted(each.run for each in failed) == ["branin broken 0", "branin broken 1"]
+    assert "Error" in failed[0].error
+    assert sorted(done)[2:] == ["branin random 0", "branin random 1"]
+    read = Rows(path)
+    assert [row.key[1:] for row in read] == [("random", 0), ("random", 1)]
+    assert read.of("branin", "random")[1] == kept
+    expected = play(BRANIN, METHODS["random"], 0)
+    found = read.of("branin", "random")[0]
+    assert found.simple(NUM_EVALUATIONS) == pytest.approx(expected.simple(60), rel=1e-4)
+    text = path.read_text(encoding="utf-8")
+    assert play_all(read, ["branin"], ["random"], [0, 1]) == []
+    assert path.read_text(encoding="utf-8") == text
+
+
+# -------------------------------------------------------------------------------------- the verdict
+
+
+def test_paired_differences_by_hand():
+    ours = {0: 1.0, 1: 0.1, 2: 0.01, 9: 1.0}
+    theirs = {0: 10.0, 1: 10.0, 2: 0.01, 7: 1.0}
+    found = Comparison.of(ours, theirs)
+    # differences of log10: -1, -2, 0; their standard deviation is 1
+    assert found.num_seeds == 3
+    assert found.difference == pytest.approx(-1.0)
+    assert found.error == pytest.approx(1.0 / math.sqrt(3.0))
+    assert found.ratio == pytest.approx(0.1 / 10.0)
+    assert found.verdict == "level"  # 1 is less than two standard errors, 1.15
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "ratio", "verdict"),
+    [
+        (0.3, 0.14, 1.0, "behind"),
+        (0.3, 0.16, 1.0, "level"),
+        (-0.3, 0.14, 1.0, "ahead"),
+        (-0.3, 0.14, 1.6, "behind"),  # a median half as bad again decides
+        (0.0, 0.0, 1.0, "level"),
+        (0.0, math.nan, 1.0, "level"),  # one seed has no standard error
+    ],
+)
+def test_verdicts(difference, error, ratio, verdict):
+    assert Comparison(20, difference, error, ratio).verdict == verdict
+
+
+def test_lines_have_medians_and_a_floor(tmp_path):
+    rows = Rows(tmp_path / "league.csv")
+    for seed, simple in enumerate((-1.0, 0.0, 1e-3)):
+        rows.add(make_row("ours-best", seed, simple))
+        rows.add(make_row("random", seed, 1e-2))
+    ours, random = lines_of(BRANIN, rows)
+    assert (ours.method, ours.comparison) == ("ours-best", None)
+    assert ours.medians == (5.0, 1e-8, 1e-8)  # at 20 the first value is still the best
+    assert random.comparison is not None
+    assert random.comparison.difference == pytest.approx((-6.0 - 6.0 - 1.0) / 3.0)
+    assert random.comparison.verdict == "ahead"
+    assert "Branin" in summary(rows)
+    assert "ahead" in summary(rows)
+
+
+# -------------------------------------------------------------------------------------- the command
+
+
+def test_command_plays_a_variant_and_prints_the_table(tmp_path, capsys):
+    table, page = tmp_path / "league.csv", tmp_path / "league.md"
+    variant = f"mine={Path(__file__).stem}:uniform_loop"
+    arguments = ["league", "--problems", "branin", "--seeds", "1:2", "--quiet", "--out", str(table)]
+    assert main([*arguments, "--variant", variant, "--page", str(page)]) == 0
+    assert "mine" in capsys.readouterr().out
+    (row,) = Rows(table)
+    assert (row.method, row.seed) == ("mine", 1)
+    assert "| mine | 1 |" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--problems", "golf"], "--problems has 'golf'; problems are branin"),
+        (["--methods", "luck"], "method is 'luck'; it must be one of ours-best"),
+        (["--methods", "ax"], "method ax needs --ax-python"),
+        (["--methods", "ax", "--ax-python", "no-such-python"], "which cannot import Ax"),
+        (["--variant", "x=nowhere"], "it must be NAME=MODULE:FACTORY"),
+        (["--variant", "x=nowhere:f"], "cannot be imported"),
+        (["--seeds", "5:5"], "--seeds is '5:5'"),
+        (["--seeds=-1:5"], "--seeds is '-1:5'"),
+        (["--jobs", "0", "--methods", "random"], "--jobs is 0"),
+        (["--reference", "golf"], "--reference has 'golf'"),
+    ],
+)
+def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
+    assert main(["league", *arguments, "--out", str(tmp_path / "t.csv"), "--quiet"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_methods_that_are_not_there_say_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    method_of.cache_clear()
+    with pytest.raises(ImportError, match=r"optuna-gp needs optuna: pip install .*\[league\]"):
+        method_of("optuna-gp")
