@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_single_point
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
+    ClosedFormImprovement,
     ImprovementArmsRule,
     OneMomentArmsRule,
     deviation_of,
@@ -45,6 +46,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
+from botorch_bandits.optim import gen_candidates_batched
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,31 @@ class _Improvement(HallucinatesPending):
             return ValueScale()
         scale = scale_in_outcomes(self._summary)
         return None if scale is None else ValueScale(offset=math.log(scale.unit))
+
+    @property
+    def closed_form(self) -> ClosedFormImprovement | None:
+        """Values and gradients in closed form; None if the model has none.
+
+        See :attr:`WidthUpperConfidenceBound.closed_form`.
+        """
+        posterior = getattr(self.model, "closed_form", None)
+        cls, base = type(self), _Improvement
+        names = ("forward", "_mean_and_sigma")
+        if (
+            posterior is None
+            or self.posterior_transform is not None
+            or self.best_f.numel() != 1
+            or any(getattr(cls, name) is not getattr(base, name) for name in names)
+            or cls.__call__ is not AnalyticAcquisitionFunction.__call__
+        ):
+            return None
+        sign = 1.0 if self.maximize else -1.0
+        return ClosedFormImprovement(posterior, float(self.best_f), sign, self.is_expected)
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits it; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was read of the prior: it cannot be pickled, and is read again."""

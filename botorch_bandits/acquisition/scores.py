@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
+from botorch.utils.probability.utils import log_phi
 from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
@@ -471,6 +472,60 @@ class ClosedFormBound:
             self.sign,
             self.smallest_variance,
         )
+
+
+class ClosedFormImprovement:
+    r"""The logarithm of expected improvement, or of its probability, without autograd.
+
+    With :math:`u = (\mu - y^*) / \sigma` and :math:`h(u) = \varphi(u) + u \Phi(u)`,
+
+    .. math::
+       \ln \mathrm{EI} = \ln \sigma + \ln h(u), \qquad
+       \frac{\partial}{\partial \mu} = \frac{\Phi(u)}{\sigma h(u)}, \qquad
+       \frac{\partial}{\partial \sigma} = \frac{\varphi(u)}{\sigma h(u)}.
+
+    The probability of improvement is :math:`\Phi(u)`.
+
+    Args:
+        posterior: As for :class:`ClosedFormBound`.
+        best_f: :math:`y^*`, what is to be improved, the margin included.
+        sign: 1 to maximize the reward, -1 to minimize it.
+        is_expected: Expected improvement; otherwise its probability.
+    """
+
+    def __init__(self, posterior: Any, best_f: float, sign: float, is_expected: bool) -> None:
+        """See the class."""
+        self.posterior = posterior
+        self.best_f = best_f
+        self.sign = sign
+        self.is_expected = is_expected
+
+    @property
+    def has_cheap_gradients(self) -> bool:
+        """See :class:`ClosedFormBound`."""
+        return ClosedFormBound(self.posterior, 0.0, self.sign).has_cheap_gradients
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
+        mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
+        smallest = MINIMUM_VARIANCE_OF_IMPROVEMENT * float(self.posterior.outputscale)
+        deviation = variance.clamp_min(smallest).sqrt_()
+        improvement = (mean - self.best_f).mul_(self.sign).div_(deviation)
+        if self.is_expected:
+            log_h = _log_ei_helper(improvement)
+            value = log_h + deviation.log()
+            of_mean = (log_Phi(improvement) - log_h).exp_()
+            of_deviation = (log_phi(improvement) - log_h).exp_()
+        else:
+            value = log_Phi(improvement)
+            of_mean = (log_phi(improvement) - value).exp_()
+            of_deviation = -of_mean * improvement
+        # of the mean, and of the variance, whose square root is the deviation
+        of_mean = of_mean.mul_(self.sign).div_(deviation)
+        of_variance = 0.5 * of_deviation / deviation.square()
+        of_variance = torch.where(variance >= smallest, of_variance, 0.0)
+        slope = of_mean.unsqueeze(-1) * mean_slope
+        return value, slope.addcmul_(of_variance.unsqueeze(-1), variance_slope)
 
 
 def prior_variance_of_scalar(summary: PriorSummary) -> float | None:

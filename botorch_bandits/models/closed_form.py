@@ -46,11 +46,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform, Normalize
+from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.posterior import Posterior
 from gpytorch import settings
@@ -64,7 +66,7 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.width_rules import UnreadablePriorError, read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
-from botorch_bandits.models.means import read_prior_mean
+from botorch_bandits.models.means import read_constant_mean
 
 STEP_ROWS = 16
 """Rows computed together; of ``n`` rows, the last ``n % STEP_ROWS`` come one by one."""
@@ -526,7 +528,7 @@ class CachedPosterior:
         inputs: The model's inputs, as the kernel sees them.
         targets: The model's outcomes.
         versions: How often ``inputs`` and ``targets`` had been changed in place.
-        modules: Kernel, likelihood and mean; none while the model has no copies of its own, which
+        modules: Those of :func:`parts_of`; none while the model has no copies of its own, which
             nobody can have changed then.
         stamps: One for each module.
     """
@@ -547,7 +549,7 @@ class CachedPosterior:
         Args:
             model: It is not changed.
             closed_form: Its closed form.
-            modules: Its kernel, likelihood and mean, if it has them already.
+            modules: Those of :func:`parts_of`, if it has them already.
         """
         inputs, targets = model.train_inputs[0], model.train_targets
         stamps = tuple(ModuleStamp(module) for module in modules)
@@ -558,7 +560,7 @@ class CachedPosterior:
         """Return the same for a model that has been given its modules.
 
         Args:
-            modules: Kernel, likelihood and mean, with the hyperparameters of the closed form.
+            modules: Those of :func:`parts_of`, with the hyperparameters of the closed form.
         """
         stamps = tuple(ModuleStamp(module) for module in modules)
         return replace(self, modules=modules, stamps=stamps)
@@ -576,20 +578,27 @@ class CachedPosterior:
 
 
 def parts_of(model: SingleTaskGP) -> tuple[Module, ...]:
-    """Return the modules that hold hyperparameters: kernel, likelihood and mean."""
+    """Return the modules that hold hyperparameters and the scale of outcomes.
+
+    These are kernel, likelihood, mean and, where there is one, the outcome transform. The input
+    transform is not among them: inputs are kept as the kernel sees them.
+    """
     modules = model._modules  # quicker than the attributes
-    return modules["covar_module"], modules["likelihood"], modules["mean_module"]
+    parts = (modules["covar_module"], modules["likelihood"], modules["mean_module"])
+    transform = modules.get("outcome_transform")
+    return parts if transform is None else (*parts, transform)
 
 
 def has_closed_posterior(model: SingleTaskGP) -> bool:
     """Return whether data and hyperparameters of a model are such that it has a closed form.
 
     It takes evaluation mode, at least one row, one output, no batches, float64, a kernel that
-    ``StationaryKernel`` knows, a fixed mean, one noise variance, and input transforms that map each
-    row to one row in training and evaluation alike.
+    ``StationaryKernel`` knows, a constant mean, one noise variance, outcomes as they are or
+    standardized, and input transforms that map each row to one row in training and evaluation
+    alike.
     """
     inputs, targets = model.train_inputs[0], model.train_targets
-    kernel, likelihood, mean = parts_of(model)
+    kernel, likelihood, mean, *_ = parts_of(model)
     transform = model._modules.get("input_transform")
     if (
         model.training
@@ -602,8 +611,8 @@ def has_closed_posterior(model: SingleTaskGP) -> bool:
         or inputs.dtype != DTYPE
         or (inputs.requires_grad or targets.requires_grad)
         or type(likelihood) is not GaussianLikelihood
-        or read_prior_mean(mean) is None
-        or "outcome_transform" in model._modules
+        or read_constant_mean(mean) is None
+        or read_standardization(model._modules.get("outcome_transform")) is None
     ):
         return False
     if transform is not None and not (
@@ -616,22 +625,118 @@ def has_closed_posterior(model: SingleTaskGP) -> bool:
     return form is not None and len(form.lengthscale) in (1, inputs.shape[-1])
 
 
+class Standardization(NamedTuple):
+    """Raw outcomes are ``mean + unit *`` the model's.
+
+    Attributes:
+        mean: 0 where outcomes are not transformed.
+        unit: 1 where outcomes are not transformed; positive.
+    """
+
+    mean: float = 0.0
+    unit: float = 1.0
+
+
+def read_standardization(transform: Module | None) -> Standardization | None:
+    """Return how raw outcomes follow from those of a model with one output.
+
+    Args:
+        transform: The model's outcome transform, if it has one.
+
+    Returns:
+        None for one that is not BoTorch's ``Standardize`` of one column, or has seen no outcomes.
+    """
+    if transform is None:
+        return Standardization()
+    if type(transform) is not Standardize or transform.means.numel() != 1:
+        return None
+    if not bool(transform._is_trained):
+        return None
+    return Standardization(transform.means.item(), transform.stdvs.item())
+
+
 def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
     """Factorize the kernel matrix of a model that :func:`has_closed_posterior`.
 
     Returns:
-        None if it cannot be factorized in float64.
+        The posterior in raw outcomes, of inputs as the kernel sees them; None if the matrix cannot
+        be factorized in float64.
     """
     form = StationaryKernel.read(model.covar_module)
+    prior_mean = read_constant_mean(model.mean_module)
+    scale = read_standardization(model._modules.get("outcome_transform"))
     assert form is not None
-    noise = model.likelihood.noise.detach().item()
-    prior_mean = read_prior_mean(model.mean_module)
     assert prior_mean is not None
+    assert scale is not None
+    noise = model.likelihood.noise.detach().item()
     # what is computed in inference mode must be usable outside of it
     with torch.inference_mode(False), torch.no_grad():
-        return ClosedForm.of_data(
-            form, noise, model.train_inputs[0], model.train_targets, prior_mean
+        y = model.train_targets
+        if scale != Standardization():
+            # standardizing outcomes is a change of their unit, which a Gaussian process follows
+            form = replace(form, outputscale=form.outputscale * scale.unit**2)
+            noise, prior_mean = noise * scale.unit**2, scale.mean + scale.unit * prior_mean
+            y = scale.mean + scale.unit * y
+        return ClosedForm.of_data(form, noise, model.train_inputs[0], y, prior_mean)
+
+
+def of_raw_inputs(
+    closed_form: ClosedForm, transform: InputTransform | None
+) -> ClosedForm | TransformedClosedForm:
+    """Return a posterior as a function of what the input transform of its model is given.
+
+    Args:
+        closed_form: Of inputs as the kernel sees them.
+        transform: In evaluation mode, it maps each row to one row; None for none.
+    """
+    if transform is None:
+        return closed_form
+    if type(transform) is not Normalize or transform.reverse:
+        return TransformedClosedForm(closed_form, transform)
+    if transform.coefficient.dim() != 2:
+        return TransformedClosedForm(closed_form, transform)
+    # an affine map of each column: other lengthscales, another origin
+    side, origin = torch.ones_like(closed_form.center), torch.zeros_like(closed_form.center)
+    columns = getattr(transform, "indices", slice(None))
+    side[columns], origin[columns] = transform.coefficient[0].to(side), transform.offset[0].to(side)
+    return replace(
+        closed_form,
+        lengthscale=closed_form.lengthscale * side,
+        center=origin + side * closed_form.center,
+    )
+
+
+class TransformedClosedForm:
+    """A posterior as a function of inputs before a transform, such as an encoding of categories.
+
+    Args:
+        closed_form: Of transformed inputs.
+        transform: Maps each row to one row.
+    """
+
+    def __init__(self, closed_form: ClosedForm, transform: InputTransform) -> None:
+        """See the class."""
+        self._closed_form, self._transform = closed_form, transform
+        self.kernel, self.outputscale = closed_form.kernel, closed_form.outputscale
+        self.num_rows, self.noise = closed_form.num_rows, closed_form.noise
+
+    def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior mean and variance, ``b`` each, at ``b x d`` raw points."""
+        with torch.no_grad():
+            return self._closed_form.mean_and_variance(self._transform(X))
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return mean, variance and their gradients at ``b x d`` raw points."""
+        with torch.enable_grad():
+            raw = X.detach().requires_grad_()
+            points = self._transform(raw)
+        mean, variance, *slopes = self._closed_form.value_and_gradient(points)
+        if not points.requires_grad:  # nothing but categories
+            return mean, variance, torch.zeros_like(X), torch.zeros_like(X)
+        of_mean, of_variance = (
+            torch.autograd.grad(points, raw, slope, retain_graph=True)[0] for slope in slopes
         )
+        return mean, variance, of_mean, of_variance
 
 
 class LeanPosterior(GPyTorchPosterior):

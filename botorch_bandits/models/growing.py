@@ -39,10 +39,14 @@ from botorch_bandits.models.closed_form import (
     CachedPosterior,
     ClosedForm,
     LeanPosterior,
+    Standardization,
+    TransformedClosedForm,
     closed_form_of,
     has_closed_posterior,
     marginals,
+    of_raw_inputs,
     parts_of,
+    read_standardization,
 )
 from botorch_bandits.models.kernels import copy_modules
 
@@ -193,21 +197,25 @@ class IncrementalGP(SingleTaskGP):
             )
         cached = self._current()
         with torch.inference_mode(False), torch.no_grad():
-            targets = (Y.mT if self.num_outputs > 1 else Y.squeeze(-1)).clone()
+            Y_own = self._standardized(Y)
+            targets = (Y_own.mT if self.num_outputs > 1 else Y_own.squeeze(-1)).clone()
             sibling = self._sibling(self.train_inputs[0], targets)
             if cached is not None and cached.closed_form is not None:
-                replaced = cached.closed_form.with_outcomes(targets)
+                replaced = cached.closed_form.with_outcomes(Y.squeeze(-1).clone())
                 sibling._remember(replaced)
         return sibling
 
     @property
-    def closed_form(self) -> ClosedForm | None:
+    def closed_form(self) -> ClosedForm | TransformedClosedForm | None:
         """The posterior as plain functions of raw inputs.
 
-        None with an input transform, without data, in training mode, with several outputs or
-        batches, and for kernels without a known closed form.
+        None without data, in training mode, with several outputs or batches, with outcome
+        transforms other than ``Standardize``, and for kernels without a known closed form.
         """
-        return None if "input_transform" in self._parts else self._closed_form()
+        closed_form = self._closed_form()
+        if closed_form is None:
+            return None
+        return of_raw_inputs(closed_form, self._parts.get("input_transform"))
 
     @property
     def running_information_gain(self) -> Tensor | None:
@@ -292,7 +300,7 @@ class IncrementalGP(SingleTaskGP):
         with torch.inference_mode(False), torch.no_grad():
             points = X if transform is None else transform(X)
             inputs = torch.cat([self.train_inputs[0], points])
-            targets = torch.cat([self.train_targets, Y.squeeze(-1)])
+            targets = torch.cat([self.train_targets, self._standardized(Y).squeeze(-1)])
             sibling = self._sibling(inputs, targets)
             if transform is not None:
                 sibling._original_train_inputs = torch.cat([raw, X])
@@ -327,12 +335,21 @@ class IncrementalGP(SingleTaskGP):
         )
         return sibling
 
+    def _standardized(self, Y: Tensor) -> Tensor:
+        """Outcomes in the model's own units; what the transform has learned does not change."""
+        scale = read_standardization(self._parts.get("outcome_transform"))
+        assert scale is not None
+        return Y if scale == Standardization() else (Y - scale.mean) / scale.unit
+
     def _apply(self, fn: Callable[[Tensor], Tensor]) -> Self:
         # BoTorch converts the model in every evaluation, nearly always to what it is already
         cached = self._current()
-        if cached is not None and "input_transform" not in self._modules:
+        if cached is not None:
+            transform = self._modules.get("input_transform")
             with torch.no_grad():
-                data = (cached.inputs, cached.targets)
+                data = [cached.inputs, cached.targets]
+                if transform is not None:
+                    data += [self._original_train_inputs, *transform.buffers()]
                 if all(fn(tensor) is tensor for tensor in data) and all(
                     stamp.is_left_alone_by(fn) for stamp in cached.stamps
                 ):

@@ -29,7 +29,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import botorch.fit
 import numpy as np
@@ -43,6 +43,7 @@ from gpytorch.constraints import GreaterThan, Interval, Positive
 from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
+from gpytorch.priors import GammaPrior, LogNormalPrior
 from linear_operator import settings
 from linear_operator.utils.errors import NanError, NotPSDError
 from linear_operator.utils.warnings import NumericalWarning
@@ -55,7 +56,7 @@ from botorch_bandits.checks import check_nonnegative, check_vector
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import SMALLEST_DISTANCE, StationaryKernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
-from botorch_bandits.models.means import read_prior_mean
+from botorch_bandits.models.means import has_learned_constant, read_constant_mean
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -69,12 +70,14 @@ class Evidence:
         lengthscale: Slopes in the lengthscales, one for each of them.
         outputscale: Slope in the output scale.
         noise: Slope in the noise variance.
+        prior_mean: Slope in the constant prior mean.
     """
 
     value: float
     lengthscale: NDArray[np.float64]
     outputscale: float
     noise: float
+    prior_mean: float
 
 
 class MarginalLikelihood:
@@ -154,7 +157,11 @@ class MarginalLikelihood:
         self._norms, self._form_weights = self._rows[:, dim], self._form.diagonal()[:dim]
 
     def __call__(
-        self, lengthscale: NDArray[np.float64], outputscale: float, noise: float
+        self,
+        lengthscale: NDArray[np.float64],
+        outputscale: float,
+        noise: float,
+        prior_mean: float = 0.0,
     ) -> Evidence:
         """Return the log marginal likelihood and its slopes.
 
@@ -162,6 +169,7 @@ class MarginalLikelihood:
             lengthscale: As many as ``num_lengthscales`` said.
             outputscale: The prior variance.
             noise: The noise variance of one observation.
+            prior_mean: The constant prior mean.
 
         Raises:
             NotPSDError: If the covariance has no Cholesky factor, with GPyTorch's jitter neither.
@@ -172,7 +180,8 @@ class MarginalLikelihood:
         diagonal.add_(noise if self._repeats is None else noise / self._repeats)
         factor = self._work.mT  # LAPACK stores columns
         jitter = _factorize(covariance, factor, self._info)
-        half = torch.linalg.solve_triangular(factor, self._y, upper=False)
+        residual = self._y - prior_mean if prior_mean else self._y
+        half = torch.linalg.solve_triangular(factor, residual, upper=False)
         alpha = torch.linalg.solve_triangular(factor.mT, half, upper=True)
         fit = half.square().sum().item()
         value = self._constant - 0.5 * fit - factor.diagonal().log().sum().item()
@@ -195,6 +204,7 @@ class MarginalLikelihood:
             0.5 * slope_factor * distances / lengthscale**3,
             0.5 * kernel_trace / outputscale if outputscale > 0.0 else 0.0,
             0.5 * (noise_trace + within_slope),
+            alpha.sum().item(),
         )
 
     def _weighted_distances(self, weight: Tensor) -> NDArray[np.float64]:
@@ -302,18 +312,19 @@ def has_closed_form(model: SingleTaskGP) -> bool:
 
     Returns:
         True for one output without a batch shape, a kernel that ``StationaryKernel`` knows, a
-        fixed mean and one noise variance, if only their parameters can move, and at least one does.
+        constant mean and one noise variance, if only their parameters can move, and at least one
+        does.
     """
     if type(model).forward is not SingleTaskGP.forward:
         return False
     if model.train_targets.dim() != 1 or model.train_inputs[0].dim() != 2:
         return False
     likelihoods = (GaussianLikelihood, RepeatedGaussianLikelihood)
-    if read_prior_mean(model.mean_module) is None or type(model.likelihood) not in likelihoods:
+    if read_constant_mean(model.mean_module) is None or type(model.likelihood) not in likelihoods:
         return False
     if model.likelihood.noise.numel() != 1 or StationaryKernel.read(model.covar_module) is None:
         return False
-    fitted = {id(parameter) for parameter, _ in _read_parameters(model)}
+    fitted = {id(entry.parameter) for entry in _read_parameters(model)}
     free = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
     return bool(free) and free <= fitted
 
@@ -334,7 +345,7 @@ class MarginalLikelihoodObjective:
 
     Attributes:
         start: Raw values of the free parameters at the time of construction.
-        bounds: Their lower and upper ends, ``2 x p``, as BoTorch sets them.
+        bounds: Their lower and upper ends, ``p x 2``, as BoTorch sets them; None if there are none.
         num_evaluations: How often the objective was called.
     """
 
@@ -351,11 +362,17 @@ class MarginalLikelihoodObjective:
         if within_sum_of_squares is None:
             within_sum_of_squares = model.within_sum_of_squares
         self.num_evaluations = 0
-        self._priors = list(model.named_priors())
-        self._parameters, constraints = zip(*_read_parameters(model), strict=True)
+        parameters = _read_parameters(model)
+        self._parameters = [entry.parameter for entry in parameters]
         sizes = [parameter.numel() for parameter in self._parameters]
-        self._transform = _Transform(constraints, sizes)
-        self._has_scale = len(sizes) == 3
+        self._transform = _Transform([entry.constraint for entry in parameters], sizes)
+        names_of_parts = [entry.name for entry in parameters]
+        offsets = [0, *np.cumsum(sizes).tolist()]
+        self._places = {
+            name: slice(start, end)
+            for name, start, end in zip(names_of_parts, offsets[:-1], offsets[1:], strict=True)
+        }
+        self._known_priors, self._priors = _split_priors(model, parameters)
         self._raw = torch.cat([p.detach().reshape(-1).cpu() for p in self._parameters]).numpy()
         free = [np.full(p.numel(), p.requires_grad) for p in self._parameters]
         self._free = np.concatenate(free)
@@ -365,13 +382,14 @@ class MarginalLikelihoodObjective:
         self.bounds = get_bounds_as_ndarray(moving, get_parameters_and_bounds(mll)[1])
         kernel = StationaryKernel.read(model.covar_module)
         assert kernel is not None
-        prior_mean = read_prior_mean(model.mean_module)
+        prior_mean = read_constant_mean(model.mean_module)
         assert prior_mean is not None
+        self._fixed_mean = 0.0 if "prior_mean" in self._places else prior_mean
         with torch.no_grad():
             X = model.transform_inputs(model.train_inputs[0])
         self._likelihood = MarginalLikelihood(
             X,
-            model.train_targets - prior_mean,
+            model.train_targets - self._fixed_mean,
             kernel.smoothness,
             kernel.lengthscale.numel(),
             repeats,
@@ -387,21 +405,27 @@ class MarginalLikelihoodObjective:
         self.num_evaluations += 1
         self._raw[self._free] = raw
         values, slopes = self._transform(self._raw)
-        num_lengthscales = len(values) - 1 - self._has_scale
-        lengthscale, noise = values[:num_lengthscales], float(values[-1])
-        outputscale = float(values[-2]) if self._has_scale else 1.0
+        places = self._places
+        given = {name: float(values[place.start]) for name, place in places.items()}
         try:
             with np.errstate(all="ignore"):  # a lengthscale may underflow
-                evidence = self._likelihood(lengthscale, outputscale, noise)
+                evidence = self._likelihood(
+                    values[places["lengthscale"]],
+                    given.get("outputscale", 1.0),
+                    given["noise"],
+                    given.get("prior_mean", 0.0),
+                )
         except NanError:
             return math.nan, np.full_like(raw, math.nan)
         gradient = np.empty_like(values)
-        gradient[:num_lengthscales] = evidence.lengthscale
-        if self._has_scale:
-            gradient[-2] = evidence.outputscale
-        gradient[-1] = evidence.noise
-        gradient *= slopes
+        for name, place in places.items():
+            gradient[place] = getattr(evidence, name)
         value = evidence.value
+        for name, prior in self._known_priors:
+            log_density, its_slope = _log_density(prior, values[places[name]])
+            value += log_density
+            gradient[places[name]] += its_slope
+        gradient *= slopes
         if self._priors:
             self.write(raw)
             log_density, its_gradient = self._evaluate_priors()
@@ -442,42 +466,117 @@ class MarginalLikelihoodObjective:
 class _Transform:
     """The constraints of all parameters: raw values to values, with slopes."""
 
-    def __init__(self, constraints: tuple[Interval, ...], sizes: list[int]) -> None:
+    def __init__(self, constraints: list[Interval | None], sizes: list[int]) -> None:
         self._constraints, self._sizes = constraints, sizes
         self._lower: NDArray[np.float64] | None = None
-        # one vectorized step where every constraint is GPyTorch's usual one
-        if all(_is_softplus(constraint) for constraint in constraints):
-            bounds = [constraint.lower_bound.item() for constraint in constraints]
+        # one vectorized step where every constraint is none, or GPyTorch's usual one
+        if all(_is_identity(each) or _is_softplus(each) for each in constraints):
+            is_softplus = [not _is_identity(each) for each in constraints]
+            bounds = [
+                each.lower_bound.item() if each is not None and is_soft else 0.0
+                for each, is_soft in zip(constraints, is_softplus, strict=True)
+            ]
             self._lower = np.repeat(bounds, sizes)
+            self._is_softplus = np.repeat(is_softplus, sizes)
 
     def __call__(self, raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self._lower is not None:
             softplus = np.logaddexp(0.0, raw)
-            return softplus + self._lower, np.exp(raw - softplus)
+            values = np.where(self._is_softplus, softplus, raw) + self._lower
+            return values, np.where(self._is_softplus, np.exp(raw - softplus), 1.0)
         with torch.enable_grad():
             leaf = torch.tensor(raw, requires_grad=True)
-            parts = leaf.to(self._constraints[0].lower_bound.device).split(self._sizes)
-            values = [c.transform(p) for c, p in zip(self._constraints, parts, strict=True)]
-            joined = torch.cat(values).cpu()
+            parts = leaf.split(self._sizes)
+            values = [
+                p if c is None else c.transform(p.to(c.lower_bound.device)).cpu()
+                for c, p in zip(self._constraints, parts, strict=True)
+            ]
+            joined = torch.cat(values)
             (slopes,) = torch.autograd.grad(joined.sum(), leaf)
         return joined.detach().numpy(), slopes.numpy()
 
 
-def _read_parameters(model: SingleTaskGP) -> list[tuple[Parameter, Interval]]:
-    """Return raw lengthscales, output scale (if there is one) and noise, with constraints."""
+class _Entry(NamedTuple):
+    """A hyperparameter: its name here, the raw parameter, and the constraint between the two."""
+
+    name: str
+    parameter: Parameter
+    constraint: Interval | None
+
+
+def _read_parameters(model: SingleTaskGP) -> list[_Entry]:
+    """Return lengthscales, output scale (if there is one), noise and learned mean (likewise)."""
     kernel, noise = model.covar_module, model.likelihood.noise_covar
-    scale = []
+    scale, mean = [], []
     if type(kernel) is ScaleKernel:
-        scale = [(kernel.raw_outputscale, kernel.raw_outputscale_constraint)]
+        constraint = kernel.raw_outputscale_constraint
+        scale = [_Entry("outputscale", kernel.raw_outputscale, constraint)]
         kernel = kernel.base_kernel
+    if has_learned_constant(model.mean_module):
+        mean = [_Entry("prior_mean", model.mean_module.raw_constant, None)]
     return [
-        (kernel.raw_lengthscale, kernel.raw_lengthscale_constraint),
+        _Entry("lengthscale", kernel.raw_lengthscale, kernel.raw_lengthscale_constraint),
         *scale,
-        (noise.raw_noise, noise.raw_noise_constraint),
+        _Entry("noise", noise.raw_noise, noise.raw_noise_constraint),
+        *mean,
     ]
 
 
-def _is_softplus(constraint: Interval) -> bool:
+def _split_priors(
+    model: SingleTaskGP, parameters: list[_Entry]
+) -> tuple[list[tuple[str, Any]], list[Any]]:
+    """Return the priors that are known in closed form, by parameter, and all others."""
+    by_module = {"lengthscale_prior": "lengthscale", "outputscale_prior": "outputscale"}
+    names = {entry.name for entry in parameters}
+    known: list[tuple[str, Any]] = []
+    others: list[Any] = []
+    for entry in model.named_priors():
+        full_name, module, prior, closure, _ = entry
+        own = full_name.rpartition(".")[-1]
+        name = "noise" if own == "noise_prior" else by_module.get(own)
+        # the closure that the constructor of GPyTorch's class has given: it is the parameter itself
+        usual = getattr(type(module), f"_{name}_param", None)
+        is_usual = usual is not None and getattr(closure, "__func__", None) is usual
+        if name in names and is_usual and _is_known_density(prior):
+            assert name is not None
+            known.append((name, prior))
+        else:
+            others.append(entry)
+    return known, others
+
+
+def _is_known_density(prior: Any) -> bool:
+    if getattr(prior, "_transform", None) is not None:
+        return False
+    if type(prior) is LogNormalPrior:
+        return bool(prior.loc.numel() == 1 and prior.scale.numel() == 1)
+    if type(prior) is GammaPrior:
+        return bool(prior.concentration.numel() == 1 and prior.rate.numel() == 1)
+    return False
+
+
+def _log_density(
+    prior: LogNormalPrior | GammaPrior, values: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the sum of the log densities at positive values, and its slopes."""
+    logs = np.log(values)
+    if type(prior) is GammaPrior:
+        shape, rate = prior.concentration.item(), prior.rate.item()
+        constant = shape * math.log(rate) - math.lgamma(shape)
+        densities = constant + (shape - 1.0) * logs - rate * values
+        return float(densities.sum()), (shape - 1.0) / values - rate
+    loc, scale = prior.loc.item(), prior.scale.item()
+    standard = (logs - loc) / scale
+    constant = -math.log(scale) - 0.5 * LOG_TWO_PI
+    densities = constant - 0.5 * standard**2 - logs
+    return float(densities.sum()), -(standard / scale + 1.0) / values
+
+
+def _is_identity(constraint: Interval | None) -> bool:
+    return constraint is None or not constraint.enforced
+
+
+def _is_softplus(constraint: Interval | None) -> bool:
     return (
         type(constraint) in (GreaterThan, Positive)
         and type(constraint._transform) is torch.nn.Softplus
@@ -494,6 +593,8 @@ def fit_marginal_likelihood(
     closure: Callable[..., Any] | None = None,
     closure_kwargs: dict[str, Any] | None = None,
     optimizer_kwargs: dict[str, Any] | None = None,
+    *,
+    in_logarithms: bool = False,
     **kwargs: Any,
 ) -> MarginalLogLikelihood:
     """Maximize the marginal likelihood from the model's present hyperparameters.
@@ -508,6 +609,7 @@ def fit_marginal_likelihood(
         closure_kwargs: Arguments for ``closure``.
         optimizer_kwargs: ``options`` of SciPy's L-BFGS-B (such as ``maxiter``), ``timeout_sec``
             in seconds, and ``method="L-BFGS-B"`` are honored here.
+        in_logarithms: See :func:`minimize_objective`.
         kwargs: Passed on to BoTorch.
 
     Returns:
@@ -524,7 +626,7 @@ def fit_marginal_likelihood(
     if type(mll) is ExactMarginalLogLikelihood and not special:
         mll.train()
         objective = MarginalLikelihoodObjective(mll)
-        if minimize_objective(objective, options, timeout):
+        if minimize_objective(objective, options, timeout, in_logarithms):
             return mll.eval()
         objective.write(objective.start)
     if mll.model.repeats is not None:
@@ -577,7 +679,10 @@ def log_marginal_likelihood(mll: ExactMarginalLogLikelihood) -> float:
 
 
 def minimize_objective(
-    objective: MarginalLikelihoodObjective, options: dict[str, Any] | None, timeout: float | None
+    objective: MarginalLikelihoodObjective,
+    options: dict[str, Any] | None,
+    timeout: float | None,
+    in_logarithms: bool = False,
 ) -> bool:
     """Set a model's free parameters to a minimum of its objective.
 
@@ -585,26 +690,59 @@ def minimize_objective(
         objective: Where to start, within which bounds, and what to minimize.
         options: Options of SciPy's L-BFGS-B; None for its defaults, which BoTorch uses as well.
         timeout: Seconds after which the best values so far count as the minimum.
+        in_logarithms: Move the logarithms of parameters whose raw values have a positive lower
+            bound, as BoTorch's default lengthscales and noise have. It takes a quarter of the
+            evaluations, for lengthscales are a matter of ratios.
 
     Returns:
         False if the optimizer failed. The parameters are then anywhere.
     """
-    arguments = {"method": "L-BFGS-B", "jac": True, "bounds": objective.bounds, "options": options}
+    bounds = objective.bounds  # None where no parameter has any
+    is_log = np.zeros(len(objective.start), dtype=bool)
+    if in_logarithms and bounds is not None:
+        is_log = bounds[:, 0] > 0.0
+    function = _InLogarithms(objective, is_log)
+    arguments: dict[str, Any] = {"method": "L-BFGS-B", "jac": True, "options": options}
+    arguments["bounds"] = None if bounds is None else function.to_logarithms(bounds.T).T
+    start = function.to_logarithms(objective.start)
     try:
         if timeout is None:  # setting BLAS threads, as BoTorch does, takes as long as a small fit
-            result = minimize(objective, objective.start, **arguments)
+            result = minimize(function, start, **arguments)
         else:
-            result = minimize_with_timeout(
-                objective, objective.start, timeout_sec=timeout, **arguments
-            )
+            result = minimize_with_timeout(function, start, timeout_sec=timeout, **arguments)
     except NotPSDError:
         return False
     if not (result.success or result.status == STATUS_LIMIT_REACHED):
         return False
     if not math.isfinite(result.fun):
         return False
-    objective.write(result.x)
+    raw = function.to_raw(result.x)
+    if is_log.any():  # the exponential of a bound's logarithm may lie an ulp outside
+        raw = np.clip(raw, *bounds.T)
+    objective.write(raw)
     return True
+
+
+class _InLogarithms:
+    """An objective as a function of the logarithms of some parameters."""
+
+    def __init__(self, objective: MarginalLikelihoodObjective, is_log: NDArray[np.bool_]) -> None:
+        self._objective, self._is_log = objective, is_log
+        self._has_any = bool(is_log.any())
+
+    def __call__(self, values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        if not self._has_any:
+            return self._objective(values)
+        raw = self.to_raw(values)
+        value, slope = self._objective(raw)
+        return value, np.where(self._is_log, slope * raw, slope)
+
+    def to_logarithms(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take the logarithms of the last dimension's entries."""
+        return np.where(self._is_log, np.log(np.where(self._is_log, raw, 1.0)), raw)
+
+    def to_raw(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(self._is_log, np.exp(np.where(self._is_log, values, 0.0)), values)
 
 
 fill_in_docstrings(__name__)

@@ -1,12 +1,12 @@
-"""A constant prior mean that is given and never learned.
+"""Constant prior means: one that is given and never learned, and what can be read of any.
 
-GPyTorch's constant mean is a parameter, which a fit would move; this one is a buffer.
+GPyTorch's constant mean is a parameter, which a fit would move; the one here is a buffer.
 """
 
 from __future__ import annotations
 
 import torch
-from gpytorch.means import Mean, ZeroMean
+from gpytorch.means import ConstantMean, Mean, ZeroMean
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_number
@@ -62,6 +62,22 @@ def read_prior_mean(mean: Mean) -> float | None:
     if type(mean) is ZeroMean:
         return 0.0
     return mean.constant.item() if type(mean) is FixedMean else None
+
+
+def read_constant_mean(mean: Mean) -> float | None:
+    """Return the constant of a mean module, fixed or learned; None for any other mean."""
+    if has_learned_constant(mean):
+        return float(mean.raw_constant.item())
+    return read_prior_mean(mean)
+
+
+def has_learned_constant(mean: Mean) -> bool:
+    """Return whether a mean is GPyTorch's learned constant: one number, unconstrained."""
+    return (
+        type(mean) is ConstantMean
+        and mean.raw_constant.numel() == 1
+        and not hasattr(mean, "raw_constant_constraint")
+    )
 
 
 fill_in_docstrings(__name__)
