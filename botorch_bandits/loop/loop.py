@@ -41,10 +41,12 @@ from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import (
+    DEFAULT_INITIAL,
     AcquisitionFactory,
     LoopSettings,
     ModelFactory,
     check_history,
+    default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.models import BanditGPRecipe
@@ -67,10 +69,14 @@ class BanditLoop:
             :class:`~botorch_bandits.Domain` of your own.
         model: A recipe such as ``BanditGP.with_kernel(...)``, or any callable that takes
             arrived inputs ``n x d`` and rewards ``n x 1`` and returns a BoTorch model (called
-            once per change of the data, never with ``n = 0``). None for :class:`RandomSearch`.
+            once per change of the data, never with ``n = 0``). If omitted, a
+            :class:`~botorch_bandits.FittedSingleTaskGP`, which learns everything from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
-            or None) and returns a BoTorch acquisition function.
+            or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
+        objective: What the loop is for, where no acquisition is given: ``"best"`` (the default)
+            finds a good point, ``"earned"`` collects reward on the way. Both were chosen by
+            measurement; neither comes with a theorem.
         horizon: The number of rounds, if it is known. Asking for more is an error.
         feedback: What is made of queries without an outcome: ``Hallucinated()`` (the default),
             ``Ignored()`` or ``Censored(...)``. With censored feedback and ``BanditGP`` the prior
@@ -85,7 +91,8 @@ class BanditLoop:
         constraints: What must hold on average, by a rule for multipliers: ``AdditiveEpochs(...)``,
             ``MultiplicativeEpochs(...)`` or ``PrimalDual(...)``. Outcomes then come with constraint
             values.
-        num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
+        num_initial: Rounds at the start, and after each reset, that choose uniformly at random; 0
+            if omitted, 5 if no acquisition is given.
         seed: Seeds everything that is drawn.
         clock: Returns the time in seconds; passed in so that tests and replays are exact.
         history: Continue from this history; it is used, not copied.
@@ -124,15 +131,16 @@ class BanditLoop:
     def __init__(
         self,
         domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None,
-        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        model: BanditGPRecipe | ModelFactory | None = None,
+        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         *,
+        objective: str | None = None,
         horizon: int | None = None,
         feedback: Feedback | None = None,
         restart: Restart | None = None,
         constraints: MultiplierRule | None = None,
         forgetting: Forgetting | None = None,
-        num_initial: int = 0,
+        num_initial: int | None = None,
         context_dim: int = 0,
         seed: int = 0,
         clock: Callable[[], float] = time.time,
@@ -140,6 +148,15 @@ class BanditLoop:
         journal: str | Path | None = None,
     ) -> None:
         """See the class."""
+        if num_initial is None:
+            num_initial = DEFAULT_INITIAL if acquisition is None else 0
+        if acquisition is None:
+            acquisition = default_acquisition(objective or "best", feedback, constraints, context_dim)
+        elif objective is not None:
+            raise ValueError(
+                f"objective is {objective!r}, but it chooses an acquisition where none is given. "
+                "Leave out objective= or acquisition=."
+            )
         self.settings = settings = LoopSettings(
             domain=domain,
             model=model,
@@ -181,8 +198,8 @@ class BanditLoop:
         cls,
         path: str | Path,
         domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None,
-        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        model: BanditGPRecipe | ModelFactory | None = None,
+        acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         **settings: Any,
     ) -> Self:
         """Continue the loop whose journal this is, or begin one.

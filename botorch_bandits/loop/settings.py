@@ -27,13 +27,20 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
 from botorch_bandits.acquisition.base import constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import ChangePointDetector, ChangePointRestart, Restart
-from botorch_bandits.checks import DTYPE, check_instance, check_integer, store_checked
+from botorch_bandits.checks import (
+    DTYPE,
+    check_instance,
+    check_integer,
+    check_one_of,
+    store_checked,
+)
 from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -46,7 +53,7 @@ from botorch_bandits.forgetting import (
     TimeVaryingKernel,
 )
 from botorch_bandits.history import History
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models import BanditGPRecipe, FittedSingleTaskGP
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.noise_floor import check_range_on_box
 
@@ -55,6 +62,65 @@ ModelFactory = Callable[[Tensor, Tensor], Model]
 
 AcquisitionFactory = Callable[[Model, Tensor | None], AcquisitionFunction]
 """A user's function from a model and pending points to an acquisition function."""
+
+
+OBJECTIVES = ("best", "earned")
+"""What a loop whose user names no acquisition is for; see :func:`default_acquisition`."""
+
+DEFAULT_INITIAL = 5
+"""Uniform rounds at the start of a loop whose user names no acquisition."""
+
+
+def default_acquisition(
+    objective: str, feedback: Feedback | None, constraints: MultiplierRule | None, context_dim: int
+) -> AcquisitionRecipe:
+    """Return what is played where the user names nothing.
+
+    The two were chosen by measurement (``docs/league.md``). Expected improvement needs one
+    incumbent, and a censored or a weighed bound needs a width, so other settings take the bound.
+
+    Args:
+        objective: ``"best"``: find a good point. ``"earned"``: collect reward on the way.
+        feedback: Of the loop.
+        constraints: Of the loop.
+        context_dim: Of the loop.
+
+    Raises:
+        ValueError: If the objective is none of the two.
+    """
+    check_one_of("objective", objective, OBJECTIVES)
+    if constraints is not None and getattr(constraints, "surrogate_in_use", "") == "separate":
+        return LagrangianUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
+    if objective == "earned":
+        return GPUpperConfidenceBound.with_options(width=EARNING_WIDTH)
+    if context_dim or isinstance(feedback, Censored):
+        return GPUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
+    return LogExpectedImprovement.with_options()
+
+
+DEFAULT_WIDTH = 2.0
+"""Where the default is a bound, this many posterior standard deviations."""
+
+EARNING_WIDTH = 1.0
+"""Likewise with ``objective="earned"``."""
+
+
+def default_model(domain: Domain) -> ModelFactory:
+    """Return what a loop models the reward with where the user names nothing.
+
+    Args:
+        domain: Of the loop.
+
+    Raises:
+        TypeError: If it shows no bounds with which inputs could be normalized.
+    """
+    try:
+        return FittedSingleTaskGP.for_domain(domain)
+    except TypeError as error:
+        raise TypeError(
+            f"model is None, and the default cannot be built: {error} Pass "
+            "BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model."
+        ) from error
 
 
 def check_acquisition(acquisition: Any, domain: Domain) -> Any:
@@ -145,20 +211,16 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
         censored_rule(rule.rule, feedback.outcome_bound)
 
 
-def check_loop_model(model: Any, needed: bool) -> Any:
-    """Return the model of a loop if it is a recipe or a function."""
+def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
+    """Return the model of a loop if it is a recipe or a function, the default one if None."""
     if model is None:
-        if needed:
-            raise TypeError(
-                "model is None, but the acquisition needs one. Pass BanditGP.with_kernel(...) or a "
-                "callable (X, Y) -> BoTorch model."
-            )
-    elif isinstance(model, Model | torch.nn.Module):
+        return default_model(domain) if needed else None
+    if isinstance(model, Model | torch.nn.Module):
         raise TypeError(
             f"model is a built {type(model).__name__}, but the loop builds a fresh one when data "
             "arrive. Pass BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model."
         )
-    elif not callable(model):
+    if not callable(model):
         raise TypeError(
             "model must be BanditGP.with_kernel(...) or a callable (X, Y) -> BoTorch model, got "
             f"{model!r}."
@@ -398,7 +460,7 @@ class LoopSettings:
         if context_dim and isinstance(acquisition, AcquisitionRecipe):
             # what a dimension in the options is compared with in every round
             acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
-        model = check_loop_model(self.model, needed=not isinstance(acquisition, RandomSearch))
+        model = check_loop_model(self.model, domain, not isinstance(acquisition, RandomSearch))
         check_feedback(self.feedback, acquisition, domain)
         if isinstance(domain, Box) and isinstance(model, BanditGPRecipe):
             check_range_on_box(model.kernel, model.prior_mean)

@@ -7,13 +7,15 @@ theorem covers learned hyperparameters.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from botorch.fit import fit_gpytorch_mll
+from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
-from botorch.models.transforms.input import ChainedInputTransform, InputTransform
+from botorch.models.transforms.input import InputTransform
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
@@ -63,6 +65,7 @@ class FittedSingleTaskGP:
 
     Args:
         bounds: ``2 x d`` bounds that inputs are normalized with.
+        input_transform: Takes the place of ``Normalize``; it must map each row to one row.
 
     Raises:
         TypeError: If ``bounds`` is a tensor of another dtype than float64.
@@ -76,30 +79,83 @@ class FittedSingleTaskGP:
         torch.Size([5, 1])
     """
 
-    def __init__(self, bounds: Tensor | Sequence[Sequence[float]]) -> None:
+    def __init__(
+        self,
+        bounds: Tensor | Sequence[Sequence[float]],
+        input_transform: InputTransform | None = None,
+    ) -> None:
         """See the class."""
         self.bounds = Box(bounds).bounds
+        if input_transform is not None:  # otherwise journals of earlier versions have no such name
+            self.input_transform = input_transform
+
+    @classmethod
+    def for_domain(cls, domain: Domain) -> FittedSingleTaskGP:
+        """Return what builds models on a domain.
+
+        Args:
+            domain: Its ``bounds`` (``2 x d``) are taken, or those of the arms. A method
+                ``input_transform()`` of it may return what encodes its points.
+
+        Raises:
+            TypeError: If it has neither bounds nor arms.
+        """
+        bounds = getattr(domain, "bounds", None)
+        if isinstance(domain, Arms):
+            low, high = domain.choices.aminmax(dim=0)
+            flat = low == high  # a column that says nothing
+            bounds = torch.stack([low, torch.where(flat, low + 1.0, high)])
+        if bounds is None:
+            raise TypeError(
+                f"{type(domain).__name__} shows no bounds with which inputs could be normalized."
+            )
+        encode = getattr(domain, "input_transform", None)
+        return cls(bounds, None if encode is None else encode())
 
     def __repr__(self) -> str:
         """Show the bounds."""
         return f"FittedSingleTaskGP({self.bounds.tolist()})"
 
-    def __call__(self, X: Tensor, Y: Tensor) -> LearnedGP:
+    def __call__(self, X: Tensor, Y: Tensor) -> LearnedGP | ModelListGP:
         """Build and fit the model.
 
         Args:
-            X: ``n x d`` inputs, ``n`` at least 1.
-            Y: ``n x 1`` rewards.
+            X: ``n x d`` inputs, ``n`` at least 1. Columns in front of those of the bounds, such as
+                contexts, are normalized by their own range.
+            Y: ``n x m`` outcomes, ``m`` at least 1: the reward, and constraint values if there are
+                any.
+
+        Returns:
+            A model of one output, or a list of them, one a column of ``Y``.
         """
-        bounds = self.bounds.to(X)
+        if Y.shape[-1] > 1:
+            return ModelListGP(*(self._fit(X, y) for y in Y.split(1, dim=-1)))
+        return self._fit(X, Y)
+
+    def _fit(self, X: Tensor, y: Tensor) -> LearnedGP:
+        transform = self._transform(X)
         model = LearnedGP(
             X,
-            Y,
-            input_transform=Normalize(X.shape[-1], bounds=bounds),
+            y,
+            input_transform=transform,
             outcome_transform=Standardize(1),
         )
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         return model.eval()
+
+    def _transform(self, X: Tensor) -> InputTransform:
+        """Normalize, or what the domain encodes its points with."""
+        own = getattr(self, "input_transform", None)
+        if own is not None and X.shape[-1] == self.bounds.shape[-1]:
+            return copy.deepcopy(own)
+        bounds = self.bounds.to(X)
+        num_contexts = X.shape[-1] - bounds.shape[-1]
+        if num_contexts > 0:
+            low, high = X[:, :num_contexts].aminmax(dim=0)
+            # contexts that have not differed yet say nothing
+            high = torch.where(high > low, high, low + 1.0)
+            bounds = torch.cat([torch.stack([low, high]), bounds], dim=-1)
+        return Normalize(X.shape[-1], bounds=bounds)
 
 
 fill_in_docstrings(__name__)
