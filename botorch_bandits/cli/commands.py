@@ -22,6 +22,7 @@ from botorch_bandits.cli.options import (
     EPOCH_LENGTH,
     EXPLORATION,
     METHODS,
+    OBJECTIVES,
     RESTARTS,
     RULES,
     STEP_SIZE,
@@ -72,7 +73,12 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
 def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> None:
     """Add the settings of methods, and the choice of one of them."""
     if one:
-        parser.add_argument("--method", choices=METHODS, default="igp-ucb", help="default igp-ucb")
+        parser.add_argument(
+            "--objective",
+            choices=OBJECTIVES,
+            help="find the best point (best, the default), or collect reward on the way (earned)",
+        )
+        parser.add_argument("--method", choices=METHODS, help="in place of --objective")
     parser.add_argument(
         "--rkhs-bound",
         type=float,
@@ -339,7 +345,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     add_problem_arguments(against)
     add_method_arguments(against, one=False)
-    against.add_argument("--methods", default="igp-ucb,random", help="names separated by commas")
+    against.add_argument("--methods", default="best,random", help="names separated by commas")
     against.add_argument("--seeds", type=int, default=10, help="number of seeds (default 10)")
     add_run_arguments(against)
     against.set_defaults(start=_start_compare)
@@ -351,7 +357,8 @@ def _build_parser() -> argparse.ArgumentParser:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what determines the run: not how long it is, where it goes and how it looks."""
-    left_out = ("start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments")
+    # the objective has become the method
+    left_out = ("objective", "start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments")
     return {name: value for name, value in vars(options).items() if name not in left_out}
 
 
@@ -372,12 +379,28 @@ def _build_problem(options: argparse.Namespace) -> tuple[TuningProblem, str]:
 
 def _acquisition(options: argparse.Namespace, method: str, weighs: bool = False) -> Any:
     return build_acquisition(
-        method, options.rkhs_bound, options.noise_bound, options.delta, options.width, weighs
+        method,
+        options.rkhs_bound,
+        options.noise_bound,
+        options.delta,
+        options.width,
+        weighs,
+        getattr(options, "feedback", None) == "censored",
     )
+
+
+def _settle_method(options: argparse.Namespace) -> None:
+    """Write the method that is meant to the options: that of the objective, unless it is named."""
+    if options.method is not None and options.objective is not None:
+        raise ValueError(
+            f"--objective is {options.objective} and --method {options.method}; give one of them."
+        )
+    options.method = options.method or options.objective or OBJECTIVES[0]
 
 
 def _start_tune(options: argparse.Namespace) -> Session:
     _check_numbers(options)
+    _settle_method(options)
     budgets = read_budgets(options)
     is_separate = budgets.rule is not None and budgets.rule.surrogate_in_use == "separate"
     acquisition = _acquisition(options, options.method, is_separate)
@@ -428,6 +451,7 @@ def _start_tune(options: argparse.Namespace) -> Session:
 
 def _start_optimize(options: argparse.Namespace) -> Session:
     _check_numbers(options)
+    _settle_method(options)
     acquisition = _acquisition(options, options.method)
     box = parse_box(options.bounds, options.integer)
     function = NamedFunction.in_current_folder(options.function)

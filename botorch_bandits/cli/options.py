@@ -54,13 +54,15 @@ from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.loop.settings import check_feedback
+from botorch_bandits.loop.settings import OBJECTIVES, check_feedback, default_acquisition
 from botorch_bandits.models import FittedSingleTaskGP
 from botorch_bandits.penalties import Polynomial
 from botorch_bandits.problems import Delays, parse_delays
 from botorch_bandits.problems.tuning import COSTS, Budget
 
 METHODS = {
+    "best": "the default for the best point (expected improvement)",
+    "earned": "the default for reward on the way (a narrow confidence bound)",
     "igp-ucb": "IGP-UCB (Chowdhury and Gopalan 2017)",
     "gp-ucb": "GP-UCB with a constant width (Srinivas et al. 2010)",
     "gp-ts": "GP-TS (Chowdhury and Gopalan 2017)",
@@ -76,6 +78,7 @@ def build_acquisition(
     delta: float,
     width: float,
     weighs_constraints: bool = False,
+    is_censored: bool = False,
 ) -> AcquisitionRecipe | RandomSearch:
     """Return the acquisition of a method by name.
 
@@ -89,8 +92,13 @@ def build_acquisition(
         delta: For ``igp-ucb`` and ``gp-ts``.
         width: For ``gp-ucb``.
         weighs_constraints: Whether reward and constraints are modeled separately (``igp-ucb``
-            and ``gp-ucb``).
+            and ``gp-ucb``; ``best`` and ``earned`` become a bound that weighs them).
+        is_censored: Whether pending outcomes are censored; ``best`` becomes a bound then.
     """
+    if method in OBJECTIVES:
+        return default_acquisition(
+            method, is_censored=is_censored, weighs_constraints=weighs_constraints
+        )
     kernelized: dict[str, Any] = {
         "rkhs_bound": rkhs_bound,
         "noise_bound": noise_bound,
@@ -391,9 +399,9 @@ def read_budgets(options: argparse.Namespace) -> Budgets:
             )
         rule = MultiplicativeEpochs(len(budgets), length, penalty=Polynomial(1.0, 2.0))
     else:
-        if options.method not in ("igp-ucb", "gp-ucb"):
+        if options.method not in (*OBJECTIVES, "igp-ucb", "gp-ucb"):
             raise ValueError(
-                f"--multiplier-rule primal-dual goes with the methods igp-ucb and gp-ucb, whose "
+                f"--multiplier-rule primal-dual goes with --objective and the methods igp-ucb and gp-ucb, whose "
                 f"bounds it follows, not with {options.method}. Use additive."
             )
         rule = PrimalDual(len(budgets), LARGEST_PRIMAL_DUAL, divisor=1.0 / step)

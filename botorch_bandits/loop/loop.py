@@ -151,7 +151,12 @@ class BanditLoop:
         if num_initial is None:
             num_initial = DEFAULT_INITIAL if acquisition is None else 0
         if acquisition is None:
-            acquisition = default_acquisition(objective or "best", feedback, constraints, context_dim)
+            acquisition = default_acquisition(
+                "best" if objective is None else objective,
+                is_censored=isinstance(feedback, Censored),
+                weighs_constraints=getattr(constraints, "surrogate_in_use", None) == "separate",
+                has_contexts=bool(context_dim),
+            )
         elif objective is not None:
             raise ValueError(
                 f"objective is {objective!r}, but it chooses an acquisition where none is given. "

@@ -72,7 +72,11 @@ DEFAULT_INITIAL = 5
 
 
 def default_acquisition(
-    objective: str, feedback: Feedback | None, constraints: MultiplierRule | None, context_dim: int
+    objective: str,
+    *,
+    is_censored: bool = False,
+    weighs_constraints: bool = False,
+    has_contexts: bool = False,
 ) -> AcquisitionRecipe:
     """Return what is played where the user names nothing.
 
@@ -81,19 +85,19 @@ def default_acquisition(
 
     Args:
         objective: ``"best"``: find a good point. ``"earned"``: collect reward on the way.
-        feedback: Of the loop.
-        constraints: Of the loop.
-        context_dim: Of the loop.
+        is_censored: Whether pending outcomes are censored.
+        weighs_constraints: Whether reward and constraints are modeled separately.
+        has_contexts: Whether the best point depends on what is known before the choice.
 
     Raises:
         ValueError: If the objective is none of the two.
     """
     check_one_of("objective", objective, OBJECTIVES)
-    if constraints is not None and getattr(constraints, "surrogate_in_use", "") == "separate":
+    if weighs_constraints:
         return LagrangianUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
     if objective == "earned":
         return GPUpperConfidenceBound.with_options(width=EARNING_WIDTH)
-    if context_dim or isinstance(feedback, Censored):
+    if has_contexts or is_censored:
         return GPUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
     return LogExpectedImprovement.with_options()
 

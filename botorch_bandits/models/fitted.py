@@ -64,12 +64,13 @@ class FittedSingleTaskGP:
     learned from the data voids the theorems; :meth:`BanditLoop.guarantee` says so.
 
     Args:
-        bounds: ``2 x d`` bounds that inputs are normalized with.
+        bounds: What inputs are normalized with, as :class:`~botorch_bandits.Box` takes it: one
+            ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
         input_transform: Takes the place of ``Normalize``; it must map each row to one row.
 
     Raises:
         TypeError: If ``bounds`` is a tensor of another dtype than float64.
-        ValueError: If it is not ``2 x d``, or a lower bound is not below its upper bound.
+        ValueError: If its shape is another, or a lower bound is not below its upper bound.
 
     Example:
         >>> import torch
