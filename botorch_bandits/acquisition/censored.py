@@ -35,8 +35,8 @@ from botorch_bandits.confidence.width_rules import check_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
-from botorch_bandits.models.closed_form import prior_means
 from botorch_bandits.models.condition import observed_outcomes
+from botorch_bandits.models.moments import prior_means
 
 
 def censored_width_rule(options: Mapping[str, Any], delta: float) -> CensoredWidth:

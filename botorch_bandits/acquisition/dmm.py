@@ -76,7 +76,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.closed_form import variance_of
+from botorch_bandits.models.moments import variance_of
 
 
 @dataclass(frozen=True, eq=False)

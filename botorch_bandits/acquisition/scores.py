@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
-from botorch.utils.probability.utils import log_phi
 from botorch.posteriors.posterior import Posterior
+from botorch.utils.probability.utils import log_phi
 from torch import Tensor
 
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError, WidthRule
@@ -36,7 +36,7 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior
-from botorch_bandits.models.closed_form import prior_means, variance_of
+from botorch_bandits.models.moments import prior_means, variance_of
 
 
 def half_width(deviation: Tensor, width: float | Tensor, in_place: bool = False) -> Tensor:

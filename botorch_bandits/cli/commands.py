@@ -22,7 +22,6 @@ from botorch_bandits.cli.options import (
     EPOCH_LENGTH,
     EXPLORATION,
     METHODS,
-    OBJECTIVES,
     RESTARTS,
     RULES,
     STEP_SIZE,
@@ -43,6 +42,7 @@ from botorch_bandits.cli.session import (
     settings_to_continue,
 )
 from botorch_bandits.cli.show import add_show_parser
+from botorch_bandits.loop.settings import OBJECTIVES
 from botorch_bandits.problems.tuning import (
     COSTS,
     DATASETS,
@@ -357,8 +357,8 @@ def _build_parser() -> argparse.ArgumentParser:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what determines the run: not how long it is, where it goes and how it looks."""
-    # the objective has become the method
-    left_out = ("objective", "start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments")
+    left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
+    left_out.add("objective")  # it has become the method
     return {name: value for name, value in vars(options).items() if name not in left_out}
 
 

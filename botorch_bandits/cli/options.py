@@ -401,8 +401,8 @@ def read_budgets(options: argparse.Namespace) -> Budgets:
     else:
         if options.method not in (*OBJECTIVES, "igp-ucb", "gp-ucb"):
             raise ValueError(
-                f"--multiplier-rule primal-dual goes with --objective and the methods igp-ucb and gp-ucb, whose "
-                f"bounds it follows, not with {options.method}. Use additive."
+                "--multiplier-rule primal-dual goes with --objective and the methods igp-ucb and "
+                f"gp-ucb, whose bounds it follows, not with {options.method}. Use additive."
             )
         rule = PrimalDual(len(budgets), LARGEST_PRIMAL_DUAL, divisor=1.0 / step)
     return Budgets(budgets, rule, settings)

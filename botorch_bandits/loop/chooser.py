@@ -64,8 +64,8 @@ from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments, a
 from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
 from botorch_bandits.models.censoring import least_lower_bounds
-from botorch_bandits.models.closed_form import prior_means, variances_of_outputs
 from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.moments import prior_means, variances_of_outputs
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 

@@ -38,13 +38,13 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.confidence.width_rules import UnreadablePriorError, read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.closed_form import variances_of_outputs
 from botorch_bandits.models.condition import (
     check_transformable,
     condition,
     observed_inputs,
     observed_outcomes,
 )
+from botorch_bandits.models.moments import variances_of_outputs
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
 """Steps from a pending point, as shares of the range of all known points in that dimension."""

@@ -33,10 +33,6 @@ rows form one step, only what is left of them comes row by row. When a row compl
 its 16 rows are computed again as one step. So ``n`` rows added one by one, in blocks or all at once
 have gone through the same arithmetic.
 
-**Of any model**, prior means and posterior variances are read here too. GPyTorch takes every
-variance below 1e-10 for that; here it is so many prior variances, so that outcomes of a small unit
-keep their variances.
-
 Source: Rasmussen and Williams 2006, algorithm 2.1, with the gradients worked out.
 """
 
@@ -49,21 +45,18 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.model import Model
+from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior
-from botorch.posteriors.posterior import Posterior
 from gpytorch import settings
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import GaussianLikelihood
 from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.confidence.width_rules import UnreadablePriorError, read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.means import read_constant_mean
@@ -650,9 +643,10 @@ def read_standardization(transform: Module | None) -> Standardization | None:
         return Standardization()
     if type(transform) is not Standardize or transform.means.numel() != 1:
         return None
-    if not bool(transform._is_trained):
+    scale: Any = transform
+    if not bool(scale._is_trained):
         return None
-    return Standardization(transform.means.item(), transform.stdvs.item())
+    return Standardization(scale.means.item(), scale.stdvs.item())
 
 
 def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
@@ -716,7 +710,8 @@ class TransformedClosedForm:
 
     def __init__(self, closed_form: ClosedForm, transform: InputTransform) -> None:
         """See the class."""
-        self._closed_form, self._transform = closed_form, transform
+        self._closed_form = closed_form
+        self._transform: Callable[[Tensor], Tensor] = transform
         self.kernel, self.outputscale = closed_form.kernel, closed_form.outputscale
         self.num_rows, self.noise = closed_form.num_rows, closed_form.noise
 
@@ -864,107 +859,6 @@ class _OnlyOnce(torch.autograd.Function):
             "derivative. Inside botorch.settings.propagate_grads(True) the posterior comes from "
             "GPyTorch, which has it."
         )
-
-
-SMALLEST_ORDINARY_VARIANCE = 1e-3
-"""From this prior variance on GPyTorch's floor is left alone where it would cost digits."""
-
-
-def variance_of(posterior: Posterior, prior_variance: float | Tensor) -> Tensor:
-    """Return posterior variances, with GPyTorch's floor taken in prior variances.
-
-    GPyTorch's smallest variance is 1e-10 whatever the unit of the outcomes; where the prior
-    variance is 1, that is what this returns.
-
-    Args:
-        posterior: Of any model.
-        prior_variance: Of the scalar, or one an output; broadcasts against the variances.
-    """
-    if isinstance(posterior, LeanPosterior) or not isinstance(posterior, GPyTorchPosterior):
-        return posterior.variance
-    distribution = posterior.distribution
-    units = torch.as_tensor(prior_variance, dtype=DTYPE)
-    smallest = float(units.min())
-    if smallest == 1.0 or (not distribution.islazy and smallest >= SMALLEST_ORDINARY_VARIANCE):
-        # a dense covariance has been factorized: these variances are those of the factor
-        return posterior.variance
-    variance = distribution.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
-    mean = posterior.mean  # ``batch_shape x q x m``
-    if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
-        shape = (*variance.shape[:-1], mean.shape[-1], mean.shape[-2])
-        variance = variance.reshape(shape).mT
-    else:
-        variance = variance.reshape(*variance.shape[:-1], *mean.shape[-2:])
-    lowest = settings.min_variance.value(variance.dtype) * units.to(variance)
-    return torch.maximum(variance.expand(mean.shape), lowest)
-
-
-def variances_of_outputs(posterior: Posterior, model: Model) -> Tensor:
-    """Return the posterior variances of all outputs of a model; see :func:`variance_of`.
-
-    Args:
-        posterior: ``batch_shape x q`` points, one column an output.
-        model: Whose posterior it is; its prior is read.
-    """
-    try:
-        priors = read_prior(model)
-    except UnreadablePriorError:
-        return posterior.variance
-    parts = torch.broadcast_tensors(*(prior.standard_deviation.detach() for prior in priors))
-    return variance_of(posterior, torch.stack(parts, dim=-1).square().unsqueeze(-2))
-
-
-def prior_means(model: Model) -> tuple[Tensor, ...] | None:
-    """Return the prior mean of each output at the model's rows (or at the origin), in raw units.
-
-    Args:
-        model: Any model; it is not changed.
-
-    Returns:
-        One vector an output; None if the model has no mean function that can be read.
-    """
-    if isinstance(model, ModelListGP):
-        parts = [prior_means(submodel) for submodel in model.models]
-        if any(part is None for part in parts):
-            return None
-        return tuple(means for part in parts if part is not None for means in part)
-    mean = getattr(model, "mean_module", None)
-    inputs = getattr(model, "train_inputs", None)
-    if mean is None or not inputs:
-        return None
-    X: Tensor = inputs[0]
-    if X.shape[-2] == 0:
-        X = X.new_zeros(*X.shape[:-2], 1, X.shape[-1])
-    with torch.no_grad():
-        M = mean(X)
-    M_raw = untransform(model, M.unsqueeze(-1) if model.num_outputs == 1 else M.mT)
-    if M_raw is None:
-        return None
-    return tuple(column.reshape(-1) for column in M_raw.detach().unbind(-1))
-
-
-def untransform(model: Model, Y: Tensor) -> Tensor | None:
-    """Return outcomes in raw units.
-
-    Args:
-        model: Its outcome transform is inverted; it is not changed.
-        Y: ``... x m`` outcomes in the model's own units.
-
-    Returns:
-        None if the transform cannot be inverted.
-    """
-    transform = getattr(model, "outcome_transform", None)
-    if transform is None:
-        return Y
-    was_training = transform.training
-    try:
-        with torch.no_grad():
-            raw: Tensor = transform.eval().untransform(Y)[0]
-    except (NotImplementedError, TypeError, ValueError):
-        return None
-    finally:
-        transform.train(was_training)
-    return raw
 
 
 fill_in_docstrings(__name__)

@@ -30,7 +30,7 @@ from botorch_bandits.confidence.width_rules import (
     prior_variance_of,
     read_outcome_scale,
 )
-from botorch_bandits.models.closed_form import untransform
+from botorch_bandits.models.moments import untransform
 
 
 def observed_inputs(model: Model) -> Tensor | None:

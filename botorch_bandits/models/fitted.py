@@ -34,8 +34,8 @@ class LearnedGP(IncrementalGP):
 
     It has the arguments, the priors and the parameters of ``SingleTaskGP``, and numbers that agree
     with those of ``SingleTaskGP`` to rounding. The closed form is used for one output, without
-    batches, with ``Standardize`` or no outcome transform and a stationary kernel; everything else is
-    left to BoTorch and GPyTorch.
+    batches, with ``Standardize`` or no outcome transform and a stationary kernel; everything else
+    is left to BoTorch and GPyTorch.
     """
 
     learn_hyperparameters = True

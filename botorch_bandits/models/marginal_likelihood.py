@@ -487,11 +487,12 @@ class _Transform:
         with torch.enable_grad():
             leaf = torch.tensor(raw, requires_grad=True)
             parts = leaf.split(self._sizes)
-            values = [
-                p if c is None else c.transform(p.to(c.lower_bound.device)).cpu()
-                for c, p in zip(self._constraints, parts, strict=True)
-            ]
-            joined = torch.cat(values)
+            joined = torch.cat(
+                [
+                    p if c is None else c.transform(p.to(c.lower_bound.device)).cpu()
+                    for c, p in zip(self._constraints, parts, strict=True)
+                ]
+            )
             (slopes,) = torch.autograd.grad(joined.sum(), leaf)
         return joined.detach().numpy(), slopes.numpy()
 
@@ -576,7 +577,7 @@ def _is_identity(constraint: Interval | None) -> bool:
     return constraint is None or not constraint.enforced
 
 
-def _is_softplus(constraint: Interval | None) -> bool:
+def _is_softplus(constraint: Any) -> bool:
     return (
         type(constraint) in (GreaterThan, Positive)
         and type(constraint._transform) is torch.nn.Softplus

@@ -312,8 +312,6 @@ class TestSettings:
             BanditLoop(UNIT_BOX, recipe, ucb)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=r"built SingleTaskGP.*callable \(X, Y\)"):
             BanditLoop(box, model, ucb)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="model is None"):
-            BanditLoop(box, None, ucb)
         with pytest.raises(TypeError, match=r"GPUpperConfidenceBound\.with_options"):
             BanditLoop(box, recipe, GPUpperConfidenceBound)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="built UpperConfidenceBound"):
@@ -537,12 +535,15 @@ def test_settings_are_listed_once(tmp_path: Path) -> None:
     """Constructor, settings and the journal's header have the same ones, with the same defaults."""
     parameters = inspect.signature(BanditLoop).parameters
     around = ["clock", "history", "journal"]  # they are no settings: suggestions do not depend on
+    around.append("objective")  # it chooses the acquisition
     names = [name for name in parameters if name not in around]
     assert sorted(names) == sorted(field.name for field in fields(LoopSettings))
     for field in fields(LoopSettings):
         if field.name == "feedback":
             assert field.default_factory is Hallucinated
             assert parameters["feedback"].default is None  # stands for it
+        elif field.name == "num_initial":
+            assert parameters["num_initial"].default is None  # 0, or what suits the default
         elif field.default is not MISSING:
             assert parameters[field.name].default == field.default
     path = tmp_path / "run.journal"
