@@ -641,10 +641,8 @@ def read_standardization(transform: Module | None) -> Standardization | None:
     """
     if transform is None:
         return Standardization()
-    if type(transform) is not Standardize or transform.means.numel() != 1:
-        return None
     scale: Any = transform
-    if not bool(scale._is_trained):
+    if type(transform) is not Standardize or scale.means.numel() != 1 or not scale._is_trained:
         return None
     return Standardization(scale.means.item(), scale.stdvs.item())
 
