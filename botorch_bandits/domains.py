@@ -549,7 +549,9 @@ class Box(Domain):
         discrete values it is ``optimize_acqf_mixed`` over all of them, otherwise
         ``optimize_acqf_mixed_alternating``. An acquisition function with a tensor ``choices`` can
         be evaluated there only, and is maximized there. One with a ``gen_candidates`` of its own
-        is optimized with that generator in place of BoTorch's, where BoTorch lets one choose.
+        is optimized with that generator in place of BoTorch's, where BoTorch lets one choose. One
+        with an ``X_baseline`` is evaluated near the best of these points, too, as often as at
+        random.
         """
         choices = getattr(acquisition, "choices", None)
         if choices is not None:  # it lives on a finite set of points of the box
@@ -563,6 +565,12 @@ class Box(Domain):
             # one evaluation of all raw samples; the local searches run side by side
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
+        if getattr(acquisition, "X_baseline", None) is not None:
+            common["options"] |= {
+                "sample_around_best": True,
+                "sample_around_best_sigma": NEAR,
+                "init_batch_limit": 2 * self.raw_samples,
+            }
         own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
         scale = value_scale_of(acquisition) or ValueScale()
         is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
@@ -706,6 +714,9 @@ def _combinations(values: Mapping[int, Sequence[float]]) -> list[dict[int, float
     return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
 
 
+NEAR = 0.02
+"""Standard deviation of what starting points are away from the best points, in sides of the box."""
+
 ORDINARY = 10.0
 """Units from a tenth of 1 to this, and offsets up to this, suit BoTorch's optimizers as they are:
 their tolerances are absolute."""
@@ -722,6 +733,12 @@ class _Rescaled(AcquisitionFunction):
     def __init__(self, acquisition: AcquisitionFunction, scale: ValueScale) -> None:
         super().__init__(acquisition.model)
         self.acquisition, self.scale = acquisition, scale
+        self.maximize = getattr(acquisition, "maximize", True)
+
+    @property
+    def X_baseline(self) -> Tensor:
+        baseline: Tensor = self.acquisition.X_baseline
+        return baseline
 
     @property
     def closed_form(self) -> _RescaledClosedForm | None:

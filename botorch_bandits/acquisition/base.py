@@ -662,6 +662,18 @@ class HallucinatesPending(BanditAcquisition):
 
     base_model: Model
 
+    @property
+    def X_baseline(self) -> Tensor:
+        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
+
+        Raises:
+            AttributeError: If the model has none to offer.
+        """
+        found = getattr(self.base_model, "X_baseline", None)
+        if found is None:
+            raise AttributeError(f"{type(self.base_model).__name__} offers no X_baseline.")
+        return found
+
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending, starting again from the user's model.
 

@@ -1,8 +1,15 @@
 """The model of practitioners: scale, mean, lengthscales and noise learned from the data.
 
-It is BoTorch's ``SingleTaskGP`` with its own priors, on normalized inputs and standardized
-outcomes, fitted anew whenever the data change. Fit and posterior are computed in closed form. No
-theorem covers learned hyperparameters.
+It is BoTorch's ``SingleTaskGP`` on normalized inputs and standardized outcomes, fitted anew
+whenever the data change. Fit and posterior are computed in closed form. No theorem covers learned
+hyperparameters.
+
+**Priors.** Kernel and priors are those that measured best for a user who knows nothing
+(``docs/league.md``): Matern 5/2 with BoTorch's lengthscale prior, whose median grows with the
+square root of the dimension (Hvarfner, Hellsten and Nardi 2024); an output scale with a wide prior
+around 1, without which the few large outcomes of a first design hide what is near the optimum; and
+noise that may be as small as 1e-6 of the variance of the outcomes, where BoTorch's default stops at
+1e-4.
 """
 
 from __future__ import annotations
@@ -16,7 +23,12 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import InputTransform
+from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -39,6 +51,18 @@ class LearnedGP(IncrementalGP):
     """
 
     learn_hyperparameters = True
+
+    @property
+    def X_baseline(self) -> Tensor:
+        """``n x d`` raw inputs, near which an acquisition function may be largest.
+
+        Learned lengthscales can be short, and then what is worth trying near the best points is too
+        small for random starting points to find.
+        """
+        raw = getattr(self, "_original_train_inputs", None)
+        inputs: Tensor = self.train_inputs[0] if raw is None or self.training else raw
+        return inputs
+
     repeats: Tensor | None = None
     within_sum_of_squares = 0.0
 
@@ -55,6 +79,45 @@ class LearnedGP(IncrementalGP):
         if has_closed_form(self):
             return fit_marginal_likelihood(mll, in_logarithms=True, **kwargs)
         return fit_ordinarily(mll, **kwargs)
+
+
+SMALLEST_NOISE = 1e-6
+"""Noise variances below this, in variances of the outcomes, cannot be told from none."""
+
+NOISE_PRIOR = (-8.0, 3.0)
+"""Mean and standard deviation of the logarithm of the noise variance: from none to half."""
+
+OUTPUT_SCALE_PRIOR = (0.0, 1.5)
+"""Likewise of the output scale, in variances of the outcomes."""
+
+SMALLEST_OUTPUT_SCALE = 1e-2
+"""Likewise."""
+
+
+def default_kernel(dim: int) -> ScaleKernel:
+    """Return the kernel with its priors.
+
+    Args:
+        dim: How many inputs it has, each with a lengthscale.
+    """
+    base = get_covar_module_with_dim_scaled_prior(dim, use_rbf_kernel=False)
+    return ScaleKernel(
+        base,
+        outputscale_prior=LogNormalPrior(*OUTPUT_SCALE_PRIOR),
+        outputscale_constraint=GreaterThan(
+            SMALLEST_OUTPUT_SCALE, transform=None, initial_value=1.0
+        ),
+    )
+
+
+def default_likelihood() -> GaussianLikelihood:
+    """Return the likelihood with its prior."""
+    return GaussianLikelihood(
+        noise_prior=LogNormalPrior(*NOISE_PRIOR),
+        noise_constraint=GreaterThan(
+            SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE
+        ),
+    )
 
 
 class FittedSingleTaskGP:
@@ -138,6 +201,8 @@ class FittedSingleTaskGP:
         model = LearnedGP(
             X,
             y,
+            likelihood=default_likelihood(),
+            covar_module=default_kernel(_num_columns(transform, X)),
             input_transform=transform,
             outcome_transform=Standardize(1),
         )
@@ -157,6 +222,12 @@ class FittedSingleTaskGP:
             high = torch.where(high > low, high, low + 1.0)
             bounds = torch.cat([torch.stack([low, high]), bounds], dim=-1)
         return Normalize(X.shape[-1], bounds=bounds)
+
+
+def _num_columns(transform: InputTransform, X: Tensor) -> int:
+    """Return how many columns a kernel sees: an encoding of categories adds some."""
+    with torch.no_grad():
+        return int(copy.deepcopy(transform).eval()(X[:1]).shape[-1])
 
 
 fill_in_docstrings(__name__)

@@ -10,7 +10,7 @@ import torch
 from botorch_bandits import FittedSingleTaskGP
 from botorch_bandits.confidence import KernelizedWidth, PriorSummary
 
-from .textbook import double, log_likelihood, posterior, squared_exponential, uniform
+from .textbook import double, log_likelihood, matern, posterior, uniform
 
 LOW, HIGH = double([-5.0, 0.0]), double([10.0, 15.0])
 BOUNDS = torch.stack([LOW, HIGH])
@@ -18,14 +18,19 @@ X, POINTS = (LOW + (HIGH - LOW) * uniform(n, 2, seed=n) for n in (12, 5))
 Y = 100.0 + 20.0 * (0.3 * X[:, :1]).sin() + X[:, 1:]
 
 
+def kernel_of(model: Any) -> Any:
+    kernel = model.covar_module
+    lengthscale = kernel.base_kernel.lengthscale.detach().squeeze(0)
+    return matern(2.5, lengthscale, kernel.outputscale.item())
+
+
 def test_the_posterior_is_that_of_its_learned_parameters_in_raw_units() -> None:
     model = FittedSingleTaskGP(BOUNDS)(X, Y)
     assert not model.training
     unit, shift = Y.std(), Y.mean()
-    lengthscale = model.covar_module.lengthscale.detach().squeeze(0)
     prior_mean, noise = model.mean_module.constant.item(), model.likelihood.noise.item()
     mean, covariance = posterior(
-        squared_exponential(lengthscale),
+        kernel_of(model),
         (X - LOW) / (HIGH - LOW),
         ((Y - shift) / unit).squeeze(-1) - prior_mean,
         noise,
@@ -42,15 +47,15 @@ def test_learning_raises_the_likelihood() -> None:
     model = FittedSingleTaskGP(BOUNDS)(X, Y)
     unit_X, unit_Y = (X - LOW) / (HIGH - LOW), ((Y - Y.mean()) / Y.std()).squeeze(-1)
 
-    def value(lengthscale: Any, mean: float, noise: float) -> float:
-        return log_likelihood(squared_exponential(lengthscale), unit_X, unit_Y - mean, noise)
+    def value(kernel: Any, mean: float, noise: float) -> float:
+        return log_likelihood(kernel, unit_X, unit_Y - mean, noise)
 
     learned = value(
-        model.covar_module.lengthscale.detach().squeeze(0),
+        kernel_of(model),
         model.mean_module.constant.item(),
         model.likelihood.noise.item(),
     )
-    assert learned > value(0.7, 0.0, 0.1) + 1.0
+    assert learned > value(matern(2.5, 0.7), 0.0, 0.1) + 1.0
 
 
 def test_equal_data_give_equal_models() -> None:
