@@ -25,23 +25,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from botorch_bandits.checks import (
-    DTYPE,
     check_callable,
     check_instance,
     check_integer,
-    check_number,
     check_one_of,
     check_positive,
-    check_vector,
+    check_reward,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.evaluation import Contexts, check_contexts, context_of
+from botorch_bandits.evaluation import Contexts, argument_of, check_contexts, context_of
 from botorch_bandits.feedback import Censored
-from botorch_bandits.history import Event, History, Query
+from botorch_bandits.history import Event, History, Query, check_observed
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.progress import ProgressBar
 
@@ -194,7 +193,7 @@ class AsyncResult:
 
 def run_async(
     loop: BanditLoop,
-    function: Callable[[Tensor], Any],
+    function: Callable[[Any], Any],
     executor: Executor | Callable[[], Executor],
     max_pending: int,
     num_rounds: int,
@@ -218,8 +217,10 @@ def run_async(
 
     Args:
         loop: The loop; it continues from its history.
-        function: From a ``d``-dimensional point (behind the context, if there is one) to a reward,
-            or to a pair of reward and constraint values. It should draw its random numbers from a
+        function: From the argument that :func:`run` gives (a dictionary of named values on a
+            :class:`~botorch_bandits.Space`, otherwise a float64 tensor of one dimension, with the
+            context in front if there is one) to a reward, or to a pair of reward and constraint
+            values. It should draw its random numbers from a
             generator of its own: threads share torch's global one with the loop, which seeds it.
         executor: A ``concurrent.futures`` executor of threads or processes,
             ``client.get_executor()`` of ``dask.distributed``, or a function that makes an executor.
@@ -306,7 +307,7 @@ class _Run:
     def __init__(
         self,
         loop: BanditLoop,
-        function: Callable[[Tensor], Any],
+        function: Callable[[Any], Any],
         workers: Workers,
         max_pending: int,
         timeout: float | None,
@@ -380,13 +381,12 @@ class _Run:
         return self.waiting.popleft() if self.waiting and self._has_room() else None
 
     def _start(self, task: _Task) -> None:
-        context, x = task.query.context, task.query.x
-        point = (x if context is None else torch.cat([context, x])).tolist()
+        argument = argument_of(task.query)
         task.num_tries += 1
         task.started = time.monotonic()
         task.is_alone = task.is_alone or self.max_pending == 1
         name = f"{self.run_id}-{task.query.id}-{task.num_tries}"
-        future = self.workers.submit(_evaluate, self.function, point, name)
+        future = self.workers.submit(_evaluate, self.function, as_plain(argument), name)
         task.executor = self.workers.current
         self.running[future] = task
 
@@ -469,21 +469,44 @@ class _Run:
         return shown
 
 
+def as_plain(argument: Tensor | dict[str, Any]) -> Any:
+    """Return the argument of a function as it travels to a worker: numpy arrays for tensors."""
+    if isinstance(argument, Tensor):
+        return argument.cpu().numpy()
+    return {name: as_plain(v) if isinstance(v, Tensor) else v for name, v in argument.items()}
+
+
+def from_plain(plain: Any) -> Tensor | dict[str, Any]:
+    """Undo :func:`as_plain`, in the worker."""
+    if isinstance(plain, np.ndarray):
+        return torch.from_numpy(plain)
+    return {n: from_plain(v) if isinstance(v, np.ndarray) else v for n, v in plain.items()}
+
+
+def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
+    """Return what a function returned as a reward and constraint values, plain numbers.
+
+    Raises:
+        TypeError: If it is neither a real number nor a pair of one and constraint values.
+        ValueError: If a number is not finite, or there are more than two parts.
+    """
+    if isinstance(returned, tuple):
+        reward, constraints = returned
+        return check_reward("reward", reward), check_observed("constraints", constraints)
+    return check_reward("reward", returned), None
+
+
 def _evaluate(
-    function: Callable[[Tensor], Any], point: list[float], name: str
+    function: Callable[[Any], Any], plain: Any, name: str
 ) -> tuple[float, list[float] | None]:
-    """Evaluate in a worker; only plain numbers travel.
+    """Evaluate in a worker; only plain numbers travel back.
 
     Args:
         function: The user's.
-        point: Context and point.
+        plain: Its argument, see :func:`as_plain`.
         name: Different in each call.
     """
-    result = function(torch.tensor(point, dtype=DTYPE))
-    if isinstance(result, tuple):
-        reward, constraints = result
-        return check_number("reward", reward), check_vector("constraints", constraints).tolist()
-    return check_number("reward", result), None
+    return outcome_of(function(from_plain(plain)))
 
 
 fill_in_docstrings(__name__)

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,7 @@ __all__ = [
     "check_one_of",
     "check_positive",
     "check_probability",
+    "check_reward",
     "check_vector",
     "store_checked",
 ]
@@ -175,12 +177,15 @@ def convert_number(name: str, value: Any) -> float:
         if value.is_floating_point():
             check_double(name, value)
         value = value.item()
-    dtype = getattr(value, "dtype", None)
-    if dtype is not None and getattr(dtype, "kind", "") == "f" and dtype.itemsize < 8:
+    dtype: Any = getattr(value, "dtype", None)
+    kind = getattr(dtype, "kind", "")
+    if kind == "f" and dtype.itemsize < 8:
         raise TypeError(
             f"{name} is a {dtype} number, but float64 is needed. Pass float({name}) if its "
             "rounding is accepted."
         )
+    if isinstance(value, complex) or kind in ("c", "m", "M"):  # which numpy would convert
+        raise TypeError(f"{name} must be one real number, got {value!r}.")
     if isinstance(value, (str, bytes)):
         raise TypeError(f"{name} must be one number, got the text {value!r}.")
     try:
@@ -189,6 +194,36 @@ def convert_number(name: str, value: Any) -> float:
         raise ValueError(f"{name} is {value}, which is too large for float64.") from error
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be one number, got {value!r}.") from error
+
+
+def check_reward(name: str, value: Any) -> float:
+    """Return what was observed, any finite real number, as a Python float.
+
+    Other than a setting it may be a number in lower precision, which is exact in float64, and
+    True and False count as 1 and 0.
+
+    Args:
+        name: The argument's name, for errors.
+        value: A Python number, a ``Fraction`` or a ``Decimal``; a numpy number, or a tensor or an
+            array with exactly one entry, of any real dtype. A gradient is dropped.
+
+    Raises:
+        TypeError: If it is not one real number.
+        ValueError: If it is NaN, infinite or too large for float64.
+
+    Example:
+        >>> check_reward("reward", torch.tensor([0.1]))
+        0.10000000149011612
+    """
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.detach().item()
+    elif (
+        isinstance(value, np.ndarray | np.generic)
+        and value.size == 1
+        and value.dtype.kind in "biuf"
+    ):
+        value = value.item()
+    return check_number(name, value)
 
 
 def check_text(name: str, value: Any, remedy: str = "leave it out or give it some letters.") -> str:

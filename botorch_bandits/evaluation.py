@@ -95,8 +95,8 @@ class ByRound:
     """A function that is told the round, too.
 
     Attributes:
-        function: Called with a ``d``-dimensional point and the round (from 1) in which it was
-            asked; returns what a function of the point alone would.
+        function: Called with what a function alone would be (see :func:`run`) and the round (from
+            1) in which the query was asked; returns what a function alone would.
 
     Example:
         >>> from botorch_bandits import Arms, BanditLoop, RandomSearch, run
@@ -106,13 +106,13 @@ class ByRound:
         tensor([10., 20., 30.], dtype=torch.float64)
     """
 
-    function: Callable[[Tensor, int], Any]
+    function: Callable[[Any, int], Any]
 
 
 Problem: TypeAlias = Callable[..., Any] | ChangingProblem | ByRound
-"""A BoTorch test problem, an environment whose reward depends on the round, or a function from a
-``d``-dimensional point to one number. With constraints a function returns the pair of the reward
-and the constraint values."""
+"""A BoTorch test problem, an environment whose reward depends on the round, or a function of one
+argument (see :func:`argument_of`) to one number. With constraints a function returns the pair of
+the reward and the constraint values."""
 
 Told: TypeAlias = tuple[Any, Any]
 """A reward and its constraint values, or None in their place without constraints."""
@@ -140,19 +140,42 @@ def input_of(query: Query) -> Tensor:
     return query.x if context is None else torch.cat([context, query.x])
 
 
+def argument_of(query: Query) -> Tensor | dict[str, Any]:
+    """Return what a user's function is called with: the same in whatever runs it.
+
+    Args:
+        query: The query that is evaluated.
+
+    Returns:
+        Where points have names (:class:`~botorch_bandits.Space`), a dictionary of native values,
+        with the context under ``"context"`` if there is one. Otherwise a float64 tensor of one
+        dimension: the context, if any, and the point.
+    """
+    parameters: Mapping[str, Any] | None = getattr(query, "parameters", None)
+    if parameters is None:
+        return input_of(query)
+    if query.context is None:
+        return dict(parameters)
+    if "context" in parameters:
+        raise ValueError(
+            "a parameter is named 'context', and so is the context that the function is given "
+            "beside the parameters. Name the parameter otherwise."
+        )
+    return {**parameters, "context": query.context}
+
+
 def evaluate_query(loop: BanditLoop, problem: Problem, query: Query) -> Told:
     """Return the outcome of a query: reward, and constraint values if the loop has any."""
-    point = input_of(query)
     if isinstance(problem, ByRound):
-        return read_told(loop, problem.function(point, query.round_number))
+        return read_told(loop, problem.function(argument_of(query), query.round_number))
     asked: Any = problem.at(query.round_number) if isinstance(problem, ChangingProblem) else problem
     if not isinstance(asked, BaseTestProblem):
-        return read_told(loop, asked(point))
+        return read_told(loop, asked(argument_of(query)))
     with (
         torch.no_grad(),
         seeded_globally(derive_seed(loop.settings.seed, query.round_number, "noise")),
     ):
-        reward = asked(point.unsqueeze(0)).squeeze(0)
+        reward = asked(input_of(query).unsqueeze(0)).squeeze(0)
     return reward, observe_constraints(loop, problem, query)
 
 
@@ -343,9 +366,12 @@ def run(
         problem: A BoTorch test problem to be maximized (its noise is drawn from a stream of the
             loop's seed), an environment (:class:`~botorch_bandits.problems.ChangingProblem`, whose
             function of a round answers the query that is asked in it, whenever that is told), or a
-            function from a ``d``-dimensional point to one number (in :class:`ByRound`, of the
-            round too). If the loop has constraints, so must the problem; BoTorch's slacks are
-            ``-g``. A function returns the reward and the constraint values then.
+            function of one argument that returns one number, any real one. On a
+            :class:`~botorch_bandits.Space` the argument is a dictionary of named values, on a
+            :class:`~botorch_bandits.Box` or :class:`~botorch_bandits.Arms` a one-dimensional
+            float64 tensor (``x.tolist()`` makes it a list). In :class:`ByRound` the function is
+            told the round, too. If the loop has constraints, so must the problem; BoTorch's slacks
+            are ``-g``. A function returns the reward and the constraint values then.
         num_rounds: How many rounds to add, beside the queries that were left pending.
         contexts: For a loop with contexts: one row a round (the first row is round 1 of the
             loop), or a function from the round to its context. The problem is evaluated at

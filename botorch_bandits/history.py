@@ -17,6 +17,7 @@ from botorch_bandits.checks import (
     DTYPE,
     check_integer,
     check_number,
+    check_reward,
     check_text,
     check_vector,
 )
@@ -131,7 +132,7 @@ class History:
 
         Args:
             query_id: The query's id.
-            reward: One finite number.
+            reward: One finite real number; see :func:`~botorch_bandits.checks.check_reward`.
             arrived_at: Clock time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
 
@@ -139,7 +140,7 @@ class History:
             KeyError: If no such query was asked.
             ValueError: If the query has an outcome already or failed, the reward is not finite, or
                 constraint values are missing, not wanted, too few or too many, or not finite.
-            TypeError: If the reward is not one number, or has less than double precision.
+            TypeError: If the reward is not one real number.
         """
         outcome = self.new_outcome(query_id, reward, arrived_at, constraints)
         self.record(outcome)
@@ -304,7 +305,7 @@ class History:
         """
         return Outcome(
             query_id=query_id,
-            reward=check_number("reward", reward),
+            reward=check_reward("reward", reward),
             arrived_at=check_number("arrived_at", arrived_at),
             arrived_round=arrived_round,
             constraints=self._check_constraints(constraints),
@@ -677,8 +678,7 @@ class History:
                 f"constraints is missing: each outcome has {self.num_constraints} constraint "
                 "values. Tell them with constraints=[...]; at most 0 is feasible."
             )
-        values = check_vector("constraints", constraints, length=self.num_constraints)
-        return tuple(values.tolist())
+        return tuple(check_observed("constraints", constraints, self.num_constraints))
 
     def _add_row(self, outcome: Outcome) -> None:
         n = self.num_arrived
@@ -706,6 +706,28 @@ class History:
         self._rows, self._arrivals = rows, arrivals
         self._outcomes = {kept.query_id: kept for kept in arrivals}
         self._best = max(arrivals, key=_rank, default=None)
+
+
+def check_observed(name: str, values: Any, length: int | None = None) -> list[float]:
+    """Return constraint values as they were observed, as Python floats.
+
+    Args:
+        name: Of the argument, for errors.
+        values: A float64 tensor or array, a tensor or array with one entry of any real dtype, or a
+            sequence of numbers as :func:`~botorch_bandits.checks.check_reward` takes them.
+        length: How many there must be, if that is known.
+
+    Raises:
+        TypeError: If they are of another dtype, or not numeric.
+        ValueError: If they are too few or too many, or one is not finite.
+    """
+    is_list = isinstance(values, list | tuple) and not any(
+        isinstance(value, list | tuple) for value in values
+    )
+    if is_list or getattr(values, "shape", None) == (1,):
+        values = [check_reward(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    found: list[float] = check_vector(name, values, length).tolist()
+    return found
 
 
 def _rank(outcome: Outcome) -> tuple[float, int]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
     check_probability,
+    check_reward,
     check_vector,
 )
 
@@ -142,7 +146,8 @@ def test_whole_numbers_are_numbers(number: int) -> None:
         ("1.0", TypeError, "one number, got the text '1.0'"),
         (None, TypeError, "one number, got None"),
         ([1.0], TypeError, r"one number, got \[1\.0\]"),
-        (1j, TypeError, "one number, got 1j"),
+        (1j, TypeError, "one real number, got 1j"),
+        (np.complex128(1.0), TypeError, "one real number, got "),
     ],
 )
 def test_what_is_not_one_number_is_refused(
@@ -150,6 +155,64 @@ def test_what_is_not_one_number_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         check_number("x", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (3, 3.0),
+        (True, 1.0),
+        (Fraction(1, 3), 1 / 3),
+        (Decimal("0.1"), 0.1),
+        (np.float32(0.1), float(np.float32(0.1))),
+        (np.float16(0.1), float(np.float16(0.1))),
+        (np.longdouble(0.5), 0.5),
+        (np.uint8(200), 200.0),
+        (np.bool_(False), 0.0),
+        (np.array(0.25), 0.25),
+        (np.array([[0.25]], dtype=np.float32), 0.25),
+        (torch.tensor(0.1), float(np.float32(0.1))),
+        (torch.tensor([0.1], dtype=torch.bfloat16), float(torch.tensor(0.1).bfloat16())),
+        (torch.tensor([[7]], dtype=torch.int32), 7.0),
+        (torch.tensor(True), 1.0),
+        (double(0.3).requires_grad_(), 0.3),
+    ],
+    ids=repr,
+)
+def test_a_reward_is_any_real_number(value: Any, expected: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = check_reward("x", value)
+    assert type(found) is float
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (NAN, ValueError, "x is nan; it must be finite"),
+        (torch.tensor(INF), ValueError, "x is inf; it must be finite"),
+        (Decimal("NaN"), ValueError, "x is nan; it must be finite"),
+        (10**400, ValueError, "too large for float64"),
+        (torch.zeros(2), TypeError, r"one number, got a tensor of shape \(2,\)"),
+        (np.zeros(2), TypeError, "one number, got array"),
+        (np.zeros(0), TypeError, "one number, got array"),
+        (torch.tensor(1j), TypeError, "one real number, got 1j"),
+        (np.complex64(1.0), TypeError, "one real number, got "),
+        (np.array([1j]), TypeError, "one real number, got "),
+        (np.timedelta64(5, "ns"), TypeError, "one real number, got "),
+        ("1.0", TypeError, "one number, got the text '1.0'"),
+        (None, TypeError, "one number, got None"),
+        ([1.0], TypeError, r"one number, got \[1\.0\]"),
+        ({"reward": 1.0}, TypeError, "one number, got {"),
+    ],
+    ids=repr,
+)
+def test_a_reward_is_one_finite_real_number(
+    value: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        check_reward("x", value)
 
 
 @pytest.mark.parametrize(

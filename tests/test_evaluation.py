@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     RandomSearch,
     run,
+    run_async,
 )
 from botorch_bandits.evaluation import ByRound, progress_of
 from botorch_bandits.problems import (
@@ -321,6 +323,34 @@ def test_a_problem_without_a_feasible_arm_has_no_regret_but_a_result() -> None:
     assert repr(result) == "RunResult(3 rounds, History(3 queries, 3 arrived))"
     with pytest.raises(ValueError, match="regret needs"):
         _ = result.regret
+
+
+@pytest.mark.parametrize("way", ["run", "by round", "threads"])
+@pytest.mark.parametrize("context_dim", [0, 1])
+def test_a_function_is_given_a_tensor_however_it_is_run(way: str, context_dim: int) -> None:
+    """One function works everywhere: a float64 tensor of one dimension, the context in front."""
+    seen: list[Any] = []
+
+    def reward(x: Any, *others: Any) -> Tensor:
+        seen.append(x)
+        return x.sum().float().requires_grad_()
+
+    box = Box([(-1.0, 1.0), (2.0, 3.0)])
+    loop = BanditLoop(box, None, RandomSearch(), context_dim=context_dim)
+    contexts = torch.full((3, 1), 7.0, dtype=torch.float64) if context_dim else None
+    if way == "threads":
+        with ThreadPoolExecutor(1) as threads:
+            run_async(loop, reward, threads, 1, 3, contexts=contexts, progress=False)
+    else:
+        problem = reward if way == "run" else ByRound(reward)
+        run(loop, problem, 3, contexts=contexts, progress=False)
+    for query, x in zip(loop.history.queries, seen, strict=True):
+        assert isinstance(x, Tensor)
+        assert (x.dtype, x.shape) == (torch.float64, (context_dim + 2,))
+        assert x.tolist() == [7.0] * context_dim + query.x.tolist()
+        outcome = loop.history.outcome(query.id)
+        assert outcome is not None
+        assert outcome.reward == float(x.sum().float())
 
 
 def test_a_function_may_know_the_round_also_when_its_outcome_comes_late() -> None:

@@ -9,6 +9,7 @@ import pickle
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -178,7 +179,11 @@ def test_a_refused_query_changes_nothing(
     [
         ((0, NAN, 1.0), ValueError, "reward is nan; it must be finite"),
         ((0, math.inf, 1.0), ValueError, "reward is inf"),
-        ((0, torch.tensor(0.5), 1.0), TypeError, "reward has dtype torch.float32"),
+        (
+            (0, torch.tensor([0.5, 0.5]), 1.0),
+            TypeError,
+            r"one number, got a tensor of shape \(2,\)",
+        ),
         ((0, double([0.5, 0.6]), 1.0), TypeError, "reward must be one number"),
         ((0, None, 1.0), TypeError, "reward must be one number, got None"),
         ((0, 0.5, NAN), ValueError, "arrived_at is nan"),
@@ -391,4 +396,29 @@ class TestConstraints:
         query = history.add_query(torch.zeros(1, dtype=torch.float64), "initial", 0.0)
         with pytest.raises(ValueError, match="there are no constraints"):
             history.add_outcome(query.id, 1.0, 0.0, constraints=[0.5])
+
+    @pytest.mark.parametrize(
+        "constraints",
+        [
+            [0.5],
+            (np.float32(0.5),),
+            [torch.tensor(0.5, requires_grad=True)],
+            torch.tensor([0.5]),
+            np.array([0.5], dtype=np.float32),
+            double([0.5]).requires_grad_(),
+        ],
+        ids=repr,
+    )
+    def test_single_values_may_have_any_precision(self, constraints):
+        history = History(dim=1, num_constraints=1)
+        query = history.add_query(double([0.5]), "initial", 0.0)
+        outcome = history.add_outcome(query.id, torch.tensor([2.0]), 0.0, constraints=constraints)
+        assert (outcome.reward, outcome.constraints) == (2.0, (0.5,))
+
+    def test_a_vector_in_lower_precision_is_refused(self):
+        history = History(dim=1, num_constraints=2)
+        query = history.add_query(double([0.5]), "initial", 0.0)
+        with pytest.raises(TypeError, match=r"constraints has dtype torch\.float32"):
+            history.add_outcome(query.id, 1.0, 0.0, constraints=torch.zeros(2))
+        assert history.num_pending == 1
         assert history.num_arrived == 0

@@ -35,9 +35,19 @@ from botorch_bandits.checks import (
     check_finite,
     check_integer,
     check_number,
+    check_one_of,
+    check_probability,
     store_checked,
 )
-from botorch_bandits.confidence import Guarantee, PriorSummary, UnreadablePriorError, WidthRule
+from botorch_bandits.confidence import (
+    ConstantWidth,
+    Guarantee,
+    KernelizedWidth,
+    PriorSummary,
+    UnreadablePriorError,
+    WidthRule,
+)
+from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
@@ -453,6 +463,44 @@ def check_required(name: str, options: Mapping[str, Any], required: tuple[str, .
     missing = [option for option in required if options.get(option) is None]
     if missing:
         raise ValueError(f"{name} needs {' and '.join(f'{option}=' for option in missing)}.")
+
+
+def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
+    """Return the rule of IGP-UCB and GP-TS from the ingredients or an explicit width.
+
+    Bounds that are not given have defaults; see :func:`.complete_bounds`.
+
+    Args:
+        name: The acquisition class, for errors.
+        options: Constructor arguments, of which it takes ``rkhs_bound``, ``noise_bound``,
+            ``delta``, ``any_lambda``, ``information_gain``, ``units`` and ``width``; see
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With ``default_width``, a
+            constant, that is the width where none of them is given.
+
+    Raises:
+        ValueError: If bounds and ``width`` are given, or one bound in the units of the outcomes.
+    """
+    rkhs_bound, noise_bound, width = (
+        options[key] for key in ("rkhs_bound", "noise_bound", "width")
+    )
+    delta = check_probability("delta", options["delta"])
+    any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
+    if width is not None:
+        if any(v is not None for v in (rkhs_bound, noise_bound, options["information_gain"])):
+            raise ValueError(
+                f"{name} takes either width= or rkhs_bound= and noise_bound=, not both; "
+                f"got width={width}."
+            )
+        return ConstantWidth(width)
+    units = check_one_of("units", options["units"], ("outcome", "prior"))
+    gain = options["information_gain"]
+    default_width = options.get("default_width")
+    if default_width is not None and all(v is None for v in (rkhs_bound, noise_bound, gain)):
+        return ConstantWidth(default_width, is_default=True)
+    rkhs_bound, noise_bound, not_given = complete_bounds(name, rkhs_bound, noise_bound, units)
+    return KernelizedWidth(
+        rkhs_bound, noise_bound, delta, any_lambda, gain, units, not_given=not_given
+    )
 
 
 def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | None) -> None:

@@ -28,10 +28,10 @@ from botorch_bandits.acquisition.base import BanditAcquisition, copy_pending, of
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
-from botorch_bandits.checks import check_probability
+from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import CensoredWidth, Guarantee, PriorSummary
-from botorch_bandits.confidence.censored import ALL_QUERIES_ENTER
-from botorch_bandits.confidence.width_rules import check_scale
+from botorch_bandits.confidence.censored import ALL_QUERIES_ENTER, complete_censored_bounds
+from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
@@ -39,22 +39,38 @@ from botorch_bandits.models.condition import observed_outcomes
 from botorch_bandits.models.moments import prior_means
 
 
-def censored_width_rule(options: Mapping[str, Any], delta: float) -> CensoredWidth:
+def censored_width_rule(
+    options: Mapping[str, Any], delta: float, default_width: float | None = None
+) -> CensoredWidth:
     """Return the width rule that a constructor's options describe.
 
     Args:
         options: By the names of the constructor, all of them; ``width`` is the constant.
         delta: The width's share.
+        default_width: The constant where neither norm nor noise is known; None: they have defaults.
     """
+    rkhs_bound, constant = options["rkhs_bound"], options["width"]
+    not_given: tuple[str, ...] = ()
+    if constant is None:
+        rkhs_bound, not_given = complete_censored_bounds(
+            rkhs_bound,
+            options["noise_bound"],
+            options["outcome_bound"],
+            check_one_of("units", options["units"], ("outcome", "prior")),
+            options["bounded_outcomes"],
+        )
+        if default_width is not None and {"rkhs_bound", "noise_bound"} <= set(not_given):
+            rkhs_bound, constant = None, default_width
     return CensoredWidth(
-        rkhs_bound=options["rkhs_bound"],
+        rkhs_bound=rkhs_bound,
         noise_bound=options["noise_bound"],
         outcome_bound=options["outcome_bound"],
         delta=delta,
         any_lambda=options["any_lambda"],
         bounded_outcomes=options["bounded_outcomes"],
         units=options["units"],
-        constant=options["width"],
+        constant=constant,
+        not_given=not_given,
     )
 
 
@@ -217,9 +233,13 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         minimum_proxy: With an unknown minimum: the factor ``w`` of the proxy ``min(mean - w * sd)``
             over observed points (pending ones without any), taken anew from each model. Outside
             the theorem.
-        outcome_bound: ``B_y``, with ``|y - minimum| <= B_y``. One number, or one an output.
-        rkhs_bound: ``B``, a bound on the norm of ``f - minimum`` in the unit-variance kernel.
-        noise_bound: ``R``; not used with ``bounded_outcomes``.
+        outcome_bound: ``B_y``, with ``|y - minimum| <= B_y``. One number, or one an output. Needed
+            where ``rkhs_bound`` is given; otherwise the width lacks its terms if it is omitted.
+        rkhs_bound: ``B``, a bound on the norm of ``f - minimum`` in the unit-variance kernel. If it
+            is omitted together with ``noise_bound``: 1 prior standard deviation, which no theorem
+            covers.
+        noise_bound: ``R``; not used with ``bounded_outcomes``. If it is omitted together with
+            ``rkhs_bound``: the standard deviation of the model's noise.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form for every ``lam``. The printed one needs ``lam >= 1``.
         bounded_outcomes: Use the tighter form for ``y - minimum`` in ``[0, B_y]``, for every
@@ -390,7 +410,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         minimum: See there.
         minimum_proxy: See there.
         outcome_bound: See there.
-        rkhs_bound: See there.
+        rkhs_bound: See there; without it and ``noise_bound`` the scale is 1, plus the sum.
         noise_bound: See there.
         delta: The confidence bound fails with at most half of this probability.
         any_lambda: See there.
@@ -484,7 +504,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             "ringing_tolerance": ringing_tolerance,
         }
         # the other half of delta is for the draws
-        rule = censored_width_rule(options, check_probability("delta", delta) / 2.0)
+        rule = censored_width_rule(options, check_probability("delta", delta) / 2.0, PLAIN_WIDTH)
         censoring = drop_in_censoring(options)
         super().__init__(
             model,
@@ -504,7 +524,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """Check the options; there is no rule on arms."""
-        censored_width_rule(options, check_probability("delta", options["delta"]))
+        censored_width_rule(options, check_probability("delta", options["delta"]), PLAIN_WIDTH)
         drop_in_censoring(options)
         check_scale(options["scale"])
         if options["choices"] is not None:

@@ -27,7 +27,6 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
-    check_required,
     check_single_point,
     of_acquisition,
 )
@@ -62,7 +61,11 @@ from botorch_bandits.confidence.guarantee import (
 from botorch_bandits.confidence.igp_ucb import (
     FIRST_ROW,
     check_noise_bound,
+    complete_bounds,
+    gaps_of_defaults,
     noise_assumptions,
+    told_in_prior_units,
+    units_of_bounds,
 )
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
@@ -84,14 +87,16 @@ class DMMArmsRule(ArmsRule):
     """The upper bound of DMM; minus the lower one when minimizing.
 
     Attributes:
-        rkhs_bound: ``B``, in outcome units; a number, or one a replicate.
-        noise_bound: ``R`` of R-sub-Gaussian noise, in outcome units; ``"model"`` for the root of
-            the modeled noise variance.
+        rkhs_bound: ``B``; a number, or one a replicate.
+        noise_bound: ``R`` of R-sub-Gaussian noise; ``"model"`` for the root of the modeled noise
+            variance.
         delta: The bounds fail with at most this probability.
         num_ridges: Size of the grid of ridges.
         doubles: Whether a refuted ``B`` is doubled until it is not refuted.
         on_refuted: ``"warn"`` or ``"raise"``.
         maximize: If False, the reward is minimized.
+        of_norm: ``"outcome"`` or ``"prior"``: the units of ``rkhs_bound``.
+        of_noise: Likewise of ``noise_bound``.
     """
 
     rkhs_bound: float | Tensor
@@ -101,6 +106,8 @@ class DMMArmsRule(ArmsRule):
     doubles: bool
     on_refuted: str
     maximize: bool
+    of_norm: str = "outcome"
+    of_noise: str = "outcome"
 
     def prepare(self, seen: ArmsRound) -> tuple[Tensor, Tensor, Tensor]:
         """Return the bounds from the observed data, and whether these refute the assumptions."""
@@ -116,12 +123,16 @@ class DMMArmsRule(ArmsRule):
         block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
         outcomes = posterior.sums.gather(-1, index) / counts.clamp_min(1.0).sqrt() / unit
 
-        noise_bound = self.noise_bound
+        rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
         if isinstance(noise_bound, str):
             noise_bound = posterior.regularization.sqrt()
+        elif self.of_noise == "prior":
+            noise_bound = noise_bound * unit
+        if self.of_norm == "prior":
+            rkhs_bound = rkhs_bound * unit
         rkhs_bound, noise_bound = (
             fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
-            for name, level in (("rkhs_bound", self.rkhs_bound), ("noise_bound", noise_bound))
+            for name, level in (("rkhs_bound", rkhs_bound), ("noise_bound", noise_bound))
         )
         confidence_set = RidgeConfidenceSet.from_data(
             block * root.unsqueeze(-2),
@@ -176,15 +187,23 @@ class DMMUpperConfidenceBound(HallucinatesPending):
     ridge, and far tighter than the widths of the original papers. The noise level of the model
     enters only as ``a_0`` (by ``c = R^2 / lam``, fixed before any data).
 
+    Whoever knows neither bound leaves both out. The norm is then guessed, 1 prior standard
+    deviation, and doubled until the data do not refute it, and the noise is that of the model. No
+    theorem covers that, and :meth:`guarantee` says so.
+
     Args:
         model: An exact Gaussian-process model in float64, neither batched nor an ensemble.
-        rkhs_bound: ``B`` of each output in its unit-variance kernel, in raw outcome units.
-        noise_bound: ``R`` of each output, in raw outcome units. ``"model"``: the noise of each row
+        rkhs_bound: ``B`` of each output in its unit-variance kernel, in raw outcome units unless
+            ``units`` says otherwise. If omitted, 1 prior standard deviation, doubled where needed.
+        noise_bound: ``R`` of each output, in the same units; ``"model"`` if omitted. ``"model"``:
+            the noise of each row
             is bounded by the square root of its noise variance in the model (``train_Yvar``); see
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With a number, ``a_0`` is the
             ``lam`` of the first row where the rows differ.
         delta: The bound fails with at most this probability.
         num_ridges: Size of the grid of ridges.
+        units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
+            model's prior standard deviation.
         double_rkhs_bound: Guess and double: where the data refute ``rkhs_bound``, use the first of
             ``2 B, 4 B, ...`` that they do not refute. A heuristic for an unknown norm; no theorem.
         on_refuted: ``"warn"`` or ``"raise"`` where the data refute the assumptions.
@@ -217,9 +236,10 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self,
         model: Model,
         *,
-        rkhs_bound: float,
-        noise_bound: float | str,
+        rkhs_bound: float | None = None,
+        noise_bound: float | str | None = None,
         delta: float = 0.1,
+        units: str = "outcome",
         num_ridges: int = 48,
         double_rkhs_bound: bool = False,
         on_refuted: str = "warn",
@@ -230,18 +250,20 @@ class DMMUpperConfidenceBound(HallucinatesPending):
     ) -> None:
         """See the class."""
         super().__init__(check_model(model))
-        delta, num_ridges = _check_ingredients(
-            rkhs_bound, noise_bound, delta, num_ridges, on_refuted
+        check_one_of("units", units, ("outcome", "prior"))
+        known, noise, self._not_given = complete_bounds(
+            type(self).__name__, rkhs_bound, noise_bound, units
         )
+        delta, num_ridges = _check_ingredients(known, noise, delta, num_ridges, on_refuted)
         # a tensor with one number a replicate is for replicates on arms
-        rkhs_bound = check_positive("rkhs_bound", rkhs_bound)
-        if not isinstance(noise_bound, str):
-            noise_bound = check_nonnegative("noise_bound", noise_bound)
+        rkhs_bound = check_positive("rkhs_bound", known)
+        noise_bound = noise if isinstance(noise, str) else check_nonnegative("noise_bound", noise)
+        self._units = units
         self.base_model = model
         self.posterior_transform = posterior_transform
         self.maximize = maximize
         self.delta = delta
-        self.doubled = double_rkhs_bound
+        self.doubled = double_rkhs_bound or "rkhs_bound" in self._not_given
         self.assume = check_assume(assume)
         self._summary = PriorSummary(model, posterior_transform, self.assume)
         try:
@@ -267,23 +289,42 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         self._sets: dict[int, RidgeConfidenceSet] = {}
         self._read_again()
         if self.is_refuted:
-            report_refutation(delta, rkhs_bound, noise_bound, self.smallest_rkhs_bound, on_refuted)
+            is_relative = self._is_relative
+            smallest = max(float(each.smallest_rkhs_bound) for each in self._sets.values())
+            report_refutation(
+                delta,
+                rkhs_bound,
+                noise_bound,
+                smallest if is_relative else self.smallest_rkhs_bound,
+                on_refuted,
+                in_prior_units=is_relative,
+            )
         self.set_X_pending(X_pending)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """See the base class."""
-        check_required(cls.__name__, options, ("rkhs_bound", "noise_bound"))
-        names = ("rkhs_bound", "noise_bound", "delta", "num_ridges", "on_refuted")
-        delta, num_ridges = _check_ingredients(*(options[name] for name in names))
+        units = check_one_of("units", options["units"], ("outcome", "prior"))
+        rkhs_bound, noise_bound, not_given = complete_bounds(
+            cls.__name__, options["rkhs_bound"], options["noise_bound"], units
+        )
+        names = ("delta", "num_ridges", "on_refuted")
+        delta, num_ridges = _check_ingredients(
+            rkhs_bound, noise_bound, *(options[name] for name in names)
+        )
+        of_norm, of_noise = (
+            "prior" if name in not_given else units for name in ("rkhs_bound", "noise_bound")
+        )
         return DMMArmsRule(
-            options["rkhs_bound"],
-            options["noise_bound"],
+            rkhs_bound,  # type: ignore[arg-type]
+            noise_bound,  # type: ignore[arg-type]
             delta,
             num_ridges,
-            options["double_rkhs_bound"],
+            options["double_rkhs_bound"] or "rkhs_bound" in not_given,
             options["on_refuted"],
             options["maximize"],
+            of_norm,
+            of_noise,
         )
 
     @property
@@ -355,7 +396,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
-        gaps = prior_gaps(self._summary)
+        gaps = [*prior_gaps(self._summary), *gaps_of_defaults(self._not_given)]
         if self.is_refuted:
             gaps.append("the data refute the assumptions at this level")
         if self.doubled:
@@ -389,6 +430,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
                 norm,
                 *kernel_assumptions(self._summary),
                 *noise_assumptions(self._summary, self._ingredients[1], of_rows=(FIRST_ROW,)),
+                *((told_in_prior_units(self._ingredients[1]),) if self._is_relative else ()),
                 AS_OBSERVED,
             ),
             constants={**constants, **of_mean},
@@ -450,6 +492,11 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         return self
 
     @property
+    def _is_relative(self) -> bool:
+        """Whether bounds are multiples of the prior standard deviation."""
+        return self._units == "prior" or bool(self._not_given)
+
+    @property
     def _takes_noise_of_model(self) -> bool:
         return isinstance(self._ingredients[1], str)
 
@@ -464,18 +511,21 @@ class DMMUpperConfidenceBound(HallucinatesPending):
     def _build_set(self, output: int) -> RidgeConfidenceSet:
         rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
         data = self._data[output]
-        unit = float(data.prior.standard_deviation)
+        of_norm, of_noise = (
+            float(unit) for unit in units_of_bounds(data.prior, self._units, self._not_given)
+        )
         confidence_set = RidgeConfidenceSet.from_data(
             data.kernel_matrix,
             data.outcomes,
-            rkhs_bound / unit,
-            1.0 if isinstance(noise_bound, str) else noise_bound / unit,
+            rkhs_bound / of_norm,
+            1.0 if isinstance(noise_bound, str) else noise_bound / of_noise,
             delta,
             1.0 if isinstance(noise_bound, str) else float(data.prior.first_lam),
             num_ridges,
             self.doubled,
         )
-        self.rkhs_bounds[output] = rkhs_bound * float(confidence_set.doubling)
+        in_outcomes = float(data.prior.standard_deviation) / of_norm
+        self.rkhs_bounds[output] = rkhs_bound * in_outcomes * float(confidence_set.doubling)
         return confidence_set
 
 

@@ -38,6 +38,7 @@ from botorch_bandits.acquisition.base import (
     check_model,
     check_pending,
     check_single_point,
+    kernelized_rule,
     of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
@@ -48,7 +49,6 @@ from botorch_bandits.acquisition.scores import (
     score,
 )
 from botorch_bandits.acquisition.thompson_sampling import SeededDraw, draw_outputs
-from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
 from botorch_bandits.checks import check_one_of, check_positive, check_probability, check_vector
 from botorch_bandits.confidence import (
     ConstantWidth,
@@ -61,6 +61,7 @@ from botorch_bandits.confidence import (
 )
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
+    PLAIN_WIDTH,
     WIDTH,
     check_assume,
     check_scale,
@@ -417,7 +418,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             use gives them.
         penalty: What is charged for a violation; see :mod:`botorch_bandits.penalties`.
         rkhs_bound: ``B``; one number, or one an output. See
-            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
+            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`, also for what stands for bounds
+            that are omitted.
         noise_bound: ``R`` of R-sub-Gaussian noise; one number, or one an output. ``"model"``: see
             :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
         delta: All bounds together fail with at most this probability.
@@ -670,7 +672,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             first), or a ``ModelListGP``. No batch of models, no ensemble.
         multipliers: ``kappa``, one number at least 0 for each constraint.
         penalty: What is charged for a violation.
-        rkhs_bound: See :class:`LagrangianUpperConfidenceBound`.
+        rkhs_bound: See :class:`LagrangianUpperConfidenceBound`; without any bound every scale is 1.
         noise_bound: See there.
         delta: As in GP-TS, half is for the confidence bounds and half for the draws.
         any_lambda: See there.
@@ -749,6 +751,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             rkhs_bound=rkhs_bound,
             noise_bound=noise_bound,
             delta=self.delta / 2,
+            default_width=PLAIN_WIDTH,
             any_lambda=any_lambda,
             information_gain=information_gain,
             units=units,

@@ -45,6 +45,7 @@ from botorch_bandits.acquisition.base import (
     check_round,
     check_single_point,
     copy_pending,
+    kernelized_rule,
     of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
@@ -57,7 +58,6 @@ from botorch_bandits.acquisition.scores import (
     scale_in_outcomes,
     score,
 )
-from botorch_bandits.acquisition.upper_confidence_bound import kernelized_rule
 from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
@@ -74,6 +74,7 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.width_rules import (
+    PLAIN_WIDTH,
     WIDTH,
     check_assume,
     check_scale,
@@ -367,6 +368,11 @@ class GPThompsonSampling(SeededDraw):
     :meth:`set_X_pending` is called: each pending set has a draw of its own, so sequential
     optimizers with ``q > 1`` return one maximizer a draw. The user's model is never changed.
 
+    Whoever knows neither bound leaves both out: the scale is then 1, which is plain Thompson
+    sampling. No theorem covers that, and :meth:`guarantee` says so. One bound alone is an error,
+    but with ``units="prior"`` it stands beside the default of
+    :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
+
     Args:
         model: A fitted BoTorch model in float64.
         rkhs_bound: ``B``, a bound on the reward's norm in the unit-variance kernel, in raw outcome
@@ -401,7 +407,7 @@ class GPThompsonSampling(SeededDraw):
 
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
-        ValueError: If neither the two bounds nor ``width`` is given, or both are.
+        ValueError: If bounds and ``width`` are given, or only one bound in raw outcome units.
         UnsupportedError: If the posterior is not Gaussian, the kernel has no pathwise prior
             draws in BoTorch (pass ``choices`` then), or the model cannot be conditioned on
             pending points.
@@ -510,7 +516,9 @@ class GPThompsonSampling(SeededDraw):
             ValueError: If an ingredient is missing or infeasible.
         """
         delta = check_probability("delta", options["delta"])
-        return kernelized_rule(cls.__name__, {**options, "delta": delta / 2})
+        return kernelized_rule(
+            cls.__name__, {**options, "delta": delta / 2, "default_width": PLAIN_WIDTH}
+        )
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:

@@ -33,6 +33,7 @@ from botorch_bandits.acquisition.base import (
     check_required,
     check_round,
     check_single_point,
+    kernelized_rule,
     of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
@@ -53,7 +54,6 @@ from botorch_bandits.confidence import (
     FiniteArmsWidth,
     GainBound,
     Guarantee,
-    KernelizedWidth,
     PriorSummary,
     RandomizedWidth,
     RKHSWidth,
@@ -61,7 +61,9 @@ from botorch_bandits.confidence import (
     WidthRule,
 )
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
+from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import (
+    DEFAULT_WIDTH,
     MINIMUM_VARIANCE,
     WIDTH,
     check_assume,
@@ -71,40 +73,6 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.optim import gen_candidates_batched
-
-
-def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
-    """Return the rule of IGP-UCB and GP-TS from the ingredients or an explicit width.
-
-    Args:
-        name: The acquisition class, for errors.
-        options: Constructor arguments, of which it takes ``rkhs_bound``, ``noise_bound``,
-            ``delta``, ``any_lambda``, ``information_gain``, ``units`` and ``width``; see
-            :class:`ImprovedUpperConfidenceBound`.
-
-    Raises:
-        ValueError: If neither the two bounds nor ``width`` is given, or both are.
-    """
-    rkhs_bound, noise_bound, width = (
-        options[key] for key in ("rkhs_bound", "noise_bound", "width")
-    )
-    delta = check_probability("delta", options["delta"])
-    any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
-    if width is not None:
-        if any(v is not None for v in (rkhs_bound, noise_bound, options["information_gain"])):
-            raise ValueError(
-                f"{name} takes either width= or rkhs_bound= and noise_bound=, not both; "
-                f"got width={width}."
-            )
-        return ConstantWidth(width)
-    if rkhs_bound is None or noise_bound is None:
-        raise ValueError(
-            f"{name} needs rkhs_bound= and noise_bound= (or a constant width=), got "
-            f"rkhs_bound={rkhs_bound} and noise_bound={noise_bound}."
-        )
-    return KernelizedWidth(
-        rkhs_bound, noise_bound, delta, any_lambda, options["information_gain"], options["units"]
-    )
 
 
 class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
@@ -379,7 +347,8 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     The width multiplies the standard deviation (the paper's ``beta_t`` is its square). Theorems 1
     and 2 assume that the reward is a draw from the model's prior. Theorem 3's width is so large
-    that it plays at random for thousands of rounds.
+    that it plays at random for thousands of rounds. Without any ingredient the width is the
+    constant 2, a heuristic; a loop on arms knows their number and takes that of Theorem 1.
 
     Args:
         model: A fitted BoTorch model in float64.
@@ -405,7 +374,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
-        ValueError: If the ingredients of no width, or of more than one, are given.
+        ValueError: If some ingredients of a width are given but not all, or those of more than one.
 
     Example:
         >>> import torch
@@ -494,10 +463,12 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
         for names, build in THEOREMS.items():
             if given.keys() == set(names):
                 return build(delta=delta, **given)
+        if not given:
+            return ConstantWidth(DEFAULT_WIDTH, is_default=True)
         theorems = "; ".join(" and ".join(f"{name}=" for name in names) for names in THEOREMS)
         raise ValueError(
             f"GPUpperConfidenceBound takes the ingredients of exactly one width ({theorems}), got "
-            f"{', '.join(f'{n}={v}' for n, v in given.items()) or 'none'}. On a box, "
+            f"{', '.join(f'{n}={v}' for n, v in given.items())}. On a box, "
             "ImprovedUpperConfidenceBound has a width with a theorem that needs only rkhs_bound= "
             "and noise_bound=."
         )
@@ -537,13 +508,19 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
     ``noise_bound="model"`` both widths have the factor 1 in place of ``R`` and ``R / sqrt(lam)``,
     and both are bounds.
 
+    Whoever knows neither bound leaves both out: ``B`` is then 1 prior standard deviation, and ``R``
+    the standard deviation of the model's noise. The model should be one that learned the scale of
+    the outcomes. No theorem covers that, and :meth:`guarantee` says so. One bound alone is an
+    error, unless ``units="prior"``.
+
     Args:
         model: A fitted BoTorch model in float64.
-        rkhs_bound: ``B``. One number, or one an output.
+        rkhs_bound: ``B``. One number, or one an output. 1 prior standard deviation if omitted.
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
-            ``"model"`` in place of a number: the noise of each row is bounded by the square root of
-            its noise variance in the model (``train_Yvar``). These numbers must be known before
-            each outcome; standard errors estimated from the same outcomes are no bounds.
+            The standard deviation of the model's noise if omitted. ``"model"`` in place of a
+            number: the noise of each row is bounded by the square root of its noise variance in the
+            model (``train_Yvar``). These numbers must be known before each outcome; standard errors
+            estimated from the same outcomes are no bounds.
         delta: The bound fails with at most this probability.
         any_lambda: Use the form for every ``lam``.
         information_gain: An explicit gain in place of the realized one, in nats, or a bound on the
@@ -560,7 +537,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Raises:
-        ValueError: If neither the two bounds nor ``width`` is given, or both are.
+        ValueError: If bounds and ``width`` are given, or only one bound in raw outcome units.
 
     Example:
         >>> import torch
@@ -635,14 +612,19 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
     It holds for every ``lam``, under the assumptions of IGP-UCB: norm at most ``B`` in the
     UNIT-VARIANCE kernel, R-sub-Gaussian noise, both in raw outcome units.
     :class:`~botorch_bandits.DMMUpperConfidenceBound` is tighter still, at the price of an
-    eigendecomposition.
+    eigendecomposition. Without bounds it takes the noise of the model and a norm of 1 prior
+    standard deviation, which no theorem covers; its width is then far larger than that of
+    :class:`ImprovedUpperConfidenceBound` without bounds.
 
     Args:
         model: A fitted BoTorch model in float64 whose prior can be read.
-        rkhs_bound: ``B``. One number, or one an output.
+        rkhs_bound: ``B``. One number, or one an output. 1 prior standard deviation if omitted.
         noise_bound: ``R``, a standard deviation for Gaussian noise. One number, or one an output.
-            ``"model"``: see :class:`ImprovedUpperConfidenceBound`; ``c`` is 1 then.
+            ``"model"``: see :class:`ImprovedUpperConfidenceBound`; ``c`` is 1 then. That is what
+            is taken if it is omitted.
         delta: The bound fails with at most this probability.
+        units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
+            model's prior standard deviation.
         scale: See :class:`WidthUpperConfidenceBound`.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
@@ -665,9 +647,10 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         self,
         model: Model,
         *,
-        rkhs_bound: float | tuple[float, ...],
-        noise_bound: float | str | tuple[float | str, ...],
+        rkhs_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | str | tuple[float | str, ...] | None = None,
         delta: float = 0.1,
+        units: str = "outcome",
         scale: float = 1.0,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
@@ -677,7 +660,14 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
         """See the class."""
         super().__init__(
             model,
-            self.width_rule({"rkhs_bound": rkhs_bound, "noise_bound": noise_bound, "delta": delta}),
+            self.width_rule(
+                {
+                    "rkhs_bound": rkhs_bound,
+                    "noise_bound": noise_bound,
+                    "delta": delta,
+                    "units": units,
+                }
+            ),
             scale=scale,
             posterior_transform=posterior_transform,
             maximize=maximize,
@@ -688,8 +678,11 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
         """See the base class."""
-        check_required(cls.__name__, options, ("rkhs_bound", "noise_bound"))
-        return AMMWidth(options["rkhs_bound"], options["noise_bound"], options["delta"])
+        units = check_one_of("units", options["units"], ("outcome", "prior"))
+        rkhs_bound, noise_bound, not_given = complete_bounds(
+            cls.__name__, options["rkhs_bound"], options["noise_bound"], units
+        )
+        return AMMWidth(rkhs_bound, noise_bound, options["delta"], units, not_given)
 
 
 class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):

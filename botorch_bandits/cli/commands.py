@@ -319,8 +319,9 @@ def _build_parser() -> argparse.ArgumentParser:
     optimize = commands.add_parser(
         "optimize",
         help="maximize a Python function",
-        description="Maximize a function of yours. It is called with a list of numbers and "
-        "returns one number.",
+        description="Maximize a function of yours. It is called with one argument, a "
+        "one-dimensional float64 tensor (x.tolist() makes it a list), and returns one number. The "
+        "same function works under run and run_async in Python.",
     )
     optimize.add_argument("function", metavar="MODULE:FUNCTION", help="for example mymodule:reward")
     optimize.add_argument(

@@ -195,7 +195,7 @@ class NamedFunction:
         function.load()
         return function
 
-    def load(self) -> Callable[[list[float]], Any]:
+    def load(self) -> Callable[[Any], Any]:
         """Import the function.
 
         Raises:
@@ -215,12 +215,12 @@ class NamedFunction:
         function: Any = getattr(module, function_name, None)
         if not callable(function):
             raise ValueError(f"module {module_name!r} has no function {function_name!r}.")
-        checked: Callable[[list[float]], Any] = function
+        checked: Callable[[Any], Any] = function
         return checked
 
-    def __call__(self, x: Tensor) -> Any:
-        """Return what the function returns at a point, ``d``-dimensional."""
-        return self.load()(x.tolist())
+    def __call__(self, argument: Any) -> Any:
+        """Return what the function returns for the argument that ``run`` would give it."""
+        return self.load()(argument)
 
 
 @dataclass(frozen=True)
@@ -231,11 +231,11 @@ class AtAnyRound:
         function: Of a point alone.
     """
 
-    function: Callable[[Tensor], Any]
+    function: Callable[[Any], Any]
 
-    def __call__(self, x: Tensor, round_number: int) -> Any:
-        """Return what the function returns at a point, ``d``-dimensional."""
-        return self.function(x)
+    def __call__(self, argument: Any, round_number: int) -> Any:
+        """Return what the function returns for its argument."""
+        return self.function(argument)
 
 
 def parse_box(bounds: str, integer: str) -> Box:

@@ -19,13 +19,10 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-import torch
-from torch import Tensor
-
-from botorch_bandits.asynchronous import one_thread_each
-from botorch_bandits.checks import DTYPE, check_integer, check_number
+from botorch_bandits.asynchronous import as_plain, from_plain, one_thread_each, outcome_of
+from botorch_bandits.checks import check_integer
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.evaluation import progress_of
+from botorch_bandits.evaluation import argument_of, progress_of
 from botorch_bandits.history import Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.progress import ProgressBar
@@ -43,7 +40,7 @@ class EvaluationError(ValueError):
 
 def run_parallel(
     loop: BanditLoop,
-    function: Callable[[Tensor, int], Any],
+    function: Callable[[Any, int], Any],
     num_rounds: int,
     num_workers: int,
     *,
@@ -60,8 +57,9 @@ def run_parallel(
 
     Args:
         loop: The loop; it continues from its history.
-        function: From a ``d``-dimensional point and the round in which it was asked to one number,
-            with constraints to a pair of that and the constraint values; it can be pickled.
+        function: From what :func:`run` calls a function with, and the round in which the query was
+            asked, to one number, with constraints to a pair of that and the constraint values; it
+            can be pickled.
         num_rounds: How many queries to ask, beside those that were left pending.
         num_workers: How many evaluations run at once.
         check: Called with what the function returned and its query before it is told; returns it,
@@ -107,7 +105,7 @@ def run_parallel(
 class _Workers:
     """Processes that evaluate queries, and what they have finished."""
 
-    def __init__(self, function: Callable[[Tensor, int], Any], num_workers: int) -> None:
+    def __init__(self, function: Callable[[Any, int], Any], num_workers: int) -> None:
         self._function, self._num_workers = function, max(num_workers, 1)
         self._running: dict[Future[Evaluation], Query] = {}
         self._others: set[BaseProcess] = set()
@@ -123,7 +121,8 @@ class _Workers:
         # a process starts in here: with an interrupt on hold, so that it cannot hit its imports
         with one_thread_each(), _interrupts_on_hold():
             try:
-                future = self._pool.submit(_evaluate, query.x.tolist(), query.round_number)
+                argument = as_plain(argument_of(query))
+                future = self._pool.submit(_evaluate, argument, query.round_number)
             except BrokenProcessPool:
                 future = Future()
                 future.set_result((None, _DIED))
@@ -189,10 +188,10 @@ def _interrupts_on_hold() -> Iterator[None]:
 
 # the rest runs in the workers
 
-_known: list[Callable[[Tensor, int], Any]] = []
+_known: list[Callable[[Any, int], Any]] = []
 
 
-def _prepare(function: Callable[[Tensor, int], Any]) -> None:
+def _prepare(function: Callable[[Any, int], Any]) -> None:
     _known.append(function)
     # a terminal interrupts all processes; it is the first one that stops the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -209,17 +208,14 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _evaluate(point: list[float], round_number: int) -> Evaluation:
+def _evaluate(argument: Any, round_number: int) -> Evaluation:
     try:
-        value = _known[-1](torch.tensor(point, dtype=DTYPE), round_number)
+        value = _known[-1](from_plain(argument), round_number)
     except BaseException as error:  # whatever it is, it must not end the worker
         return None, f"raised {_one_line(error)}."
     try:
-        if isinstance(value, tuple):
-            reward, constraints = value
-            values = [check_number("constraint value", g) for g in constraints]
-            return (check_number("reward", reward), values), ""
-        return check_number("reward", value), ""
+        reward, constraints = outcome_of(value)
+        return (reward if constraints is None else (reward, constraints)), ""
     except (TypeError, ValueError) as error:
         return None, f"returned {value!r}: {_one_line(error)}"
 

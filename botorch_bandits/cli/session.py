@@ -24,7 +24,7 @@ from typing import Any
 from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
-from botorch_bandits.checks import check_carried, check_number
+from botorch_bandits.checks import check_carried, check_reward
 from botorch_bandits.cli.command_line import (
     INTERRUPTED,
     replaced_at_the_end,
@@ -476,7 +476,7 @@ class Session:
                 feedback.
         """
         try:
-            reward = check_carried("reward", check_number("reward", value))
+            reward = check_carried("reward", check_reward("reward", value))
         except (TypeError, ValueError) as error:
             raise EvaluationError(
                 f"the function returned {value!r} at {x.tolist()}: {error} The run can be "

@@ -48,7 +48,13 @@ from botorch_bandits.confidence.guarantee import (
     Statement,
     of_any_round,
 )
-from botorch_bandits.confidence.igp_ucb import AMMWidth, KernelizedWidth
+from botorch_bandits.confidence.igp_ucb import (
+    DEFAULT_RKHS_BOUND,
+    AMMWidth,
+    KernelizedWidth,
+    check_not_given,
+    gaps_of_defaults,
+)
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.width_rules import (
     Bound,
@@ -62,6 +68,7 @@ from botorch_bandits.confidence.width_rules import (
     check_bounds,
     combine_outputs,
     largest_regret,
+    no_ingredient,
     pick_bound,
     prior_gaps,
 )
@@ -402,6 +409,10 @@ class CensoredWidth(WidthRule):
         constant: Takes the place of all but the sum over pending queries (the paper's ``beta_t``).
             The sum is then kept if ``outcome_bound`` is given.
         unit: Of ``max_delay``, for texts: ``"rounds"`` or ``"seconds"``.
+        not_given: What nobody knows. ``rkhs_bound`` is then a multiple of the prior standard
+            deviation whatever ``units`` says, ``noise_bound`` that of the model's noise, and
+            without ``outcome_bound`` the width is that of feedback without delays. They void every
+            statement.
     """
 
     rkhs_bound: Bound | None = None
@@ -413,10 +424,12 @@ class CensoredWidth(WidthRule):
     units: str = "outcome"
     constant: float | None = None
     unit: str = "rounds"
+    not_given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
         check_one_of("unit", self.unit, ("rounds", "seconds"))
+        check_not_given(self.not_given)
         given = {
             "rkhs_bound": self.rkhs_bound,
             "noise_bound": self.noise_bound,
@@ -442,11 +455,13 @@ class CensoredWidth(WidthRule):
                 )
             return
         needed = [name for name in given if name != "noise_bound" or not self.bounded_outcomes]
-        missing = [f"{name}=" for name in needed if given[name] is None]
+        missing = [
+            f"{name}=" for name in needed if given[name] is None and name not in self.not_given
+        ]
         if missing:
             raise ValueError(
                 f"the width of censored feedback needs {' and '.join(missing)} (or a constant "
-                "width=)."
+                "width=, or neither rkhs_bound= nor noise_bound=)."
             )
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
@@ -473,6 +488,11 @@ class CensoredWidth(WidthRule):
             bound = getattr(self, name)
             return 0.0 if bound is None else pick_bound(name, bound, j, num_outputs) / unit
 
+        def pick_noise(j: int, prior: OutputPrior, unit: float | Tensor) -> float | Tensor:
+            if "noise_bound" in self.not_given:
+                return prior.lam.sqrt()
+            return pick("noise_bound", j, unit)
+
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
             if prior.row_noise is not None:
                 raise UnreadablePriorError(
@@ -481,9 +501,9 @@ class CensoredWidth(WidthRule):
                 )
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
             deviations = deviation_sums[j].to(prior.lam) / prior.standard_deviation
-            rkhs_bound, noise_bound, outcome_bound = (
-                pick(name, j, unit) for name in ("rkhs_bound", "noise_bound", "outcome_bound")
-            )
+            rkhs_bound = pick("rkhs_bound", j, 1.0 if "rkhs_bound" in self.not_given else unit)
+            noise_bound = pick_noise(j, prior, unit)
+            outcome_bound = pick("outcome_bound", j, unit)
             if self.constant is not None:
                 factor = prior.lam if self.any_lambda or self.bounded_outcomes else 1.0
                 return outcome_bound * deviations / factor
@@ -512,7 +532,10 @@ class CensoredWidth(WidthRule):
             return Guarantee(
                 method=f"censored feedback, constant width {self.constant:g}",
                 constants={"width": float(self.constant)},
-                gaps=("a constant width is a heuristic",),
+                gaps=(
+                    *((no_ingredient(self.constant),) if self.not_given else ()),
+                    "a constant width is a heuristic",
+                ),
             )
         bounds = {"rkhs_bound": self.rkhs_bound, "outcome_bound": self.outcome_bound}
         if not self.bounded_outcomes:
@@ -520,7 +543,8 @@ class CensoredWidth(WidthRule):
         constants = bound_constants(
             self.delta, **{name: bound for name, bound in bounds.items() if bound is not None}
         )
-        gaps = prior_gaps(summary)
+        gaps = [*prior_gaps(summary), *gaps_of_defaults(self.not_given)]
+        is_relative = self.units == "prior" or bool(self.not_given)
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None:
             constants["lam"] = lam
@@ -545,7 +569,7 @@ class CensoredWidth(WidthRule):
         rho += "(ever, if that is None)"
         largest = None
         if self.rkhs_bound is not None:
-            largest = largest_regret(summary, self.rkhs_bound, self.units == "prior")
+            largest = largest_regret(summary, self.rkhs_bound, is_relative)
         return Guarantee(
             method="censored feedback",
             theorem=f"Verma, Dai and Low 2022, Theorem 1, {details}",
@@ -580,6 +604,36 @@ class CensoredWidth(WidthRule):
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
+
+
+def complete_censored_bounds(
+    rkhs_bound: Bound | None,
+    noise_bound: Bound | None,
+    outcome_bound: Bound | None,
+    units: str,
+    bounded_outcomes: bool,
+) -> tuple[Bound | None, tuple[str, ...]]:
+    """Return ``rkhs_bound`` or its default, and which bounds are defaults.
+
+    Where neither norm nor noise is known, ``outcome_bound`` is not needed either; if it is given,
+    it has its units.
+
+    Args:
+        rkhs_bound: As the user gave it, or None.
+        noise_bound: Likewise.
+        outcome_bound: Likewise.
+        units: ``"outcome"`` or ``"prior"``: of the bounds that were given.
+        bounded_outcomes: Whether the form is used that needs no bound on the noise.
+    """
+    given = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
+    if bounded_outcomes:
+        del given["noise_bound"]
+    missing = tuple(name for name, bound in given.items() if bound is None)
+    if not missing or (units != "prior" and len(missing) < len(given)):
+        return rkhs_bound, ()  # all is there, or what is missing is an error
+    if outcome_bound is None and not bounded_outcomes and len(missing) == len(given):
+        missing = (*missing, "outcome_bound")
+    return DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound, missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -673,23 +727,37 @@ def censored_rule(
         ValueError: If ``outcome_bound`` is needed.
     """
     if isinstance(rule, ConstantWidth):
-        return PendingWidth(CensoredWidth(outcome_bound=outcome_bound, constant=rule.value))
-    if outcome_bound is None:
+        missing = ("rkhs_bound", "noise_bound") if rule.is_default else ()
+        return PendingWidth(
+            CensoredWidth(outcome_bound=outcome_bound, constant=rule.value, not_given=missing)
+        )
+    not_given = getattr(rule, "not_given", ())
+    goes_without = isinstance(rule, KernelizedWidth) and not_given == ("rkhs_bound", "noise_bound")
+    if outcome_bound is None and not goes_without:
         raise ValueError(
             "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            f"minimum, for {type(rule).__name__}. Only a constant width= goes without."
+            f"minimum, for {type(rule).__name__}. Only a constant width= goes without, or IGP-UCB "
+            "and GP-TS without rkhs_bound= and noise_bound=."
         )
     if isinstance(rule, KernelizedWidth) and rule.explicit_gain is None:
+        knows_noise = "noise_bound" not in not_given
         return PendingWidth(
             CensoredWidth(
                 rkhs_bound=rule.rkhs_bound,
-                noise_bound=rule.noise_bound,  # type: ignore[arg-type]  # no string: checked there
+                # no string: checked there
+                noise_bound=rule.noise_bound if knows_noise else None,  # type: ignore[arg-type]
                 outcome_bound=outcome_bound,
                 delta=rule.delta,
                 any_lambda=rule.any_lambda,
                 units=rule.units,
                 unit=unit,
+                not_given=(*not_given, *(("outcome_bound",) if outcome_bound is None else ())),
             )
+        )
+    if outcome_bound is None:
+        raise ValueError(
+            "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
+            "minimum, beside information_gain=."
         )
     terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0)
     if isinstance(rule, KernelizedWidth):  # half of delta for each of the two noises

@@ -310,15 +310,17 @@ def report_refutation(
     noise_bound: float | Tensor | str,
     smallest_rkhs_bound: float,
     on_refuted: str,
+    in_prior_units: bool = False,
 ) -> None:
     """Say that the data refute the assumptions.
 
     Args:
         delta: The level at which they do.
-        rkhs_bound: ``B``, in raw outcome units; a number, or one a replicate.
+        rkhs_bound: ``B``; a number, or one a replicate.
         noise_bound: ``R``, likewise; or ``"model"``.
-        smallest_rkhs_bound: What ``B`` would have to exceed, in these units.
+        smallest_rkhs_bound: What ``B`` would have to exceed, in the same units.
         on_refuted: ``"warn"`` or ``"raise"``.
+        in_prior_units: Whether bounds are in prior standard deviations, not in raw outcome units.
 
     Raises:
         ValueError: If that was asked for.
@@ -332,10 +334,11 @@ def report_refutation(
         else (each if isinstance(each, str) else f"{each:g}")
         for each in (rkhs_bound, noise_bound)
     )
+    unit = " prior standard deviations" if in_prior_units else ""
     message = (
         f"the data refute the assumptions at level {delta:g}: no function of norm {norm} in this "
         f"kernel fits them under noise_bound={noise} (the norm would have to exceed "
-        f"{smallest_rkhs_bound:.4g}). Check kernel, rkhs_bound and noise_bound, or pass "
+        f"{smallest_rkhs_bound:.4g}{unit}). Check kernel, rkhs_bound and noise_bound, or pass "
         "double_rkhs_bound=True."
     )
     if on_refuted == "raise":

@@ -247,6 +247,78 @@ ROWS_HAVE_LARGE_LAM = "no row ever has a noise variance below the prior variance
 """What the printed width of IGP-UCB needs in all rounds."""
 
 
+DEFAULT_RKHS_BOUND = 1.0
+"""The bound on the norm where nobody gave one, in prior standard deviations."""
+
+
+def complete_bounds(
+    name: str, rkhs_bound: Bound | None, noise_bound: NoiseBound | None, units: str
+) -> tuple[Bound, NoiseBound, tuple[str, ...]]:
+    """Return both bounds, the defaults in place of those that were not given, and which these are.
+
+    The default of the norm is in prior standard deviations whatever ``units`` says of the noise;
+    that of the noise is :data:`MODEL_NOISE`. One bound alone in the units of the outcomes is taken
+    for a mistake: it would stand beside a number of another unit.
+
+    Args:
+        name: The acquisition class, for errors.
+        rkhs_bound: As the user gave it, or None.
+        noise_bound: Likewise.
+        units: ``"outcome"`` or ``"prior"``: of the bounds that were given.
+
+    Raises:
+        ValueError: If one is given in the units of the outcomes, and the other is not.
+    """
+    given = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
+    missing = tuple(key for key, bound in given.items() if bound is None)
+    if len(missing) == 1 and units != "prior":
+        raise ValueError(
+            f"{name} needs rkhs_bound= and noise_bound= (or neither), got rkhs_bound={rkhs_bound} "
+            f"and noise_bound={noise_bound}. Give {missing[0]}= in the units of the outcomes too; "
+            f"or leave both out, and they are {DEFAULT_RKHS_BOUND:g} prior standard deviation and "
+            "the noise of the model."
+        )
+    return (
+        DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound,
+        MODEL_NOISE if noise_bound is None else noise_bound,
+        missing,
+    )
+
+
+STANDS_FOR = {
+    "rkhs_bound": f"{DEFAULT_RKHS_BOUND:g} prior standard deviation",
+    "noise_bound": "the standard deviation of the model's noise",
+    "outcome_bound": "a width without its terms",
+}
+"""What is in the place of bounds that were not given, in words."""
+
+
+def gaps_of_defaults(not_given: tuple[str, ...]) -> list[str]:
+    """Say of each bound that was not given what stands in its place.
+
+    Args:
+        not_given: Names of bounds.
+    """
+    return [
+        f"{name} was not given; the default, {STANDS_FOR[name]}, is nobody's knowledge of this "
+        f"reward: give {name}= if you have a bound"
+        for name in not_given
+    ]
+
+
+def check_not_given(names: tuple[str, ...]) -> None:
+    """Raise unless all names are of bounds.
+
+    Args:
+        names: What was not given.
+
+    Raises:
+        ValueError: If one is unknown.
+    """
+    for name in names:
+        check_one_of("not_given", name, tuple(STANDS_FOR))
+
+
 def check_noise_bound(bound: NoiseBound) -> NoiseBound:
     """Return a noise bound: one number, one an output or one a replicate, or ``"model"``.
 
@@ -285,6 +357,23 @@ def noise_in_prior_units(
     """
     level = pick_bound("noise_bound", bound, output, num_outputs)
     return prior.lam.sqrt() if isinstance(level, str) else level / unit
+
+
+def units_of_bounds(
+    prior: OutputPrior, units: str, not_given: tuple[str, ...]
+) -> tuple[float | Tensor, float | Tensor]:
+    """Return by what the bounds on norm and noise are divided to be in prior standard deviations.
+
+    Args:
+        prior: Of the output.
+        units: Of the bounds that were given.
+        not_given: The others; they are in prior standard deviations.
+    """
+    unit = prior.standard_deviation if units == "outcome" else 1.0
+    of_norm, of_noise = (
+        1.0 if name in not_given else unit for name in ("rkhs_bound", "noise_bound")
+    )
+    return of_norm, of_noise
 
 
 def is_model_noise(bound: NoiseBound, output: int) -> bool:
@@ -401,6 +490,10 @@ class KernelizedWidth(WidthRule):
             read, the bounds are taken in units of its prior standard deviation.
         units: ``"outcome"``: the bounds are in raw outcome units. ``"prior"``: they are multiples
             of the prior standard deviation, for models that learn the scale of the outcomes.
+        not_given: Of ``"rkhs_bound"`` and ``"noise_bound"`` what nobody knows. ``rkhs_bound`` is
+            then a multiple of the prior standard deviation whatever ``units`` says, and
+            ``noise_bound="model"`` the modeled noise's standard deviation, as ``R`` of the printed
+            width. They void every statement.
     """
 
     rkhs_bound: Bound
@@ -409,6 +502,7 @@ class KernelizedWidth(WidthRule):
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
     units: str = "outcome"
+    not_given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -419,6 +513,7 @@ class KernelizedWidth(WidthRule):
         if gain is not None and not isinstance(gain, GainBound):
             store_checked(self, explicit_gain=check_nonnegative("information_gain", gain))
         check_one_of("units", self.units, ("outcome", "prior"))
+        check_not_given(self.not_given)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
@@ -426,13 +521,13 @@ class KernelizedWidth(WidthRule):
         num_outputs = summary.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            unit = prior.standard_deviation if self.units == "outcome" else 1.0
-            rkhs_bound = pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit
-            noise_bound = noise_in_prior_units(self.noise_bound, prior, unit, j, num_outputs)
+            of_norm, of_noise = units_of_bounds(prior, self.units, self.not_given)
+            rkhs_bound = pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / of_norm
+            noise_bound = noise_in_prior_units(self.noise_bound, prior, of_noise, j, num_outputs)
             gain = prior.information_gain if explicit_gain is None else explicit_gain
             if self.any_lambda:
                 return any_lambda_width(rkhs_bound, noise_bound, gain, delta, prior.lam)
-            if is_model_noise(self.noise_bound, j):
+            if is_model_noise(self.noise_bound, j) and "noise_bound" not in self.not_given:
                 noise_bound = 1.0  # rows divided by their noise have R = 1 and lam = 1
             return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
 
@@ -462,6 +557,8 @@ class KernelizedWidth(WidthRule):
         if lam is not None:
             constants["lam"] = lam
         stated_lam = smallest_stated_lam(summary, self.noise_bound)
+        if "noise_bound" in self.not_given:  # R is the square root of lam, and not 1
+            stated_lam = lam
         if self.any_lambda:
             gaps += noise_gaps(summary, self.noise_bound)
         elif stated_lam is not None and stated_lam < 1.0:
@@ -480,8 +577,10 @@ class KernelizedWidth(WidthRule):
             gaps.append(gain_is_too_small(float(gain.max()), float(realized.max())))
         elif self.explicit_gain is not None and not isinstance(self.explicit_gain, GainBound):
             gaps.append("information_gain was given; it must be at least the realized gain")
+        gaps += gaps_of_defaults(self.not_given)
         norm, norm_gaps, of_mean = norm_assumption(summary)
-        in_prior_units = self.units == "prior" or summary.smallest_lam() is None
+        is_relative = self.units == "prior" or bool(self.not_given)
+        in_prior_units = is_relative or summary.smallest_lam() is None
         form = "in the form for every lam" if self.any_lambda else "as printed"
         source = "the realized" if self.explicit_gain is None else "a given"
         details = f"{form}, with {source} information gain"
@@ -491,7 +590,7 @@ class KernelizedWidth(WidthRule):
             theorem_of_draws=f"Chowdhury and Gopalan 2017, Theorem 4, {details}",
             bands=band_everywhere(self.delta),
             regret=regret_of_band(
-                self.delta, largest_regret(summary, self.rkhs_bound, self.units == "prior")
+                self.delta, largest_regret(summary, self.rkhs_bound, is_relative)
             ),
             assumptions=(
                 norm,
@@ -501,7 +600,7 @@ class KernelizedWidth(WidthRule):
                     self.noise_bound,
                     of_rows=(SMALLEST_ROW_IS_FIXED if self.any_lambda else ROWS_HAVE_LARGE_LAM,),
                 ),
-                *((_in_prior_units(self.noise_bound),) if in_prior_units else ()),
+                *((told_in_prior_units(self.noise_bound),) if in_prior_units else ()),
                 *(() if given is None else (given.assumption,)),
             ),
             constants={**constants, **of_mean},
@@ -557,8 +656,12 @@ def _largest_realized_gain(summary: PriorSummary) -> float | None:
         return None
 
 
-def _in_prior_units(noise_bound: NoiseBound) -> str:
-    """What is said of bounds in prior units; there is no number where the model has the noise."""
+def told_in_prior_units(noise_bound: NoiseBound) -> str:
+    """Return what is said of bounds in prior units; with the model's noise there is one number.
+
+    Args:
+        noise_bound: As the user gave it.
+    """
     if noise_bound == MODEL_NOISE:
         return "rkhs_bound is a multiple of the prior standard deviation"
     return IN_PRIOR_UNITS
@@ -649,27 +752,33 @@ class AMMWidth(WidthRule):
         noise_bound: ``R`` of R-sub-Gaussian noise; one number, one an output, or ``"model"``.
             Likewise.
         delta: The bound fails with at most this probability.
+        units: ``"outcome"`` or ``"prior"``. Likewise.
+        not_given: What nobody knows. Likewise.
     """
 
     rkhs_bound: Bound
     noise_bound: NoiseBound
     delta: float
+    units: str = "outcome"
+    not_given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
         store_checked(self, **check_bounds(rkhs_bound=self.rkhs_bound))
         store_checked(self, noise_bound=check_noise_bound(self.noise_bound))
         store_checked(self, delta=check_probability("delta", self.delta))
+        check_one_of("units", self.units, ("outcome", "prior"))
+        check_not_given(self.not_given)
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
         num_outputs = summary.num_outputs
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            unit = prior.standard_deviation
-            noise = noise_in_prior_units(self.noise_bound, prior, unit, j, num_outputs)
+            of_norm, of_noise = units_of_bounds(prior, self.units, self.not_given)
+            noise = noise_in_prior_units(self.noise_bound, prior, of_noise, j, num_outputs)
             return amm_width(
-                pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / unit,
+                pick_bound("rkhs_bound", self.rkhs_bound, j, num_outputs) / of_norm,
                 prior.information_gain,
                 delta,
                 radius_factor=noise**2 / prior.lam,  # c = R^2 / lam makes a_0 = lam
@@ -686,19 +795,28 @@ class AMMWidth(WidthRule):
         if lam is not None and gain is not None:
             constants.update(lam=lam, information_gain=float(gain.max()))
         norm, norm_gaps, of_mean = norm_assumption(summary)
+        is_relative = self.units == "prior" or bool(self.not_given)
         return Guarantee(
             method="AMM width",
             theorem="Flynn and Reeb 2024, analytic mixture-martingale bound, with a_0 = lam",
             bands=band_everywhere(self.delta),
-            regret=regret_of_band(self.delta, largest_regret(summary, self.rkhs_bound, False)),
+            regret=regret_of_band(
+                self.delta, largest_regret(summary, self.rkhs_bound, is_relative)
+            ),
             assumptions=(
                 norm,
                 *kernel_assumptions(summary),
                 *noise_assumptions(summary, self.noise_bound),
+                *((told_in_prior_units(self.noise_bound),) if is_relative else ()),
                 AS_OBSERVED,
             ),
             constants={**constants, **of_mean},
-            gaps=(*prior_gaps(summary), *norm_gaps, *noise_gaps(summary, self.noise_bound)),
+            gaps=(
+                *prior_gaps(summary),
+                *gaps_of_defaults(self.not_given),
+                *norm_gaps,
+                *noise_gaps(summary, self.noise_bound),
+            ),
         )
 
     def information_gain(self, summary: PriorSummary) -> Tensor | None:

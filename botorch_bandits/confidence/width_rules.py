@@ -599,15 +599,24 @@ class WidthRule(ABC):
         return None
 
 
+DEFAULT_WIDTH = 2.0
+"""A constant width of GP-UCB where nobody gave the ingredients of one."""
+
+PLAIN_WIDTH = 1.0
+"""Likewise of Thompson sampling: the draw is one of the posterior as it is."""
+
+
 @dataclass(frozen=True)
 class ConstantWidth(WidthRule):
     """A fixed width, as practitioners use it.
 
     Attributes:
         value: The factor of the posterior standard deviation, at least 0.
+        is_default: Whether nobody gave it.
     """
 
     value: float
+    is_default: bool = False
 
     def __post_init__(self) -> None:
         """Check the value."""
@@ -622,8 +631,23 @@ class ConstantWidth(WidthRule):
         return Guarantee(
             method=f"constant width {self.value:g}",
             constants={"width": float(self.value)},
-            gaps=("a constant width is a heuristic",),
+            gaps=(
+                *((no_ingredient(self.value),) if self.is_default else ()),
+                "a constant width is a heuristic",
+            ),
         )
+
+
+def no_ingredient(width: float) -> str:
+    """Say that nobody gave the ingredients of a width.
+
+    Args:
+        width: The constant in its place.
+    """
+    return (
+        f"no ingredient of a width was given; the default, the constant {width:g}, is nobody's "
+        "knowledge of this reward: give bounds if you have them"
+    )
 
 
 def combine_outputs(

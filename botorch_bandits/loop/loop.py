@@ -324,13 +324,14 @@ class BanditLoop:
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
-            reward: One finite number of at most 1e50 in size; float32 is refused.
-            constraints: One such number for each constraint; at most 0 is feasible. None without
-                constraints.
+            reward: Any finite real number of at most 1e50 in size: of Python, of numpy, or a tensor
+                with one entry, of any precision; True and False are 1 and 0.
+            constraints: One such number for each constraint, or a float64 tensor; at most 0 is
+                feasible. None without constraints.
 
         Raises:
             KeyError: If the id was never asked.
-            TypeError: If the reward is not one number in double precision.
+            TypeError: If the reward is not one real number.
             ValueError: If the reward or a constraint value is NaN, infinite or larger than 1e50 in
                 size, or makes a multiplier or a penalized outcome that is; if constraint values
                 are missing or too many; if the query has another reward already, failed, or was

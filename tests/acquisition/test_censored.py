@@ -553,7 +553,12 @@ def test_extra_noise_needs_affine_outcomes() -> None:
         ({"minimum": 0.0, "minimum_proxy": 2.0, "width": 1.0}, "pass either minimum="),
         ({"minimum": float("nan"), "width": 1.0}, "minimum is nan"),
         ({"minimum": (0.0, 1.0), "width": 1.0}, "minimum has 2 entries for 1 outputs"),
-        ({"minimum": -1.0}, "needs rkhs_bound= and noise_bound= and outcome_bound="),
+        ({"minimum": -1.0, "rkhs_bound": 1.0}, "needs noise_bound= and outcome_bound="),
+        (
+            {"minimum": -1.0, "rkhs_bound": 1.0, "noise_bound": 0.1},
+            "needs outcome_bound=",
+        ),
+        ({"minimum": -1.0, "bounded_outcomes": True}, "needs outcome_bound="),
         ({"minimum": -1.0, "rkhs_bound": 1.0, "width": 1.0}, "either width="),
         ({"minimum": -1.0, "width": 1.0, "window": "all"}, "pass max_delay=m"),
         ({"minimum": -1.0, "width": 1.0, "window": "some"}, "window is 'some'"),

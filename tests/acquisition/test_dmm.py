@@ -196,7 +196,7 @@ def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
     two = BanditGP(X, Y.expand(9, 2), kernel=RBFKernel(), noise=LAM)
     with pytest.raises(UnreadablePriorError, match="2 outputs and no posterior_transform"):
         DMMUpperConfidenceBound(two, rkhs_bound=2.0, noise_bound=0.1)
-    with pytest.raises(ValueError, match="needs noise_bound="):
+    with pytest.raises(ValueError, match="needs rkhs_bound= and noise_bound="):
         DMMUpperConfidenceBound.with_options(rkhs_bound=1.0)
     with pytest.raises(ValueError, match="rkhs_bound is 0"):
         DMMUpperConfidenceBound.with_options(rkhs_bound=0.0, noise_bound=0.1)

@@ -388,7 +388,7 @@ def test_penalties_by_name():
 def test_refusals():
     model, two = single_model(), CASES[0].build()
     with pytest.raises(ValueError, match=r"needs rkhs_bound= and noise_bound="):
-        build(ImprovedUpperConfidenceBound, model, training_data=datasets())
+        build(ImprovedUpperConfidenceBound, model, training_data=datasets(), rkhs_bound=1.0)
     with pytest.raises(ValueError, match=r"RandomizedUpperConfidenceBound needs num_arms="):
         build(RandomizedUpperConfidenceBound, model)
     with pytest.raises(ValueError, match=r"WidthUpperConfidenceBound needs rule="):

@@ -70,7 +70,7 @@ def test_an_unknown_option_is_answered_with_the_known_ones(
 @pytest.mark.parametrize(
     ("cls", "options", "message"),
     [
-        (ImprovedUpperConfidenceBound, {}, "needs rkhs_bound= and noise_bound="),
+        (ImprovedUpperConfidenceBound, {"noise_bound": 0.1}, "needs rkhs_bound= and noise_bound="),
         (ImprovedUpperConfidenceBound, {"rkhs_bound": 1.0}, "noise_bound=None"),
         (ImprovedUpperConfidenceBound, {**BOUNDS, "width": 1.0}, "not both"),
         (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.0}, "delta is 0.0"),
@@ -150,15 +150,23 @@ def test_arms_give_gp_ucb_their_number() -> None:
     assert torch.equal(with_none.width, GPUpperConfidenceBound(model, num_arms=9).width)
 
 
-def test_gp_ucb_on_a_box_needs_a_width() -> None:
+def test_gp_ucb_without_ingredients_takes_the_arms_or_a_constant_width() -> None:
     recipe = GPUpperConfidenceBound.with_options()
+    on_box = recipe.build(bandit_gp(), BOX)
+    assert float(on_box.width) == pytest.approx(2.0)
+    assert on_box.guarantee().gaps == (
+        "no ingredient of a width was given; the default, the constant 2, is nobody's knowledge of "
+        "this reward: give bounds if you have them",
+        "a constant width is a heuristic",
+    )
+    on_arms = recipe.build(bandit_gp(), ARMS, round_number=20)
+    known = GPUpperConfidenceBound(bandit_gp(), num_arms=ARMS.num_arms, round_number=20)
+    assert torch.equal(on_arms.width, known.width)
     message = "exactly one.*On a box, ImprovedUpperConfidenceBound has a width with a theorem"
     with pytest.raises(ValueError, match=message):
-        recipe.check(BOX)
-    with pytest.raises(ValueError, match=message):
-        recipe.build(bandit_gp(), BOX)
+        GPUpperConfidenceBound.with_options(smoothness_b=1.0)
     constant = GPUpperConfidenceBound.with_options(width=2.0).build(bandit_gp(), BOX)
-    assert float(constant.width) == pytest.approx(2.0)
+    assert constant.guarantee().gaps == ("a constant width is a heuristic",)
 
 
 def test_thompson_sampling_draws_on_the_arms_of_the_domain() -> None:

@@ -387,7 +387,11 @@ def test_each_members_own_scale_is_used() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, ValueError, "GPThompsonSampling needs rkhs_bound= and noise_bound="),
+        (
+            {"rkhs_bound": 1.0},
+            ValueError,
+            "GPThompsonSampling needs rkhs_bound= and noise_bound=",
+        ),
         ({"rkhs_bound": 1.0, "noise_bound": 0.1, "width": 1.0}, ValueError, "not both"),
         ({"width": 1.0, "delta": 2.0}, ValueError, "delta is 2.0"),
         ({"width": 1.0, "scale": -1.0}, ValueError, "scale is -1.0"),

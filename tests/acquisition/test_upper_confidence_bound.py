@@ -363,7 +363,12 @@ def test_the_round_of_a_model_without_rows_must_be_given() -> None:
 @pytest.mark.parametrize(
     ("cls", "options", "error", "message"),
     [
-        (ImprovedUpperConfidenceBound, {}, ValueError, "needs rkhs_bound= and noise_bound="),
+        (
+            ImprovedUpperConfidenceBound,
+            {"noise_bound": 0.1},
+            ValueError,
+            "needs rkhs_bound= and noise_bound=",
+        ),
         (
             ImprovedUpperConfidenceBound,
             {"rkhs_bound": 1.0},
@@ -402,7 +407,7 @@ def test_the_round_of_a_model_without_rows_must_be_given() -> None:
         ),
         (ImprovedUpperConfidenceBound, {"width": -2.0}, ValueError, "width is -2.0"),
         (ImprovedUpperConfidenceBound, {"width": 2.0, "scale": 0.0}, ValueError, "scale is 0.0"),
-        (GPUpperConfidenceBound, {}, ValueError, "exactly one"),
+        (GPUpperConfidenceBound, {"rkhs_bound": 1.0}, ValueError, "exactly one"),
         (GPUpperConfidenceBound, {"num_arms": 3, "width": 1.0}, ValueError, "exactly one"),
         (GPUpperConfidenceBound, {"num_arms": 0}, ValueError, "num_arms is 0"),
         (GPUpperConfidenceBound, {"num_arms": 2.5}, TypeError, "num_arms must be an integer"),

@@ -38,6 +38,12 @@ def huge(x):
 
 def raising(x):
     raise RuntimeError("the machine is on fire")
+
+def of_a_tensor(x):
+    import torch
+    assert x.dtype == torch.float64 and x.shape == (2,)
+    first, second = x
+    return torch.tensor(float(first) + round(x.tolist()[1], 3), dtype=torch.float32)
 """
 
 
@@ -141,6 +147,15 @@ def test_other_settings_never_overwrite(folder: Path, capsys: pytest.CaptureFixt
     assert (folder / "run" / "history.json").read_text() == before
     assert main([*OPTIMIZE, "--rounds", "4", "--quiet", "--seed", "1", "--overwrite"]) == 0
     assert (folder / "run" / "history.json").read_text() != before
+
+
+def test_the_function_is_given_the_tensor_that_run_gives(folder: Path) -> None:
+    arguments = ["optimize", "mymodule:of_a_tensor", "--bounds", "0:1,0:4", "--rounds", "2"]
+    assert main([*arguments, "--method", "random", "--out", "run", "--quiet"]) == 0
+    queries = json.loads((folder / "run" / "history.json").read_text())["queries"]
+    for query in queries:
+        first, second = query["x"]
+        assert query["reward"] == pytest.approx(first + second, abs=1e-3)
 
 
 def test_bounds_may_begin_with_a_minus(folder: Path) -> None:

@@ -26,7 +26,7 @@ import os, time
 
 def reward(x):
     with open("calls.txt", "a") as calls:
-        calls.write(f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')} {x[0]!r}\\n")
+        calls.write(f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')} {float(x[0])!r}\\n")
         calls.flush()
         end = calls.tell()  # other processes may have written after that
     calls = open("calls.txt", "rb").read(end).count(b"\\n")

@@ -15,6 +15,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
@@ -264,7 +265,7 @@ class TestAskAndTell:
         [
             (math.nan, ValueError, "reward is nan"),
             (math.inf, ValueError, "reward is inf"),
-            (torch.tensor(1.0), TypeError, "float32"),
+            (torch.tensor(1j), TypeError, "one real number"),
             (torch.zeros(2, dtype=torch.float64), TypeError, "one number"),
             ("high", TypeError, "'high'"),
             (None, TypeError, "None"),
@@ -280,6 +281,19 @@ class TestAskAndTell:
             loop.tell(query.id, value)
         assert loop.history.to_records() == before
         loop.tell(query.id, 1.0)
+
+    @pytest.mark.parametrize(
+        "value",
+        [torch.tensor(0.1), np.float32(0.1), torch.tensor([0.1], requires_grad=True)],
+        ids=repr,
+    )
+    def test_a_single_number_of_any_precision_is_told_exactly(self, value: Any) -> None:
+        loop = make_loop("arms", "fixed", "random")
+        query = loop.ask()
+        expected = float(np.float32(0.1))
+        assert loop.tell(query.id, value).reward == expected
+        assert loop.tell(query.id, value) is loop.tell(query.id, expected)  # the same again
+        assert loop.attach(loop.settings.domain.choices[0], value).reward == expected
 
     def test_unknown_and_repeated_ids_are_refused(self) -> None:
         loop = make_loop("arms", "fixed", "random")

@@ -1,0 +1,294 @@
+"""Acquisition functions whose user knows no bounds: defaults in prior units, and what they say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
+from botorch.optim import optimize_acqf
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+)
+
+N, DIM, NOISE, LENGTHSCALE, DELTA = 9, 2, 0.04, 0.4, 0.1
+X = torch.rand(N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+Y = torch.sin(5.0 * X[:, :1]) + X[:, 1:]
+LEFT_OUT = {
+    "rkhs_bound": "rkhs_bound was not given; the default, 1 prior standard deviation, is nobody's "
+    "knowledge of this reward: give rkhs_bound= if you have a bound",
+    "noise_bound": "noise_bound was not given; the default, the standard deviation of the model's "
+    "noise, is nobody's knowledge of this reward: give noise_bound= if you have a bound",
+    "outcome_bound": "outcome_bound was not given; the default, a width without its terms, is "
+    "nobody's knowledge of this reward: give outcome_bound= if you have a bound",
+}
+
+
+PLAIN = (
+    "no ingredient of a width was given; the default, the constant 1, is nobody's knowledge of "
+    "this reward: give bounds if you have them"
+)
+
+
+def model(factor: float = 1.0) -> SingleTaskGP:
+    """A model with parameters that this file knows, in outcome units times ``factor``."""
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    single = SingleTaskGP(
+        X,
+        factor * Y,
+        covar_module=kernel,
+        input_transform=Normalize(DIM, bounds=torch.tensor([[0.0] * DIM, [1.0] * DIM]).double()),
+        outcome_transform=Standardize(1),
+    )
+    single.likelihood.noise = torch.tensor(NOISE, dtype=torch.float64)
+    return single.eval()
+
+
+def gain(n: int = N) -> float:
+    """The information gain, from the definition."""
+    points = X.numpy()[:n]
+    squares = ((points[:, None] - points[None]) ** 2).sum(-1)
+    matrix = np.exp(-0.5 * squares / LENGTHSCALE**2)
+    return 0.5 * float(np.linalg.slogdet(np.eye(n) + matrix / NOISE)[1])
+
+
+def printed(delta: float, num_deltas: int = 1) -> float:
+    """``B + R sqrt(2 (gain + 1 + ln(1 / delta)))`` with B = 1 and R the noise of the model."""
+    return 1.0 + math.sqrt(NOISE) * math.sqrt(2.0 * (gain() + 1.0 + math.log(num_deltas / delta)))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-4, 1e6])
+def test_the_width_is_the_printed_one_whatever_outcomes_are_counted_in(factor: float) -> None:
+    for acqf, expected in (
+        (ImprovedUpperConfidenceBound(model(factor)), printed(DELTA)),
+        (GPThompsonSampling(model(factor), seed=0), 1.0),
+        (
+            GPThompsonSampling(model(factor), rkhs_bound=1.0, units="prior", seed=0),
+            printed(DELTA, 2),
+        ),
+        (AMMUpperConfidenceBound(model(factor)), math.sqrt(1 + 2 * (gain() + math.log(1 / DELTA)))),
+        (GPUpperConfidenceBound(model(factor)), 2.0),
+        (
+            CensoredUpperConfidenceBound(model(factor), minimum=-2.0 * factor),
+            printed(DELTA, 2),
+        ),
+        (
+            CensoredUpperConfidenceBound(
+                model(factor), minimum=-2.0 * factor, outcome_bound=5.0 * factor
+            ),
+            1.0
+            + (math.sqrt(NOISE) + 5.0 / float(Y.std()))
+            * math.sqrt(2.0 * (gain() + 1.0 + math.log(2.0 / DELTA))),
+        ),
+        (CensoredThompsonSampling(model(factor), minimum=-2.0 * factor, seed=0), 1.0),
+    ):
+        assert float(acqf.width) == pytest.approx(expected, rel=1e-8), type(acqf).__name__
+
+
+def test_the_form_for_every_lam_has_the_model_s_noise() -> None:
+    acqf = ImprovedUpperConfidenceBound(model(), any_lambda=True)
+    expected = 1.0 + math.sqrt(2.0 * (gain() + math.log(1.0 / DELTA)))
+    assert float(acqf.width) == pytest.approx(expected, rel=1e-8)
+
+
+def test_each_output_of_a_lagrangian_has_the_defaults() -> None:
+    outputs = ModelListGP(model(), model(1e3))
+    bound = LagrangianUpperConfidenceBound(outputs, multipliers=[1.0])
+    draw = LagrangianThompsonSampling(outputs, multipliers=[1.0], seed=0, choices=X)
+    assert bound.widths.tolist() == pytest.approx([printed(DELTA / 2)] * 2, rel=1e-8)
+    assert draw.widths.tolist() == [1.0, 1.0]
+    assert PLAIN in draw.guarantee().gaps
+    assert set(LEFT_OUT.values()) - {LEFT_OUT["outcome_bound"]} <= set(bound.guarantee().gaps)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "missing"),
+    [
+        (ImprovedUpperConfidenceBound, {}, ["rkhs_bound", "noise_bound"]),
+        (ImprovedUpperConfidenceBound, {"noise_bound": 0.3, "units": "prior"}, ["rkhs_bound"]),
+        (GPThompsonSampling, {"rkhs_bound": 2.0, "units": "prior"}, ["noise_bound"]),
+        (AMMUpperConfidenceBound, {}, ["rkhs_bound", "noise_bound"]),
+        (AMMUpperConfidenceBound, {"rkhs_bound": 2.0, "units": "prior"}, ["noise_bound"]),
+        (DMMUpperConfidenceBound, {}, ["rkhs_bound", "noise_bound"]),
+        (DMMUpperConfidenceBound, {"rkhs_bound": 9.0, "units": "prior"}, ["noise_bound"]),
+        (CensoredUpperConfidenceBound, {"minimum": -2.0}, list(LEFT_OUT)),
+        (
+            CensoredUpperConfidenceBound,
+            {"minimum": -2.0, "outcome_bound": 5.0},
+            ["rkhs_bound", "noise_bound"],
+        ),
+        (
+            CensoredThompsonSampling,
+            {"minimum": -2.0, "outcome_bound": 5.0, "bounded_outcomes": True},
+            ["rkhs_bound"],
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_what_was_not_given_voids_every_statement_and_is_named(
+    cls: Any, options: dict[str, Any], missing: list[str]
+) -> None:
+    fixed = BanditGP(X, Y, RBFKernel().double(), noise=1.5)  # all else of the theorems holds
+    guarantee = cls(fixed, **options).guarantee()
+    assert not guarantee.holds
+    assert not any(statement.holds for statement in guarantee.statements.values())
+    told = [gap for gap in guarantee.gaps if "was not given" in gap]
+    assert told == [LEFT_OUT[name] for name in missing]
+    assert LEFT_OUT[missing[0]] in str(guarantee)
+
+
+def test_bounds_that_are_given_leave_no_such_gap() -> None:
+    fixed = BanditGP(X, Y, RBFKernel().double(), noise=1.5)
+    for cls in (AMMUpperConfidenceBound, DMMUpperConfidenceBound, ImprovedUpperConfidenceBound):
+        for units in ("outcome", "prior"):
+            guarantee = cls(fixed, rkhs_bound=9.0, noise_bound=1.5, units=units).guarantee()
+            assert guarantee.holds
+            told = "\n".join(guarantee.assumptions)
+            assert ("multiples of the prior standard deviation" in told) == (units == "prior")
+
+
+@pytest.mark.parametrize("given", ["rkhs_bound", "noise_bound"])
+@pytest.mark.parametrize(
+    "cls",
+    [
+        ImprovedUpperConfidenceBound,
+        GPThompsonSampling,
+        AMMUpperConfidenceBound,
+        DMMUpperConfidenceBound,
+    ],
+)
+def test_one_bound_alone_in_raw_units_is_a_mistake(cls: Any, given: str) -> None:
+    other = {"rkhs_bound": "noise_bound", "noise_bound": "rkhs_bound"}[given]
+    for make in (lambda: cls(model(), **{given: 0.5}), lambda: cls.with_options(**{given: 0.5})):
+        with pytest.raises(
+            ValueError, match=f"Give {other}= in the units of the outcomes"
+        ) as error:
+            make()
+        assert cls.__name__ in str(error.value)
+        assert f"{other}=None" in str(error.value)
+        assert f"{given}=0.5" in str(error.value)
+
+
+def test_dmm_and_amm_take_multiples_of_the_prior_standard_deviation() -> None:
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = torch.tensor(2500.0, dtype=torch.float64)
+    scaled = BanditGP(X, 50.0 * Y, kernel, noise=NOISE * 2500.0)
+    points = torch.rand(5, 1, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    for cls in (DMMUpperConfidenceBound, AMMUpperConfidenceBound):
+        relative = cls(scaled, rkhs_bound=4.0, noise_bound=0.2, units="prior")
+        raw = cls(scaled, rkhs_bound=200.0, noise_bound=10.0)
+        assert torch.allclose(relative(points), raw(points), rtol=1e-12)
+        assert relative.guarantee().regret.largest == pytest.approx(raw.guarantee().regret.largest)
+    refuted = {"rkhs_bound": 0.1, "noise_bound": 0.01}
+    with pytest.warns(match=r"norm 0.1 .*exceed \d+\.?\d* prior standard deviations\)"):
+        DMMUpperConfidenceBound(scaled, **refuted, units="prior")
+
+
+def test_dmm_doubles_a_norm_that_nobody_gave() -> None:
+    plain = BanditGP(X, 20.0 * Y, RBFKernel().double(), noise=NOISE)
+    acqf = DMMUpperConfidenceBound(plain)
+    (bound,) = acqf.rkhs_bounds.values()
+    assert not acqf.is_refuted
+    assert bound >= acqf.smallest_rkhs_bound > 1.0
+    assert math.log2(bound) == pytest.approx(round(math.log2(bound)))
+    assert "the norm bound is guessed and doubled" in acqf.guarantee().gaps
+
+
+def test_suggestions_without_bounds_are_those_with_the_defaults() -> None:
+    torch.manual_seed(0)
+    acqf = ImprovedUpperConfidenceBound(model())
+    stated = ImprovedUpperConfidenceBound(
+        model(), rkhs_bound=1.0, noise_bound=math.sqrt(NOISE), units="prior"
+    )
+    assert torch.allclose(acqf(X.unsqueeze(-2)), stated(X.unsqueeze(-2)), rtol=1e-12)
+    bounds = torch.tensor([[0.0] * DIM, [1.0] * DIM], dtype=torch.float64)
+    points, _ = optimize_acqf(acqf, bounds, q=2, sequential=True, num_restarts=2, raw_samples=16)
+    assert points.shape == (2, DIM)
+    inputs = get_acqf_input_constructor(ImprovedUpperConfidenceBound)(model=model())
+    assert torch.equal(ImprovedUpperConfidenceBound(**inputs).width, acqf.width)
+
+
+@pytest.mark.parametrize("domain", ["box", "arms"])
+@pytest.mark.parametrize(
+    "cls",
+    [
+        ImprovedUpperConfidenceBound,
+        GPThompsonSampling,
+        DMMUpperConfidenceBound,
+        AMMUpperConfidenceBound,
+        GPUpperConfidenceBound,
+    ],
+)
+def test_loops_need_no_bounds(cls: Any, domain: str) -> None:
+    grid = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
+    where = Box([[0.0], [1.0]], num_restarts=1, raw_samples=16) if domain == "box" else Arms(grid)
+    recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3)
+    explicit: dict[str, Any] = {}
+    if cls in (DMMUpperConfidenceBound, AMMUpperConfidenceBound):
+        explicit = {"rkhs_bound": 1.0, "noise_bound": "model", "units": "prior"}
+        if cls is DMMUpperConfidenceBound:
+            explicit["double_rkhs_bound"] = True
+    elif cls is GPThompsonSampling:
+        explicit = {"width": 1.0}
+    elif cls is not GPUpperConfidenceBound:
+        explicit = {"rkhs_bound": 1.0, "noise_bound": 0.1, "units": "prior"}  # 0.01 ** 0.5
+    elif domain == "box":
+        explicit = {"width": 2.0}
+    points = []
+    for options in ({}, explicit):
+        loop = BanditLoop(where, recipe, cls.with_options(**options), seed=1)
+        for _ in range(4):
+            query = loop.ask()
+            loop.tell(query.id, float(torch.sin(5.0 * query.x).sum()))
+        points.append(loop.history.inputs())
+        if not options and (domain == "box" or cls is not GPUpperConfidenceBound):
+            assert "was given" in str(loop.guarantee()) or "was not given" in str(loop.guarantee())
+    assert torch.allclose(*points, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("outcome_bound", [None, 2.0])
+@pytest.mark.parametrize("domain", ["box", "arms"])
+@pytest.mark.parametrize("cls", [ImprovedUpperConfidenceBound, GPThompsonSampling])
+def test_censored_loops_need_no_bounds(cls: Any, domain: str, outcome_bound: float | None) -> None:
+    grid = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
+    where = Box([[0.0], [1.0]], num_restarts=1, raw_samples=16) if domain == "box" else Arms(grid)
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
+    feedback = Censored(minimum=0.0, outcome_bound=outcome_bound, max_delay=3)
+    loop = BanditLoop(where, recipe, cls.with_options(), feedback=feedback, seed=1)
+    for t in range(5):
+        query = loop.ask()
+        if t % 2:
+            loop.tell(query.id, float(query.x[0]))
+    width = loop.ask().diagnostics["width"]
+    assert width > (1.0 if outcome_bound or cls is ImprovedUpperConfidenceBound else 0.999)
+    told = [gap for gap in loop.guarantee().gaps if "was given" in gap or "was not given" in gap]
+    expected = [LEFT_OUT[name] for name in list(LEFT_OUT)[: 2 if outcome_bound else 3]]
+    assert told == ([PLAIN] if cls is GPThompsonSampling else expected)
+    with pytest.raises(ValueError, match=r"needs outcome_bound=.*without rkhs_bound= and noise"):
+        BanditLoop(
+            where,
+            recipe,
+            cls.with_options(rkhs_bound=1.0, noise_bound=0.1),
+            feedback=Censored(minimum=0.0),
+        )
