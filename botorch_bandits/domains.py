@@ -565,13 +565,10 @@ class Box(Domain):
             # one evaluation of all raw samples; the local searches run side by side
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
-        if getattr(acquisition, "X_baseline", None) is not None:
-            common["options"] |= {
-                "sample_around_best": True,
-                "sample_around_best_sigma": NEAR,
-                "init_batch_limit": 2 * self.raw_samples,
-            }
         own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
+        if getattr(acquisition, "X_baseline", None) is not None:
+            near = {"sample_around_best": True, "sample_around_best_sigma": NEAR}
+            own["options"] = {**common["options"], **near, "init_batch_limit": 2 * self.raw_samples}
         scale = value_scale_of(acquisition) or ValueScale()
         is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
         if is_ordinary:  # as it is, to the last bit
@@ -590,14 +587,17 @@ class Box(Domain):
         ):
             # A prior without data is flat: every starting point is as good as any other.
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+            # a line search that stops at the rounding error: the best point so far is taken
+            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+            warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
             if not values:
                 candidate, value = optimize_acqf(
-                    acquisition, self.bounds, fixed_features=fixed or None, **common, **own
+                    acquisition, self.bounds, fixed_features=fixed or None, **{**common, **own}
                 )
             elif math.prod(map(len, values.values())) <= LARGEST_MIXED:
                 grid = [{**fixed, **combination} for combination in _combinations(values)]
                 candidate, value = optimize_acqf_mixed(
-                    acquisition, self.bounds, fixed_features_list=grid, **common, **own
+                    acquisition, self.bounds, fixed_features_list=grid, **{**common, **own}
                 )
             else:
                 candidate, value = optimize_acqf_mixed_alternating(
