@@ -853,7 +853,7 @@ class _OnlyOnce(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> Tensor:
         """Refuse."""
         raise RuntimeError(
-            "the posterior of BanditGP can be differentiated once, and this asks for a second "
+            "this posterior can be differentiated once, and this asks for a second "
             "derivative. Inside botorch.settings.propagate_grads(True) the posterior comes from "
             "GPyTorch, which has it."
         )
