@@ -49,9 +49,11 @@ class AffineOutcomes(PosteriorTransform):
         ValueError: If a shape is wrong, a number is not finite or a row has only zeros.
 
     Example:
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch.models import ModelListGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> model = SingleTaskGP(X, torch.cat([X.sin(), X.cos()], dim=-1))
+        >>> build = FittedSingleTaskGP([[0.0], [1.0]])
+        >>> model = ModelListGP(build(X, X.sin()), build(X, X.cos()))
         >>> weights = torch.tensor([[-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
         >>> model.posterior(X, posterior_transform=AffineOutcomes(weights)).mean.shape
         torch.Size([3, 2])

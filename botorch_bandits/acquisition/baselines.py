@@ -128,9 +128,10 @@ class MeanOnly(_OneMoment):
 
     Example:
         >>> import torch
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> MeanOnly(SingleTaskGP(X, X.sin()))(X.unsqueeze(-2)).shape
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> MeanOnly(model)(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
 
@@ -156,9 +157,10 @@ class VarianceOnly(_OneMoment):
 
     Example:
         >>> import torch
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> VarianceOnly(SingleTaskGP(X, X.sin()))(X.unsqueeze(-2)).shape
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> VarianceOnly(model)(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
 
@@ -370,9 +372,10 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
             mean.
 
     Example:
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> acqf = LogExpectedImprovement(SingleTaskGP(X, X.sin()), X_observed=X)
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> acqf = LogExpectedImprovement(model, X_observed=X)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
@@ -401,9 +404,10 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
         X_pending: See :class:`LogExpectedImprovement`.
 
     Example:
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> acqf = LogProbabilityOfImprovement(SingleTaskGP(X, X.sin()), X_observed=X, margin=0.05)
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> acqf = LogProbabilityOfImprovement(model, X_observed=X, margin=0.05)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """

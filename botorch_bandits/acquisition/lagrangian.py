@@ -449,10 +449,12 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
 
     Example:
         >>> import torch
-        >>> from botorch.models import ModelListGP, SingleTaskGP
+        >>> from botorch.models import ModelListGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> model = ModelListGP(SingleTaskGP(X, X.sin()), SingleTaskGP(X, X - 0.5))
-        >>> acqf = LagrangianUpperConfidenceBound(model, multipliers=[2.0], width=1.0)
+        >>> build = FittedSingleTaskGP([[0.0], [1.0]])
+        >>> model = ModelListGP(build(X, X.sin()), build(X, X - 0.5))
+        >>> acqf = LagrangianUpperConfidenceBound(model, multipliers=[2.0])
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
@@ -697,10 +699,12 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
 
     Example:
         >>> import torch
-        >>> from botorch.models import ModelListGP, SingleTaskGP
+        >>> from botorch.models import ModelListGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> model = ModelListGP(SingleTaskGP(X, X.sin()), SingleTaskGP(X, X - 0.5))
-        >>> acqf = LagrangianThompsonSampling(model, multipliers=[2.0], width=1.0, seed=0)
+        >>> build = FittedSingleTaskGP([[0.0], [1.0]])
+        >>> model = ModelListGP(build(X, X.sin()), build(X, X - 0.5))
+        >>> acqf = LagrangianThompsonSampling(model, multipliers=[2.0], seed=0)
         >>> bool((acqf(X.unsqueeze(-2)) == acqf(X.unsqueeze(-2))).all())
         True
     """

@@ -413,9 +413,10 @@ class GPThompsonSampling(SeededDraw):
             pending points.
 
     Example:
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> acqf = GPThompsonSampling(SingleTaskGP(X, X.sin()), width=1.0, seed=0)
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> acqf = GPThompsonSampling(model, seed=0)
         >>> bool((acqf(X.unsqueeze(-2)) == acqf(X.unsqueeze(-2))).all())
         True
     """

@@ -378,9 +378,9 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Example:
         >>> import torch
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> model = SingleTaskGP(X, X.sin())
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
         >>> acqf = GPUpperConfidenceBound(model, num_arms=100, delta=0.1)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
@@ -541,11 +541,11 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Example:
         >>> import torch
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> from botorch.optim import optimize_acqf
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> model = SingleTaskGP(X, X.sin())
-        >>> acqf = ImprovedUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> acqf = ImprovedUpperConfidenceBound(model)
         >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
         >>> candidate, value = optimize_acqf(acqf, bounds, q=1, num_restarts=2, raw_samples=8)
         >>> candidate.shape
@@ -633,9 +633,9 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Example:
         >>> import torch
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> model = SingleTaskGP(X, X.sin())
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
         >>> acqf = AMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
@@ -707,9 +707,10 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
         X_pending: See :class:`WidthUpperConfidenceBound`.
 
     Example:
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
-        >>> acqf = RandomizedUpperConfidenceBound(SingleTaskGP(X, X.sin()), num_arms=100, seed=0)
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> acqf = RandomizedUpperConfidenceBound(model, num_arms=100, seed=0)
         >>> bool(acqf.width ** 2 > 2 * torch.log(torch.tensor(50.0)))
         True
     """
@@ -794,10 +795,11 @@ class ChangePointUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Example:
         >>> import torch
-        >>> from botorch.models import SingleTaskGP
+        >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
         >>> acqf = ChangePointUpperConfidenceBound(
-        ...     SingleTaskGP(X, X.sin()), horizon=1200, smoothness=2.5, dim=1
+        ...     model, horizon=1200, smoothness=2.5, dim=1
         ... )
         >>> round(float(acqf.width), 4)
         8.3172
