@@ -57,6 +57,7 @@ from botorch_bandits.version import __version__
 __all__ = [
     "EnvironmentWarning",
     "UnnamedSettingError",
+    "added_field",
     "are_equal",
     "difference",
     "environment",
@@ -76,6 +77,17 @@ PARAMETERS, PROBES = "parameters of the module", "values at fixed points"
 LARGEST_PROBE_DIM, PROBE_SCALES = 32, (0.01, 1.0, 100.0, 10000.0)
 _OWN_PACKAGE = __name__.partition(".")[0]
 _KNOWN_PACKAGES = ("torch", "gpytorch", "botorch", "linear_operator", _OWN_PACKAGE)
+
+
+def added_field(default: Any) -> Any:
+    """Return a field of a dataclass that journals of earlier versions do not know.
+
+    It is recorded only where its value is not the default, so that they can be continued.
+
+    Args:
+        default: Its value in all settings that were made before there was the field.
+    """
+    return dataclasses.field(default=default, metadata={"added": True})
 
 
 class UnnamedSettingError(TypeError):
@@ -177,7 +189,11 @@ def _parts(name: str, value: Any) -> dict[str, Any]:
     """Return what an object of an ordinary class is made of."""
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if field.compare]
-        return {field.name: getattr(value, field.name) for field in fields}
+        parts = {field.name: getattr(value, field.name) for field in fields}
+        for field in fields:
+            if "added" in field.metadata and parts[field.name] == field.default:
+                del parts[field.name]
+        return parts
     try:
         return value.recorded_parts() if isinstance(value, Domain) else dict(vars(value))
     except TypeError as error:

@@ -73,6 +73,7 @@ from botorch_bandits.confidence.width_rules import (
     prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.fingerprints import added_field
 
 
 @dataclass(frozen=True)
@@ -424,7 +425,7 @@ class CensoredWidth(WidthRule):
     units: str = "outcome"
     constant: float | None = None
     unit: str = "rounds"
-    not_given: tuple[str, ...] = ()
+    not_given: tuple[str, ...] = added_field(())
 
     def __post_init__(self) -> None:
         """Check the ingredients."""

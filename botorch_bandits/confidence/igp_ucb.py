@@ -77,6 +77,7 @@ from botorch_bandits.confidence.width_rules import (
     prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.fingerprints import added_field
 
 
 def igp_ucb_width(
@@ -502,7 +503,7 @@ class KernelizedWidth(WidthRule):
     any_lambda: bool = False
     explicit_gain: float | GainBound | None = None
     units: str = "outcome"
-    not_given: tuple[str, ...] = ()
+    not_given: tuple[str, ...] = added_field(())
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
@@ -759,8 +760,8 @@ class AMMWidth(WidthRule):
     rkhs_bound: Bound
     noise_bound: NoiseBound
     delta: float
-    units: str = "outcome"
-    not_given: tuple[str, ...] = ()
+    units: str = added_field("outcome")
+    not_given: tuple[str, ...] = added_field(())
 
     def __post_init__(self) -> None:
         """Check the ingredients."""

@@ -63,6 +63,7 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.fingerprints import added_field
 
 
 class UnreadablePriorError(ValueError):
@@ -616,7 +617,7 @@ class ConstantWidth(WidthRule):
     """
 
     value: float
-    is_default: bool = False
+    is_default: bool = added_field(False)
 
     def __post_init__(self) -> None:
         """Check the value."""
