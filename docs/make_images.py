@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -28,6 +29,11 @@ from botorch_bandits import (
 )
 from botorch_bandits.plotting import new_figure, plot_posterior, plot_run
 from botorch_bandits.problems import RKHSFunction, restrict_to_arms
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from benchmarks.league import TABLE, Rows
+from benchmarks.league_problems import PROBLEMS
+from benchmarks.league_table import quartiles_of
 
 IMAGES = Path(__file__).parent / "images"
 BOUNDS = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
@@ -104,6 +110,53 @@ def draw_regret(ax: Axes) -> None:
     ax.legend(loc="upper left", fontsize=8)
 
 
+LEAGUE_CURVES = {  # color, line, whether the middle half is shaded
+    "ours-best": ("#c1272d", "-", True),
+    "ours-earned": ("#e08214", "--", False),
+    "botorch-logei": ("#2166ac", "-.", False),
+    "optuna-gp": ("black", ":", True),
+    "optuna-tpe": ("#4d9221", (0, (5, 1, 1, 1, 1, 1)), False),
+    "random": ("0.6", "-", False),
+}
+
+
+def draw_league(path: Path) -> None:
+    """Draw median simple regret against evaluations, a panel a problem that has curves."""
+    rows = Rows(TABLE)
+    played = {
+        name: {m: runs for m in LEAGUE_CURVES if len(runs := rows.of(name, m)) > 1}
+        for name in PROBLEMS
+    }
+    played = {name: curves for name, curves in played.items() if curves}
+    columns = min(4, len(played))
+    height = -(-len(played) // columns)
+    figure, axes = plt.subplots(
+        height, columns, figsize=(3.1 * columns, 2.7 * height), layout="constrained"
+    )
+    panels = list(axes.flat) if len(played) > 1 else [axes]
+    for (name, curves), ax in zip(played.items(), panels, strict=False):
+        for method, runs in curves.items():
+            color, line, is_shaded = LEAGUE_CURVES[method]
+            low, middle, high = zip(*quartiles_of(PROBLEMS[name], runs), strict=True)
+            numbers = range(1, len(middle) + 1)
+            if is_shaded:
+                ax.fill_between(numbers, low, high, color=color, alpha=0.15, lw=0)
+            ax.plot(numbers, middle, color=color, ls=line, lw=1.5, label=method)
+        ax.set_yscale("log")
+        ax.set_title(name, fontsize=10)
+        ax.axvline(5, color="0.85", lw=0.8, zorder=0)  # the initial points end here
+    for ax in panels[len(played) :]:
+        ax.axis("off")
+    panels[0].set_ylabel("simple regret, median of seeds")
+    panels[0].set_xlabel("evaluation")
+    handles, labels = max(
+        (ax.get_legend_handles_labels() for ax in panels), key=lambda x: len(x[0])
+    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=9)
+    figure.savefig(path, dpi=90)
+    print(path.name)
+
+
 def save_gray(path: Path) -> None:
     """Save the current figure small, in shades of gray."""
     content = io.BytesIO()
@@ -129,6 +182,7 @@ def main() -> None:
     matplotlib.use("Agg")
     IMAGES.mkdir(exist_ok=True)
     draw_page(Path(__file__).parent / "plotting.md")
+    draw_league(IMAGES / "league.png")
     figure, axes = new_figure(1, 3, width=12.0)
     draw_posterior(axes[0, 0], 8)
     draw_posterior(axes[0, 1], LATE_ROUND)

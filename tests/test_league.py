@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.commands import main
-from benchmarks.league import Row, Rows, play, play_all, simple_regret_trace
+from benchmarks.league import TABLE, Row, Rows, play, play_all, simple_regret_trace
 from benchmarks.league_methods import METHODS, Method, Player, method_of
 from benchmarks.league_problems import (
     ADDED_AFTER_THE_CHOICE,
@@ -22,7 +22,7 @@ from benchmarks.league_problems import (
     Parameter,
     search_reference,
 )
-from benchmarks.league_table import Comparison, lines_of, summary
+from benchmarks.league_table import Comparison, lines_of, page, quartiles_of
 from botorch_bandits import BanditLoop, RandomSearch
 from botorch_bandits.domains import Domain
 
@@ -247,9 +247,11 @@ def test_a_second_start_plays_what_is_missing(tmp_path):
 
 
 def test_paired_differences_by_hand():
+    assert Comparison.of({0: 1.0}, {1: 1.0}) is None
     ours = {0: 1.0, 1: 0.1, 2: 0.01, 9: 1.0}
     theirs = {0: 10.0, 1: 10.0, 2: 0.01, 7: 1.0}
     found = Comparison.of(ours, theirs)
+    assert found is not None
     # differences of log10: -1, -2, 0; their standard deviation is 1
     assert found.num_seeds == 3
     assert found.difference == pytest.approx(-1.0)
@@ -277,29 +279,45 @@ def test_lines_have_medians_and_a_floor(tmp_path):
     rows = Rows(tmp_path / "league.csv")
     for seed, simple in enumerate((-1.0, 0.0, 1e-3)):
         rows.add(make_row("ours-best", seed, simple))
+        rows.add(make_row("ours-earned", seed, 1.0 + seed))
         rows.add(make_row("random", seed, 1e-2))
-    ours, random = lines_of(BRANIN, rows)
-    assert (ours.method, ours.comparison) == ("ours-best", None)
-    assert ours.medians == (5.0, 1e-8, 1e-8)  # at 20 the first value is still the best
-    assert random.comparison is not None
-    assert random.comparison.difference == pytest.approx((-6.0 - 6.0 - 1.0) / 3.0)
-    assert random.comparison.verdict == "ahead"
-    assert "Branin" in summary(rows)
-    assert "ahead" in summary(rows)
+    best, earned, random = lines_of(BRANIN, rows)
+    assert (best.method, best.best, earned.method, earned.earned) == (
+        *("ours-best", None),
+        *("ours-earned", None),
+    )
+    assert best.medians == (5.0, 1e-8, 1e-8)  # at 20 the first value is still the best
+    assert random.best is not None
+    assert random.best.difference == pytest.approx((-6.0 - 6.0 - 1.0) / 3.0)
+    assert random.best.verdict == "ahead"
+    assert random.earned is not None
+    assert random.earned.difference == pytest.approx(math.log10(100.0 * 200.0 * 300.0) / 3.0)
+    assert random.earned.verdict == "behind"
+    text = page(rows)
+    assert "| branin | ahead |" in text
+    assert "| branin | behind |" in text
+    assert "| ours-best | 3 | 5 (0.00) | 1e-08 (1.67)" in text
+    low, middle, high = quartiles_of(BRANIN, rows.of("branin", "ours-earned"))[-1]
+    assert (low, middle, high) == (1.5, 2.0, 2.5)
+
+
+def test_the_page_has_the_rows_that_are_committed():
+    rows = Rows(TABLE)
+    assert TABLE.with_suffix(".md").read_text(encoding="utf-8") == page(rows)
 
 
 # -------------------------------------------------------------------------------------- the command
 
 
 def test_command_plays_a_variant_and_prints_the_table(tmp_path, capsys):
-    table, page = tmp_path / "league.csv", tmp_path / "league.md"
+    table, written = tmp_path / "league.csv", tmp_path / "league.md"
     variant = f"mine={Path(__file__).stem}:uniform_loop"
     arguments = ["league", "--problems", "branin", "--seeds", "1:2", "--quiet", "--out", str(table)]
-    assert main([*arguments, "--variant", variant, "--page", str(page)]) == 0
+    assert main([*arguments, "--variant", variant, "--page", str(written)]) == 0
     assert "mine" in capsys.readouterr().out
     (row,) = Rows(table)
     assert (row.method, row.seed) == ("mine", 1)
-    assert "| mine | 1 |" in page.read_text(encoding="utf-8")
+    assert "| mine | 1 |" in written.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import fmean, median, quantiles, stdev
 
 from benchmarks.league import CHECKPOINTS, Row, Rows
 from benchmarks.league_methods import AX, METHODS
-from benchmarks.league_problems import ADDED_AFTER_THE_CHOICE, CHOSEN_ON, PROBLEMS, LeagueProblem
+from benchmarks.league_problems import (
+    ADDED_AFTER_THE_CHOICE,
+    CHOSEN_ON,
+    NUM_EVALUATIONS,
+    PROBLEMS,
+    LeagueProblem,
+)
 
-OURS = "ours-best"
-"""The method that the others are compared with."""
+BEST = "ours-best"
+"""The method whose simple regret the others are compared with."""
+
+EARNED = "ours-earned"
+"""The method whose cumulative regret the others are compared with."""
 
 BEHIND_RATIO = 1.5
 """A median of ours that is more than this times theirs is behind."""
@@ -41,8 +50,8 @@ class Comparison:
 
     Attributes:
         num_seeds: How many seeds both have.
-        difference: The mean of our logarithm to base 10 of simple regret less theirs: negative
-            where ours is better.
+        difference: The mean of our logarithm to base 10 of regret less theirs: negative where ours
+            is better.
         error: Its standard error.
         ratio: Our median over theirs.
     """
@@ -53,14 +62,19 @@ class Comparison:
     ratio: float
 
     @classmethod
-    def of(cls, ours: dict[int, float], theirs: dict[int, float]) -> Comparison:
+    def of(cls, ours: dict[int, float], theirs: dict[int, float]) -> Comparison | None:
         """Compare regrets, which are positive.
 
         Args:
-            ours: Simple regret by seed.
-            theirs: Likewise; at least one seed must be common.
+            ours: Regret by seed.
+            theirs: Likewise.
+
+        Returns:
+            None if there is no common seed.
         """
         seeds = sorted(ours.keys() & theirs.keys())
+        if not seeds:
+            return None
         pairs = [math.log10(ours[seed]) - math.log10(theirs[seed]) for seed in seeds]
         ratio = median(ours[seed] for seed in seeds) / median(theirs[seed] for seed in seeds)
         return cls(len(seeds), *mean_and_error(pairs), ratio)
@@ -80,6 +94,10 @@ class Comparison:
         """``"behind"``, ``"ahead"`` or ``"level"``: where ours is."""
         return "behind" if self.is_behind else "ahead" if self.is_ahead else "level"
 
+    def __str__(self) -> str:
+        """Return the verdict with the difference and its standard error."""
+        return f"{self.verdict} {self.difference:+.2f} ({_error(self.error)})"
+
 
 @dataclass(frozen=True)
 class Line:
@@ -90,8 +108,10 @@ class Line:
         num_seeds: Runs that it has.
         medians: Of simple regret at each checkpoint.
         errors: Standard errors of the mean of its logarithm to base 10 there.
-        comparison: Ours beside it after all evaluations; None for ours, or without common seeds.
-        cumulative: Cumulative regret and its standard error.
+        best: The simple regret of :data:`BEST` beside its own, after all evaluations; None for
+            methods of ours, or without common seeds.
+        cumulative: Mean cumulative regret and its standard error.
+        earned: The cumulative regret of :data:`EARNED` beside its own; None as above.
         seconds: Median processor seconds a suggestion.
     """
 
@@ -99,47 +119,58 @@ class Line:
     num_seeds: int
     medians: tuple[float, ...]
     errors: tuple[float, ...]
-    comparison: Comparison | None
+    best: Comparison | None
     cumulative: tuple[float, float]
+    earned: Comparison | None
     seconds: float
 
 
-def floored(problem: LeagueProblem, rows: dict[int, Row], evaluation: int) -> dict[int, float]:
+def simple_regrets(problem: LeagueProblem, rows: dict[int, Row], number: int) -> dict[int, float]:
     """Return simple regret by seed, at least what a problem distinguishes.
 
     Args:
         problem: What was played.
         rows: The runs of a method by seed.
-        evaluation: After how many evaluations.
+        number: After how many evaluations.
     """
-    smallest = problem.smallest_regret
-    return {seed: max(row.simple(evaluation), smallest) for seed, row in rows.items()}
+    return {seed: max(row.simple(number), problem.smallest_regret) for seed, row in rows.items()}
 
 
-def lines_of(problem: LeagueProblem, rows: Rows, ours: str = OURS) -> list[Line]:
+def cumulative_regrets(problem: LeagueProblem, rows: dict[int, Row]) -> dict[int, float]:
+    """Return cumulative regret by seed, likewise.
+
+    Args:
+        problem: What was played.
+        rows: The runs of a method by seed.
+    """
+    return {seed: max(row.cumulative, problem.smallest_regret) for seed, row in rows.items()}
+
+
+def lines_of(problem: LeagueProblem, rows: Rows) -> list[Line]:
     """Return a line for each method that has runs on a problem, in the order of the league.
 
     Args:
         problem: What was played.
         rows: All of them.
-        ours: The method that the others are compared with.
     """
-    our_last = floored(problem, rows.of(problem.name, ours), CHECKPOINTS[-1])
+    our_best = simple_regrets(problem, rows.of(problem.name, BEST), CHECKPOINTS[-1])
+    our_earned = cumulative_regrets(problem, rows.of(problem.name, EARNED))
     lines = []
     for method in _in_order({row.method for row in rows if row.problem == problem.name}):
         runs = rows.of(problem.name, method)
-        regrets = [list(floored(problem, runs, n).values()) for n in CHECKPOINTS]
-        last = floored(problem, runs, CHECKPOINTS[-1])
-        is_comparable = method != ours and bool(our_last.keys() & last.keys())
-        logs = [[math.log10(value) for value in values] for values in regrets]
+        simple = [simple_regrets(problem, runs, number) for number in CHECKPOINTS]
+        cumulative = cumulative_regrets(problem, runs)
+        logs = [[math.log10(value) for value in regrets.values()] for regrets in simple]
+        is_ours = method in (BEST, EARNED)
         lines.append(
             Line(
                 method,
                 len(runs),
-                tuple(median(values) for values in regrets),
+                tuple(median(regrets.values()) for regrets in simple),
                 tuple(mean_and_error(values)[1] for values in logs),
-                Comparison.of(our_last, last) if is_comparable else None,
-                mean_and_error([row.cumulative for row in runs.values()]),
+                None if is_ours else Comparison.of(our_best, simple[-1]),
+                mean_and_error(list(cumulative.values())),
+                None if is_ours else Comparison.of(our_earned, cumulative),
                 median(row.seconds for row in runs.values()),
             )
         )
@@ -155,9 +186,9 @@ HEADINGS = (
     "method",
     "seeds",
     *(f"at {n}" for n in CHECKPOINTS),
-    "ours less theirs",
-    "ours is",
+    f"{BEST} is",
     "cumulative",
+    f"{EARNED} is",
     "seconds",
 )
 
@@ -168,24 +199,14 @@ def cells_of(line: Line) -> list[str]:
     Args:
         line: Of the table.
     """
-    regrets = [
-        f"{_short(value)} ({_error(error)})"
-        for value, error in zip(line.medians, line.errors, strict=True)
-    ]
-    difference, verdict = "", ""
-    if line.comparison is not None:
-        found = line.comparison
-        difference = f"{found.difference:+.2f} ({_error(found.error)})"
-        verdict = found.verdict
     mean, error = line.cumulative
-    cumulative = f"{_short(mean)} ({_short(error)})"
     return [
         line.method,
         str(line.num_seeds),
-        *regrets,
-        difference,
-        verdict,
-        cumulative,
+        *(f"{_short(m)} ({_error(e)})" for m, e in zip(line.medians, line.errors, strict=True)),
+        "" if line.best is None else str(line.best),
+        f"{_short(mean)} ({_short(error)})",
+        "" if line.earned is None else str(line.earned),
         _short(line.seconds),
     ]
 
@@ -236,27 +257,53 @@ def role_of(problem: LeagueProblem) -> str:
 
 
 def page(rows: Rows) -> str:
-    """Return the page of the documentation that shows the table.
+    """Return what the page of the documentation includes: the verdicts, then all figures.
 
     Args:
         rows: All of them.
     """
-    parts = [
-        "# The league in figures",
-        "",
-        "Written by `python tests/benchmarks league --table --page docs/results/league.md`; "
-        "{doc}`../league` says what was played and how to read it.",
-    ]
-    for problem in PROBLEMS.values():
-        lines = lines_of(problem, rows)
-        if not lines:
+    lines = {problem.name: lines_of(problem, rows) for problem in PROBLEMS.values()}
+    played = [problem for problem in PROBLEMS.values() if lines[problem.name]]
+    parts = []
+    for title, kind in (
+        (f"Simple regret after {CHECKPOINTS[-1]} evaluations: `{BEST}` is", "best"),
+        (f"Cumulative regret: `{EARNED}` is", "earned"),
+    ):
+        verdicts = {
+            (name, line.method): getattr(line, kind) for name in lines for line in lines[name]
+        }
+        others = _in_order({method for (_, method), each in verdicts.items() if each is not None})
+        if not others:
             continue
-        title = problem.title[0].upper() + problem.title[1:]
-        parts += ["", f"## {title}", "", role_of(problem), ""]
+        parts += [f"{title}", "", _markdown(["against", *others])]
+        parts.append(_markdown(["---"] * (len(others) + 1)))
+        for problem in played:
+            found = [verdicts.get((problem.name, method)) for method in others]
+            parts.append(
+                _markdown([problem.name, *("" if c is None else c.verdict for c in found)])
+            )
+        parts.append("")
+    for problem in played:
+        parts += [f"### {problem.title[0].upper()}{problem.title[1:]}", "", role_of(problem), ""]
         parts += [_markdown(HEADINGS), _markdown(["---"] * len(HEADINGS))]
-        parts += [_markdown(cells_of(line)) for line in lines]
-    return "\n".join(parts) + "\n"
+        parts += [*(_markdown(cells_of(line)) for line in lines[problem.name]), ""]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _markdown(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def quartiles_of(problem: LeagueProblem, rows: dict[int, Row]) -> list[tuple[float, float, float]]:
+    """Return the quartiles of simple regret over seeds after each evaluation.
+
+    Args:
+        problem: What was played.
+        rows: The runs of a method by seed, at least two.
+    """
+    found = []
+    for number in range(1, NUM_EVALUATIONS + 1):
+        regrets = list(simple_regrets(problem, rows, number).values())
+        low, middle, high = quantiles(regrets, n=4, method="inclusive")
+        found.append((low, middle, high))
+    return found
