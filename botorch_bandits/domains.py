@@ -10,16 +10,17 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.exceptions.warnings import BadInitialCandidatesWarning
+from botorch.exceptions.warnings import BadInitialCandidatesWarning, BotorchWarning
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.optim.utils import get_X_baseline
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
@@ -251,6 +252,22 @@ def first_of_the_largest(
     return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)
 
 
+def check_coordinates(name: str, x: Any, dim: int) -> Tensor:
+    """Return a point as a float64 vector.
+
+    Args:
+        name: Of the argument, for errors.
+        x: A float64 tensor or a list of numbers.
+        dim: How many numbers there must be.
+    """
+    if isinstance(x, Mapping):
+        raise TypeError(
+            f"{name} is {dict(x)}, but the domain has no names; pass {dim} numbers, or build the "
+            "loop on a Space."
+        )
+    return check_vector(name, x, length=dim)
+
+
 class Arms(Domain):
     """A finite set of points.
 
@@ -332,7 +349,7 @@ class Arms(Domain):
 
     def check_point(self, name: str, x: Any) -> Tensor:
         """See :meth:`Domain.check_point`."""
-        point = check_vector(name, x, length=self.dim).to(self.choices.device)
+        point = check_coordinates(name, x, self.dim).to(self.choices.device)
         return self.choices[self.index_of(point.unsqueeze(0), name)].squeeze(0)
 
     def index_of(self, X: Tensor, name: str = "X") -> Tensor:
@@ -576,9 +593,18 @@ class Box(Domain):
         else:
             acquisition = _Rescaled(acquisition, scale)
         fixed, values = self._fixed_features(), self._discrete_values()
+        unordered = self.unordered_dims
+        is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
+        bounds, to_box = self.bounds, None
+        if is_mixed or own["gen_candidates"] is None:  # BoTorch's searches know no sides
+            to_box = self._cube(values)
+        if to_box is not None:
+            acquisition = _OnCube(acquisition, to_box)
+            bounds = to_box.inverse(self.bounds)
         if len(values) < len(self.discrete_dims):  # the others are searched between their values
-            common["post_processing_func"] = self._snap
-        unordered = self._unordered_dims()
+            common["post_processing_func"] = (
+                self._snap if to_box is None else lambda X: to_box.inverse(self._snap(to_box(X)))
+            )
         draws = derive_seed(seed, 0, "maximize")
         with (
             seeded_globally(draws),
@@ -592,26 +618,28 @@ class Box(Domain):
             warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
             if not values:
                 candidate, value = optimize_acqf(
-                    acquisition, self.bounds, fixed_features=fixed or None, **{**common, **own}
+                    acquisition, bounds, fixed_features=fixed or None, **{**common, **own}
                 )
-            elif math.prod(map(len, values.values())) <= LARGEST_MIXED:
+            elif not is_mixed:
                 grid = [{**fixed, **combination} for combination in _combinations(values)]
                 if "options" in own:  # each combination has starting points near the best
                     own |= self._share_of_search(len(grid))
                 candidate, value = optimize_acqf_mixed(
-                    acquisition, self.bounds, fixed_features_list=grid, **{**common, **own}
+                    acquisition, bounds, fixed_features_list=grid, **{**common, **own}
                 )
             else:
                 candidate, value = optimize_acqf_mixed_alternating(
                     acquisition,
-                    self.bounds,
+                    bounds,
                     discrete_dims={i: v for i, v in values.items() if i not in unordered},
                     cat_dims={i: v for i, v in values.items() if i in unordered},
                     fixed_features=fixed or None,
                     **common,
                 )
+        candidate = candidate.detach().reshape(self.dim)
+        candidate = candidate if to_box is None else to_box(candidate)
         found = scale.offset + scale.unit * float(value)
-        return self._snap(candidate.detach().reshape(self.dim)), found
+        return self._snap(candidate), found
 
     def _share_of_search(self, num_combinations: int) -> dict[str, int]:
         """What each of several searches takes when together they are to take twice the usual."""
@@ -652,7 +680,7 @@ class Box(Domain):
 
     def check_point(self, name: str, x: Any) -> Tensor:
         """See :meth:`Domain.check_point`."""
-        point = check_vector(name, x, length=self.dim).to(self.bounds.device)
+        point = check_coordinates(name, x, self.dim).to(self.bounds.device)
         for i, value in enumerate(point.tolist()):
             low, high = self.bounds[:, i].tolist()
             if not low <= value <= high:
@@ -692,17 +720,33 @@ class Box(Domain):
         # float32, the usual default, skips whole numbers above 2**24
         return torch.arange(low, high + 1, dtype=DTYPE).tolist()
 
+    def _cube(self, listed: Iterable[int]) -> _ToBox | None:
+        """Return the map from a box with sides of 1; None if the sides are of ordinary length.
+
+        Args:
+            listed: Discrete dimensions, which are left as they are.
+        """
+        side = self.bounds[1] - self.bounds[0]
+        low = self.bounds[0].clone()
+        kept = side == 0.0  # of a context
+        kept[list(listed)] = True
+        low[kept], side[kept] = 0.0, 1.0
+        if bool(((side >= 1.0 / ORDINARY_SIDE) & (side <= ORDINARY_SIDE) | kept).all()):
+            return None
+        return _ToBox(low, side)
+
     def _few_points(self) -> Arms | None:
         """Return all points if they are so few that all are looked at; of a box never."""
         return None
 
-    def _unordered_dims(self) -> tuple[int, ...]:
-        """Return the discrete dimensions whose values have no order."""
+    @property
+    def unordered_dims(self) -> tuple[int, ...]:
+        """The discrete dimensions whose values have no order; a box has none."""
         return ()
 
     def _discrete_values(self) -> dict[int, list[float]]:
         """Return the values of discrete dimensions, but of those with a great many."""
-        unordered = self._unordered_dims()
+        unordered = self.unordered_dims
         return {
             i: self._values_of(i)
             for i, count in self._counts().items()
@@ -729,6 +773,45 @@ NEAR = 0.02
 ORDINARY = 10.0
 """Units from a tenth of 1 to this, and offsets up to this, suit BoTorch's optimizers as they are:
 their tolerances are absolute."""
+
+
+ORDINARY_SIDE = 100.0
+"""Sides from a hundredth to this suit BoTorch's optimizers as they are: they stop where the slope,
+per unit of the coordinate, is small."""
+
+
+class _ToBox(NamedTuple):
+    """The map from a cube to a box."""
+
+    low: Tensor
+    side: Tensor
+
+    def __call__(self, points: Tensor) -> Tensor:
+        return self.low + self.side * points
+
+    def inverse(self, points: Tensor) -> Tensor:
+        return (points - self.low) / self.side
+
+
+class _OnCube(AcquisitionFunction):
+    """Another acquisition function's values, on a cube that stands for its box.
+
+    Args:
+        acquisition: The other one.
+        to_box: From the cube to the box.
+    """
+
+    def __init__(self, acquisition: AcquisitionFunction, to_box: _ToBox) -> None:
+        super().__init__(acquisition.model)
+        self.acquisition, self.to_box = acquisition, to_box
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BotorchWarning)
+            seen = get_X_baseline(acquisition)
+        if seen is not None and seen.shape[-1] == len(to_box.low):
+            self.X_baseline = to_box.inverse(seen)  # around which some searches start
+
+    def forward(self, X: Tensor) -> Tensor:
+        return self.acquisition(self.to_box(X))
 
 
 class _Rescaled(AcquisitionFunction):
@@ -811,8 +894,9 @@ class _BoxInContext(Box):
     def _values_of(self, dim: int) -> list[float]:
         return self._box._values_of(dim - len(self._context))
 
-    def _unordered_dims(self) -> tuple[int, ...]:
-        return tuple(i + len(self._context) for i in self._box._unordered_dims())
+    @property
+    def unordered_dims(self) -> tuple[int, ...]:
+        return tuple(i + len(self._context) for i in self._box.unordered_dims)
 
 
 fill_in_docstrings(__name__)

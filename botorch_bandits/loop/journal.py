@@ -17,6 +17,7 @@ import torch
 
 from botorch_bandits.checks import check_vector, level_of_users_line
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Box, Domain
 from botorch_bandits.fingerprints import (
     EnvironmentWarning,
     difference,
@@ -34,6 +35,7 @@ from botorch_bandits.journal import (
     SnapshotWarning,
 )
 from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.spaces import Space
 
 
 def record_of(*entries: Query | Event) -> dict[str, Any]:
@@ -190,6 +192,7 @@ class LoopJournal:
 
     def __init__(self, path: str | Path, settings: LoopSettings, given: History | None) -> None:
         """See the class."""
+        self._domain = settings.domain
         self._sizes = (settings.domain.dim, settings.context_dim, settings.num_constraints)
         self.num_given = 0
         self._covered = 0  # records that the snapshot has
@@ -286,7 +289,9 @@ class LoopJournal:
     def _check_header(self, header: Mapping[str, Any]) -> None:
         path, recorded = self._journal.path, self._journal.header
         check_content(self._journal)
-        differences = difference(settings_of(recorded), header["settings"])
+        known = settings_of(recorded)
+        wanted = _without_names(known, header["settings"], self._domain)
+        differences = difference(known, wanted)
         if differences:
             raise DifferentSettingsError(path, differences)
         lines = environment_warnings(recorded["environment"], header["environment"])
@@ -337,6 +342,23 @@ def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
         header: The header of a loop's journal, which an older version may have written.
     """
     return translate_settings(header["settings"])
+
+
+def _without_names(
+    known: Mapping[str, Any], wanted: dict[str, Any], domain: Domain
+) -> dict[str, Any]:
+    """Return the wanted settings, a space as its box where the journal was begun on a box.
+
+    Args:
+        known: Settings on record.
+        wanted: Settings with which the journal is opened.
+        domain: What the latter have.
+    """
+    of_box = fingerprint({"class": Box})["class"]
+    box = domain.without_names() if isinstance(domain, Space) else None
+    if box is None or (known.get("domain") or {}).get("class") != of_box:
+        return wanted
+    return {**wanted, **fingerprint({"domain": box})}
 
 
 def check_content(journal: JournalReader) -> None:

@@ -7,6 +7,7 @@ from a history take them from there.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -39,6 +40,7 @@ from botorch_bandits.checks import (
     check_instance,
     check_integer,
     check_one_of,
+    level_of_users_line,
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
@@ -56,6 +58,7 @@ from botorch_bandits.history import History
 from botorch_bandits.models import BanditGPRecipe, FittedSingleTaskGP
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.noise_floor import check_range_on_box
+from botorch_bandits.spaces import Space
 
 ModelFactory = Callable[[Tensor, Tensor], Model]
 """A user's function from inputs and rewards to a model."""
@@ -471,6 +474,8 @@ class LoopSettings:
         minimum = getattr(self.feedback, "minimum", None)
         if minimum is not None and isinstance(model, BanditGPRecipe):
             model = replace(model, prior_mean=float(minimum))
+        if isinstance(domain, Space) and isinstance(model, BanditGPRecipe):
+            _warn_if_not_encoded(domain, model)
         check_restart(self.restart)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         surrogate = None if self.constraints is None else self.constraints.surrogate_in_use
@@ -497,6 +502,19 @@ class LoopSettings:
     def num_constraints(self) -> int:
         """How many constraint values come with each reward."""
         return 0 if self.constraints is None else self.constraints.num_constraints
+
+
+def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:
+    """Warn if a model takes a category's place in the list for a number."""
+    unordered = [space.names[i] for i in space.unordered_dims]
+    if unordered and model.input_transform is None:
+        warnings.warn(
+            f"the model takes the place of a value of {unordered[0]!r} in its list for a number, "
+            "as if neighbors were alike. Build it with input_transform=space.input_transform() and a "
+            "kernel with ard_num_dims=space.num_columns, or give the category ordered=True.",
+            UserWarning,
+            stacklevel=level_of_users_line(),
+        )
 
 
 def _own(name: str, setting: Any) -> Any:

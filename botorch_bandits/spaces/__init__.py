@@ -1,0 +1,20 @@
+"""Spaces of named parameters: numbers, logarithms, whole numbers, categories.
+
+A :class:`Space` is a box with names. A point of it has one coordinate for each parameter that
+varies, and models see coordinates:
+
+* of a :class:`Float` the number itself, or its logarithm to base 10 with ``log=True``;
+* of an :class:`Integer` the whole number, or its logarithm with ``log=True``. Only logarithms of
+  whole numbers are points then, so that two points never stand for one value;
+* of a :class:`Categorical` the index of the value, from 0. Without an order, a model should see one
+  column a value (one-hot encoding), which :meth:`Space.input_transform` is for;
+* a :class:`Fixed` one has no coordinate.
+
+Users read and write native values by name: :attr:`.Query.parameters`, :meth:`Space.decode`,
+:meth:`Space.encode`.
+"""
+
+from botorch_bandits.spaces.parameters import Categorical, Fixed, Float, Integer, Parameter
+from botorch_bandits.spaces.space import Space
+
+__all__ = ["Categorical", "Fixed", "Float", "Integer", "Parameter", "Space"]

@@ -1,0 +1,402 @@
+"""What a named parameter may be: a real or whole number, a category, or fixed.
+
+A parameter knows its range, checks values, and maps them to the coordinate that models see and
+back.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from botorch_bandits.checks import check_instance, check_integer, check_number, store_checked
+from botorch_bandits.docstrings import fill_in_docstrings
+
+Plain: TypeAlias = str | int | float | bool | None
+"""What a value may be, so that a journal holds it exactly."""
+
+LARGEST_INTEGER = 2**53
+"""Beyond, float64 does not tell neighbors apart."""
+
+LARGEST_LOG_INTEGER = 10**12
+"""Up to here the logarithm of a whole number leads back to it, with room for rounding."""
+
+LARGEST_CATEGORICAL = 1000
+"""Categories of one parameter; each is a column of the model where they have no order."""
+
+
+class Parameter(ABC):
+    """What a named parameter may be: see :class:`Float`, :class:`Integer` and the others."""
+
+    @abstractmethod
+    def check(self, name: str, value: Any) -> Plain:
+        """Return a value in its native type if the parameter can have it.
+
+        Args:
+            name: Of the parameter, for errors.
+            value: Whatever a user gave.
+
+        Raises:
+            TypeError: If it is of another kind.
+            ValueError: If it is outside the range, or no category.
+        """
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range of the coordinate; a fixed parameter has none."""
+        raise NotImplementedError
+
+    def encode(self, value: Any) -> float:
+        """Return the coordinate of a value that was checked.
+
+        Args:
+            value: From :meth:`check`.
+        """
+        raise NotImplementedError
+
+    def decode(self, coordinate: float) -> Plain:
+        """Return the value at a coordinate within the bounds.
+
+        Args:
+            coordinate: A number; for whole numbers and categories the nearest one counts.
+        """
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """Show the parameter as its user types it."""
+        shown = []
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                shown.append(repr(list(value)))
+            elif field.default is not False:
+                shown.append(repr(value))
+            elif value:
+                shown.append(f"{field.name}={value}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _check_log(value: Any) -> bool:
+    return check_instance("log", value, bool, "Pass log=True or log=False.")
+
+
+@dataclass(frozen=True, repr=False)
+class Float(Parameter):
+    """A real number between two ends, which belong to the range.
+
+    Attributes:
+        low: The smallest value.
+        high: The largest value.
+        log: Search over the logarithm; ``low`` must be positive then.
+
+    Raises:
+        TypeError: If an end is no number.
+        ValueError: If the range is empty or not finite, or a logarithmic one does not begin above
+            0.
+
+    Example:
+        >>> Float(1e-3, 1e3, log=True).bounds
+        (-3.0, 3.0)
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        low, high = check_number("low", self.low), check_number("high", self.high)
+        if low >= high:
+            raise ValueError(
+                f"low is {low!r} and high is {high!r}; low must be less than high. A value that "
+                "does not vary is Fixed(value)."
+            )
+        if _check_log(self.log) and low <= 0.0:
+            raise ValueError(
+                f"low is {low!r}, but log=True needs a positive one. Raise it, or leave log out."
+            )
+        store_checked(self, low=low, high=high)
+        if self.bounds[0] >= self.bounds[1]:
+            raise ValueError(
+                f"low is {low!r} and high is {high!r}, whose logarithms are the same number in "
+                "float64. Leave log out."
+            )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range, or the logarithms of its ends."""
+        return (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
+
+    def check(self, name: str, value: Any) -> float:
+        """See the base class."""
+        number = _check_real(name, value)
+        if not self.low <= number <= self.high:
+            raise ValueError(
+                f"parameter {name!r} is {number!r}, outside [{self.low!r}, {self.high!r}]. Clamp "
+                "it or widen the range."
+            )
+        return number
+
+    def encode(self, value: Any) -> float:
+        """See the base class."""
+        low, high = self.bounds
+        return min(max(math.log10(value), low), high) if self.log else float(value)
+
+    def decode(self, coordinate: float) -> float:
+        """See the base class."""
+        low, high = self.bounds
+        if coordinate <= low:
+            return self.low
+        if coordinate >= high:
+            return self.high
+        if not self.log:
+            return float(coordinate)
+        return min(max(float(10.0**coordinate), self.low), self.high)
+
+
+@dataclass(frozen=True, repr=False)
+class Integer(Parameter):
+    """A whole number between two ends, which belong to the range.
+
+    Attributes:
+        low: The smallest value.
+        high: The largest value.
+        log: Search over the logarithm; ``low`` must be at least 1 then, and ``high`` at most
+            ``10**12``.
+
+    Raises:
+        TypeError: If an end is no whole number.
+        ValueError: If the range is empty or too large, or a logarithmic one does not begin above 0.
+
+    Example:
+        >>> Integer(1, 100, log=True).bounds
+        (0.0, 2.0)
+    """
+
+    low: int
+    high: int
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        low = check_integer("low", self.low, minimum=-LARGEST_INTEGER)
+        high = check_integer("high", self.high, minimum=-LARGEST_INTEGER)
+        if low >= high:
+            raise ValueError(
+                f"low is {low} and high is {high}; low must be less than high. A value that does "
+                "not vary is Fixed(value)."
+            )
+        largest = LARGEST_LOG_INTEGER if _check_log(self.log) else LARGEST_INTEGER
+        if high > largest:
+            raise ValueError(
+                f"high is {high}; it must be at most {largest}, for float64 does not tell such "
+                "whole numbers apart. Count in a larger unit, or take a Float."
+            )
+        if self.log and low < 1:
+            raise ValueError(
+                f"low is {low}, but log=True needs at least 1. Raise it, or leave log out."
+            )
+        store_checked(self, low=low, high=high)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range, or the logarithms of its ends."""
+        if self.log:
+            return math.log10(self.low), math.log10(self.high)
+        return float(self.low), float(self.high)
+
+    def check(self, name: str, value: Any) -> int:
+        """See the base class."""
+        number = _check_real(name, value)
+        if number != round(number):
+            raise ValueError(
+                f"parameter {name!r} is {number!r}; it takes whole numbers. Round it, or make the "
+                "parameter a Float."
+            )
+        if not self.low <= number <= self.high:
+            raise ValueError(
+                f"parameter {name!r} is {int(number)}, outside {self.low} to {self.high}. Clamp it "
+                "or widen the range."
+            )
+        return int(number)
+
+    def encode(self, value: Any) -> float:
+        """See the base class."""
+        return math.log10(value) if self.log else float(value)
+
+    def decode(self, coordinate: float) -> int:
+        """See the base class."""
+        number = round(10.0**coordinate if self.log else coordinate)
+        return min(max(number, self.low), self.high)
+
+    def values(self) -> list[float]:
+        """Return all coordinates in order."""
+        return [self.encode(value) for value in range(self.low, self.high + 1)]
+
+    def at_share(self, share: float) -> float:
+        """Return the coordinate at a share of the range; whole numbers have equal shares of it.
+
+        On a logarithmic scale ``k`` has the share of the axis from ``k - 1/2`` to ``k + 1/2``.
+
+        Args:
+            share: From 0 to 1.
+        """
+        if not self.log:
+            return self.encode(min(self.low + int(share * (self.high - self.low + 1)), self.high))
+        low, high = math.log10(self.low - 0.5), math.log10(self.high + 0.5)
+        return self.encode(self.decode(low + (high - low) * share))
+
+
+@dataclass(frozen=True, repr=False)
+class Categorical(Parameter):
+    """One of several values.
+
+    Values are plain: texts, whole and real numbers, truth values and None. What is none of these,
+    such as a class, gets a name here, and the function looks it up.
+
+    Attributes:
+        values: At least two, all different.
+        ordered: Whether neighbors in the list are alike, as sizes are; a model then sees the place
+            in the list as a number. Otherwise all values are equally far from each other.
+
+    Raises:
+        TypeError: If a value is not plain.
+        ValueError: If there are fewer than two values or more than 1000, or two are equal.
+
+    Example:
+        >>> Categorical([16, 32, 64], ordered=True)
+        Categorical([16, 32, 64], ordered=True)
+    """
+
+    values: Sequence[Plain]
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if isinstance(self.values, str | bytes) or not isinstance(self.values, Iterable):
+            raise TypeError(f"values is {self.values!r}; pass a list of values.")
+        values = tuple(check_plain(f"values[{i}]", v) for i, v in enumerate(self.values))
+        check_instance("ordered", self.ordered, bool, "Pass ordered=True or ordered=False.")
+        if len(values) < 2:
+            raise ValueError(
+                f"values is {list(values)}; a category has at least two. A value that does not "
+                "vary is Fixed(value)."
+            )
+        if len(values) > LARGEST_CATEGORICAL:
+            raise ValueError(
+                f"values has {len(values)} entries; at most {LARGEST_CATEGORICAL} are possible. "
+                "Make numbers a Float or an Integer."
+            )
+        for i, value in enumerate(values):
+            if value in values[:i]:
+                first = values.index(value)
+                raise ValueError(
+                    f"values[{first}] and values[{i}] are {values[first]!r} and {value!r}, which "
+                    "are equal in Python. Give each value once, or as texts."
+                )
+        store_checked(self, values=values)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The first and the last index."""
+        return 0.0, len(self.values) - 1.0
+
+    def check(self, name: str, value: Any) -> Plain:
+        """See the base class."""
+        return self.values[self._find(name, value)]
+
+    def encode(self, value: Any) -> float:
+        """See the base class."""
+        return float(self._find("value", value))
+
+    def decode(self, coordinate: float) -> Plain:
+        """See the base class."""
+        return self.values[min(max(round(coordinate), 0), len(self.values) - 1)]
+
+    def _find(self, name: str, value: Any) -> int:
+        if _is_plain(value):
+            for is_same in (_are_equal, _are_close):
+                for i, known in enumerate(self.values):
+                    if is_same(known, value):
+                        return i
+        raise ValueError(
+            f"parameter {name!r} is {value!r}; it must be one of "
+            f"{', '.join(map(repr, self.values))}."
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Fixed(Parameter):
+    """A value that does not vary, and is handed to the function with the others.
+
+    Attributes:
+        value: A text, a number, a truth value or None.
+
+    Raises:
+        TypeError: If the value is not plain.
+    """
+
+    value: Plain
+
+    def __post_init__(self) -> None:
+        """Check the value."""
+        store_checked(self, value=check_plain("value", self.value))
+
+    def check(self, name: str, value: Any) -> Plain:
+        """See the base class."""
+        if not (_is_plain(value) and _are_close(self.value, value)):
+            raise ValueError(
+                f"parameter {name!r} is {value!r}, but it is fixed at {self.value!r}. Leave it out."
+            )
+        return self.value
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | np.generic)
+
+
+def _are_equal(known: Plain, value: Any) -> bool:
+    """Return whether two values are the same; True is not 1."""
+    is_truth = isinstance(value, bool | np.bool_)
+    return bool(known == value) and isinstance(known, bool) == is_truth
+
+
+def _are_close(known: Plain, value: Any) -> bool:
+    """Return whether two values are the same, numbers but for rounding: ``3 * 0.1`` is 0.3."""
+    if _is_number(known) and _is_number(value):
+        return math.isclose(known, value, rel_tol=1e-12)  # type: ignore[arg-type]
+    return _are_equal(known, value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _check_real(name: str, value: Any) -> float:
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"parameter {name!r} is {value!r}; pass a number.")
+    return check_number(f"parameter {name!r}", value)
+
+
+def check_plain(name: str, value: Any) -> Plain:
+    """Return a plain value; numpy's become Python's."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (str, bool, int):
+        return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}; a number must be finite. Use None, or a text.")
+        return value
+    raise TypeError(
+        f"{name} is {value!r}, but values are plain: texts, numbers, True, False and None, so that "
+        "a journal can hold them. Give each object a name here, and look it up in the function."
+    )
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,399 @@
+"""The domain of named parameters: :class:`Space`.
+
+It is a box whose coordinates have names; points are read and written in native values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from botorch.models.transforms import ChainedInputTransform, Normalize
+from botorch.models.transforms.input import InputTransform, NumericToCategoricalEncoding
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, Box
+from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
+from botorch_bandits.spaces.parameters import Categorical, Fixed, Float, Integer, Parameter
+
+FEW_POINTS = 1000
+"""Up to so many points in all, each is looked at."""
+
+
+class Space(Box):
+    """Named parameters, as people have them.
+
+    Args:
+        parameters: :class:`Float`, :class:`Integer`, :class:`Categorical` and :class:`Fixed`
+            parameters by name. Their order is that of the coordinates.
+        num_restarts: Starting points of the acquisition's local optimization.
+        raw_samples: Quasi-random points from which the starting points are chosen.
+
+    Attributes:
+        names: What the coordinates are called, in order.
+
+    Raises:
+        TypeError: If a parameter is none, or a name no text.
+        ValueError: If no parameter varies.
+
+    Example:
+        >>> space = Space({
+        ...     "C": Float(1e-3, 1e3, log=True),
+        ...     "depth": Integer(2, 12),
+        ...     "kernel": Categorical(["rbf", "poly"]),
+        ... })
+        >>> x = space.encode({"C": 0.01, "depth": 3, "kernel": "poly"})
+        >>> x.tolist()
+        [-2.0, 3.0, 1.0]
+        >>> space.decode(x)
+        {'C': 0.01, 'depth': 3, 'kernel': 'poly'}
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Parameter],
+        num_restarts: int = 10,
+        raw_samples: int = 256,
+    ) -> None:
+        """See the class."""
+        check_instance("parameters", parameters, Mapping, "Pass a dict from names to parameters.")
+        for name, parameter in parameters.items():
+            if not check_text("a parameter's name", name, "give it some letters.").strip():
+                raise ValueError(f"a parameter's name is {name!r}; give it some letters.")
+            check_instance(
+                f"parameter {name!r}",
+                parameter,
+                Parameter,
+                "Pass Float(low, high), Integer(low, high), Categorical(values) or Fixed(value).",
+            )
+        self._parameters = dict(parameters)
+        self._varied = {n: p for n, p in self._parameters.items() if not isinstance(p, Fixed)}
+        if not self._varied:
+            raise ValueError(
+                f"parameters is {self._parameters}, where nothing varies. Give at least one Float, "
+                "Integer or Categorical."
+            )
+        self.names = tuple(self._varied)
+        varied = list(self._varied.values())
+        super().__init__(
+            torch.tensor([p.bounds for p in varied], dtype=DTYPE).T,
+            [i for i, p in enumerate(varied) if not (isinstance(p, Float) or _is_log(p))],
+            num_restarts,
+            raw_samples,
+        )
+        self._logarithms = {i: p for i, p in enumerate(varied) if isinstance(p, Integer) and p.log}
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> Space:
+        """Return the space that texts describe, as the command line's ``--param`` takes them.
+
+        Values in lists are Python's numbers, ``True``, ``False``, ``None`` and quoted texts; all
+        else is a text. They are separated by commas, and cannot have one.
+
+        Args:
+            texts: One a parameter: ``NAME=float:LOW:HIGH``, ``NAME=log:LOW:HIGH`` (real, on a
+                logarithmic scale), ``NAME=int:LOW:HIGH``, ``NAME=log-int:LOW:HIGH``,
+                ``NAME=choice:A,B,...``, ``NAME=ordered:A,B,...`` or ``NAME=fixed:VALUE``.
+
+        Raises:
+            ValueError: If they describe none.
+
+        Example:
+            >>> Space.parse(["C=log:1e-3:1e3", "depth=int:2:12", "kernel=choice:rbf,poly"])
+            Space({'C': Float(0.001, 1000.0, log=True), 'depth': Integer(2, 12),
+            'kernel': Categorical(['rbf', 'poly'])})
+        """
+        parameters: dict[str, Parameter] = {}
+        for text in texts:
+            name, parameter = parse_parameter(text)
+            if name in parameters:
+                raise ValueError(f"{name!r} is described twice; give each parameter once.")
+            parameters[name] = parameter
+        return cls(parameters)
+
+    @classmethod
+    def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
+        """Return the space of Optuna's distributions.
+
+        A step makes an ordered category of the values, which is exact. A single value becomes
+        fixed.
+
+        Args:
+            distributions: ``FloatDistribution``, ``IntDistribution`` and
+                ``CategoricalDistribution`` by name, such as ``trial.distributions``.
+
+        Raises:
+            ImportError: If Optuna is not installed.
+            TypeError: If something is no distribution, or a choice is not a plain value.
+            ValueError: If a step makes more than 1000 values, or nothing varies.
+
+        Example:
+            >>> from optuna.distributions import FloatDistribution, IntDistribution
+            >>> Space.from_optuna({
+            ...     "lr": FloatDistribution(1e-4, 1.0, log=True),
+            ...     "units": IntDistribution(16, 64, step=16),
+            ... })
+            Space({'lr': Float(0.0001, 1.0, log=True),
+            'units': Categorical([16, 32, 48, 64], ordered=True)})
+        """
+        check_instance("distributions", distributions, Mapping, "Pass a dict from names to them.")
+        return cls({name: of_optuna(name, known) for name, known in distributions.items()})
+
+    @classmethod
+    def from_configspace(cls, space: Any) -> Space:
+        """Return the same space as a ``ConfigurationSpace`` of the package ConfigSpace.
+
+        Defaults are left out: attach a point that was evaluated before with
+        :meth:`.BanditLoop.attach`.
+
+        Args:
+            space: Uniform floats and integers, categories, ordinals and constants, without
+                conditions, forbidden clauses and weights.
+
+        Raises:
+            ImportError: If ConfigSpace is not installed.
+            TypeError: If it is no ``ConfigurationSpace``, or a value is not plain.
+            ValueError: If it has what a :class:`Space` has not; the error says what to do.
+
+        Example:
+            >>> from ConfigSpace import ConfigurationSpace
+            >>> Space.from_configspace(ConfigurationSpace({"x": (0.0, 1.0), "kind": ["a", "b"]}))
+            Space({'kind': Categorical(['a', 'b']), 'x': Float(0.0, 1.0)})
+        """
+        return cls(of_configspace(space))
+
+    def __repr__(self) -> str:
+        """Show the space as its user types it."""
+        further = "".join(
+            f", {name}={value}"
+            for name, value, default in (
+                ("num_restarts", self.num_restarts, 10),
+                ("raw_samples", self.raw_samples, 256),
+            )
+            if value != default
+        )
+        return f"Space({self._parameters}{further})"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another space has the same parameters in the same order."""
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __hash__(self) -> int:
+        """Return the same number for equal spaces."""
+        return hash(repr(self))
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """All parameters by name, in order; a copy."""
+        return dict(self._parameters)
+
+    def decode(self, x: Any) -> dict[str, Any]:
+        """Return a point by names and in native values, fixed ones included.
+
+        Args:
+            x: ``d`` coordinates, or already values by name.
+
+        Raises:
+            TypeError: If it is a tensor of another dtype than float64.
+            ValueError: If it is not in the space.
+        """
+        if isinstance(x, Mapping):
+            return self.check_parameters(x)
+        coordinates = iter(self.check_point("x", x).tolist())
+        return {
+            name: p.value if isinstance(p, Fixed) else p.decode(next(coordinates))
+            for name, p in self._parameters.items()
+        }
+
+    def encode(self, parameters: Mapping[str, Any]) -> Tensor:
+        """Return the point with these values, ``d``-dimensional, float64.
+
+        Args:
+            parameters: Values by name; fixed ones may be left out.
+
+        Raises:
+            TypeError: If a value is of the wrong kind.
+            ValueError: If a name is missing or not known, or a value is outside its range, or no
+                category.
+        """
+        values = self.check_parameters(parameters)
+        coordinates = [p.encode(values[name]) for name, p in self._varied.items()]
+        return torch.tensor(coordinates, dtype=DTYPE, device=self.bounds.device)
+
+    def check_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values by name in order and in their native types, fixed ones included.
+
+        Args:
+            parameters: See :meth:`encode`.
+
+        Raises:
+            TypeError: See :meth:`encode`.
+            ValueError: See :meth:`encode`.
+        """
+        unknown = [name for name in parameters if name not in self._parameters]
+        if unknown:
+            raise ValueError(
+                f"parameter {unknown[0]!r} is not known; the space has "
+                f"{', '.join(self._parameters)}."
+            )
+        missing = [name for name in self._varied if name not in parameters]
+        if missing:
+            raise ValueError(
+                f"parameter {missing[0]!r} is missing; give a value of {', '.join(self._varied)}."
+            )
+        return {
+            name: p.check(name, parameters[name]) if name in parameters else p.value  # type: ignore[attr-defined]
+            for name, p in self._parameters.items()
+        }
+
+    def check_point(self, name: str, x: Any) -> Tensor:
+        """Return a point of the space as coordinates.
+
+        Args:
+            name: Of the argument, for errors.
+            x: Values by name, or ``d`` coordinates.
+
+        Raises:
+            TypeError: If it is of the wrong kind.
+            ValueError: If it lies outside; see :meth:`encode` for values by name.
+        """
+        if isinstance(x, Mapping):
+            return self.encode(x)
+        point = super().check_point(name, x)
+        for i, p in self._logarithms.items():
+            whole, found = p.decode(float(point[i])), float(10.0 ** point[i])
+            if abs(found - whole) > 1e-9 * whole:  # logarithms may round otherwise elsewhere
+                raise ValueError(
+                    f"{name}[{i}] is {float(point[i])}, the logarithm of {found:.6g}, but "
+                    f"{self.names[i]!r} takes whole numbers. Pass values by name."
+                )
+            point[i] = p.encode(whole)
+        return point
+
+    def input_transform(self, context_bounds: Any = None) -> InputTransform | None:
+        """Return what a model should do to points before its kernel sees them.
+
+        That is BoTorch's one-hot encoding of categories without an order, followed by ``Normalize``
+        over the columns that come of it. A kernel with a lengthscale a column has
+        ``ard_num_dims=``:attr:`num_columns` of them.
+
+        Args:
+            context_bounds: ``2 x c`` bounds, where the model's inputs have ``c`` columns of a
+                context in front; they are normalized with them.
+
+        Returns:
+            None if every category has an order: ``Normalize`` with :attr:`bounds` is all then.
+
+        Example:
+            >>> space = Space({"x": Float(0.0, 2.0), "kernel": Categorical(["rbf", "poly"])})
+            >>> X = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+            >>> space.input_transform()(X)
+            tensor([[0.5000, 0.0000, 1.0000]], dtype=torch.float64)
+        """
+        bounds = self.bounds
+        if context_bounds is not None:
+            front = check_matrix("context_bounds", context_bounds)
+            if len(front) != 2 or not bool((front[0] < front[1]).all()):
+                raise ValueError(
+                    f"context_bounds is {front.tolist()}; pass a row of lower and a row of upper "
+                    "ends, each lower one below its upper one."
+                )
+            bounds = torch.cat([front.to(bounds), bounds], dim=-1)
+        behind = bounds.shape[-1] - self.dim
+        sizes = {behind + i: self._counts()[i] for i in self.unordered_dims}
+        if not sizes:
+            return None
+        encoding = NumericToCategoricalEncoding(
+            dim=bounds.shape[-1],
+            categorical_features=sizes,
+            encoders={i: partial(one_hot, num_classes=size) for i, size in sizes.items()},
+        )
+        unit = bounds.new_tensor([[0.0], [1.0]])
+        columns = [
+            unit.expand(2, sizes[i]) if i in sizes else bounds[:, i : i + 1]
+            for i in range(bounds.shape[-1])
+        ]
+        encoded = torch.cat(columns, dim=-1)
+        normalize = Normalize(encoded.shape[-1], bounds=encoded)
+        return ChainedInputTransform(encode=encoding, normalize=normalize)
+
+    @property
+    def num_columns(self) -> int:
+        """How many columns a point has behind :meth:`input_transform`."""
+        return self.dim + sum(self._counts()[i] - 1 for i in self.unordered_dims)
+
+    def recorded_parts(self) -> dict[str, Any]:
+        """See :meth:`Domain.recorded_parts`."""
+        return {
+            "parameters": self._parameters,
+            "names": list(self._parameters),  # a mapping says nothing of the order
+            "num_restarts": self.num_restarts,
+            "raw_samples": self.raw_samples,
+        }
+
+    def without_names(self) -> Box | None:
+        """Return the box with the same points and suggestions, if there is one.
+
+        There is none where a category has no order, a whole number is on a logarithmic scale, or
+        nothing is continuous.
+        """
+        if self.unordered_dims or self._logarithms or self._few_points() is not None:
+            return None
+        return Box(self.bounds, self.integer_dims, self.num_restarts, self.raw_samples)
+
+    @property
+    def unordered_dims(self) -> tuple[int, ...]:
+        """The dimensions of categories without an order."""
+        return tuple(
+            i
+            for i, p in enumerate(self._varied.values())
+            if isinstance(p, Categorical) and not p.ordered
+        )
+
+    def _counts(self) -> dict[int, int]:
+        further = {i: p.high - p.low + 1 for i, p in self._logarithms.items()}
+        return dict(sorted({**super()._counts(), **further}.items()))
+
+    def _values_of(self, dim: int) -> list[float]:
+        of_logarithm = self._logarithms.get(dim)
+        return super()._values_of(dim) if of_logarithm is None else of_logarithm.values()
+
+    def _few_points(self) -> Arms | None:
+        return self._few
+
+    @cached_property
+    def _few(self) -> Arms | None:
+        counts = self._counts()
+        if len(counts) < self.dim or math.prod(counts.values()) > FEW_POINTS:
+            return None
+        values = [torch.tensor(self._values_of(i), dtype=DTYPE) for i in range(self.dim)]
+        points = torch.cartesian_prod(*values).reshape(-1, self.dim)
+        return Arms(points.to(self.bounds))
+
+    def _from_unit(self, uniform: Tensor) -> Tensor:
+        points = super()._from_unit(uniform)
+        for i, p in self._logarithms.items():
+            shares = uniform[..., i].reshape(-1).tolist()
+            found = points.new_tensor([p.at_share(share) for share in shares])
+            points[..., i] = found.reshape(uniform.shape[:-1])
+        return points
+
+    def _snap(self, points: Tensor) -> Tensor:
+        points = super()._snap(points)
+        for i, p in self._logarithms.items():
+            near = [p.encode(p.decode(c)) for c in points[..., i].reshape(-1).tolist()]
+            points[..., i] = points.new_tensor(near).reshape(points.shape[:-1])
+        return points
+
+
+def _is_log(parameter: Parameter) -> bool:
+    return bool(getattr(parameter, "log", False))
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,300 @@
+"""Loops on a space: queries, histories, tables and journals have names and native values."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+
+from botorch_bandits import (
+    BanditGP,
+    BanditLoop,
+    Box,
+    Categorical,
+    DifferentSettingsError,
+    Fixed,
+    Float,
+    GPUpperConfidenceBound,
+    History,
+    Integer,
+    RandomSearch,
+    Space,
+)
+from botorch_bandits.history import flatten_records
+from botorch_bandits.journal import Journal
+
+SPACE = Space(
+    {
+        "C": Float(1e-3, 1e3, log=True),
+        "depth": Integer(2, 4),
+        "kernel": Categorical(["rbf", "poly", None]),
+        "data": Fixed("digits"),
+    },
+    num_restarts=2,
+    raw_samples=16,
+)
+GIVEN = {"C": 0.3, "depth": 4, "kernel": None}
+
+
+def reward(C: float, depth: int, kernel: str | None, data: str) -> float:
+    return -((math.log10(C) - 1.0) ** 2) - (depth - 7) ** 2 / 30.0 - (kernel != "poly") / 2.0
+
+
+def make_loop(domain: Any = SPACE, **settings: Any) -> BanditLoop:
+    kernel = MaternKernel(nu=2.5, ard_num_dims=SPACE.num_columns)
+    model = BanditGP.with_kernel(
+        kernel, noise=0.01, lengthscale=0.5, input_transform=SPACE.input_transform()
+    )
+    acquisition = GPUpperConfidenceBound.with_options(width=2.0)
+    return BanditLoop(domain, model, acquisition, num_initial=2, **settings)
+
+
+def play(loop: BanditLoop, num_rounds: int) -> None:
+    for _ in range(num_rounds):
+        query = loop.ask()
+        assert query.parameters is not None
+        loop.tell(query.id, reward(**query.parameters))
+
+
+def test_queries_have_names_and_native_values() -> None:
+    loop = make_loop()
+    play(loop, 5)
+    for query in loop.history.queries:
+        named = query.parameters
+        assert named == SPACE.decode(query.x)
+        assert [type(named[name]) for name in ("C", "depth", "data")] == [float, int, str]
+        named["C"] = 7.0  # a copy
+        assert query.parameters != named
+    best = loop.best()
+    assert best is not None
+    assert f"parameters={best[0].parameters}" in repr(best[0])
+    assert BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch()).ask().parameters is None
+
+
+def test_a_loop_on_a_space_finds_the_best_category_and_its_neighborhood() -> None:
+    """Of 16 rounds; a draw at random is that near about 1 time in 30."""
+    space = Space({"C": SPACE.parameters["C"], "kernel": SPACE.parameters["kernel"]}, 2, 16)
+    kernel = MaternKernel(nu=2.5, ard_num_dims=space.num_columns)
+    model = BanditGP.with_kernel(
+        kernel, noise=1e-3, lengthscale=0.5, input_transform=space.input_transform()
+    )
+    loop = BanditLoop(space, model, GPUpperConfidenceBound.with_options(width=2.0), num_initial=3)
+    for _ in range(16):
+        query = loop.ask()
+        C, name = query.parameters.values()
+        off = (math.log10(C) - 1.0) ** 2
+        loop.tell(query.id, -off / 4.0 - (name != "poly"))
+    best = loop.best()
+    assert best is not None
+    assert best[0].parameters["kernel"] == "poly"
+    assert best[0].parameters["C"] == pytest.approx(10.0, rel=0.5)
+
+
+def test_a_point_is_attached_by_name_and_stays_as_it_was_given() -> None:
+    loop = make_loop()
+    loop.attach(GIVEN, 1.5)
+    query = loop.history.queries[0]
+    assert query.parameters == {**GIVEN, "data": "digits"}
+    assert query.x.tolist() == [math.log10(0.3), 4.0, 2.0]
+    loop.attach(query.x, 1.0)  # coordinates do, too
+    again = loop.history.queries[1].parameters
+    assert again is not None
+    assert again.pop("C") == pytest.approx(0.3, rel=1e-14)
+    assert again == {"depth": 4, "kernel": None, "data": "digits"}
+    assert loop.attach(GIVEN, 2.0, request_id="one") == loop.attach(GIVEN, 2.0, request_id="one")
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ({**GIVEN, "depth": 40}, "parameter 'depth' is 40, outside 2 to 4. Clamp it or widen"),
+        ({**GIVEN, "kernel": "linear"}, "'kernel' is 'linear'; it must be one of 'rbf', 'poly'"),
+        ({"C": 0.3}, "parameter 'depth' is missing"),
+        ({**GIVEN, "gamma": 1.0}, "parameter 'gamma' is not known; the space has C, depth"),
+        ([0.0, 3.5, 1.0], r"x\[1\] is 3.5; this dimension takes whole numbers"),
+        ([0.0, 4.0], "x must be a vector of length 3"),
+    ],
+)
+def test_nothing_is_recorded_of_a_point_that_is_none(
+    x: Any, message: str, tmp_path: Path, quick_disk: None
+) -> None:
+    with make_loop(journal=tmp_path / "run.journal") as loop:
+        with pytest.raises(ValueError, match=message):
+            loop.attach(x, 1.0)
+        assert loop.history.num_queries == 0
+    assert Journal.read(tmp_path / "run.journal").num_records == 0
+
+
+def test_a_model_that_takes_categories_for_numbers_is_warned_of() -> None:
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01)
+    acquisition = GPUpperConfidenceBound.with_options(width=2.0)
+    with pytest.warns(UserWarning, match=r"a value of 'kernel' in its list .* input_transform="):
+        BanditLoop(SPACE, model, acquisition)
+    ordered = {**SPACE.parameters, "kernel": Categorical(["rbf", "poly"], ordered=True)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BanditLoop(Space(ordered), model, acquisition)
+        make_loop()
+
+
+def test_values_by_name_are_for_spaces() -> None:
+    loop = BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch())
+    with pytest.raises(TypeError, match=r"x is \{'C': 1\}, but the domain has no names; .* Space"):
+        loop.attach({"C": 1}, 1.0)
+
+
+# --- histories ------------------------------------------------------------------------------
+
+
+def test_records_hold_names_beside_coordinates_and_are_read_again() -> None:
+    loop = make_loop()
+    loop.attach(GIVEN, 1.5)
+    play(loop, 3)
+    records = loop.history.to_records()
+    assert [record["parameters"] for record in records] == [
+        query.parameters for query in loop.history.queries
+    ]
+    again = History.from_records(json.loads(json.dumps(records)), dim=3)
+    assert again.to_records() == records
+    assert make_loop(history=again).ask().parameters == loop.ask().parameters
+
+
+def test_a_history_without_names_gets_those_of_the_space() -> None:
+    loop = make_loop()
+    query = loop.ask()
+    records = [
+        {k: v for k, v in record.items() if k != "parameters"}
+        for record in loop.history.to_records()
+    ]
+    again = History.from_records(records, dim=3)
+    assert again.queries[0].parameters is None
+    named = make_loop(history=again).history
+    assert named.queries[0].parameters == query.parameters
+    assert named.pending()[0].parameters == query.parameters
+
+
+def test_tables_have_a_column_a_parameter() -> None:
+    loop = make_loop()
+    play(loop, 3)
+    table = loop.history.to_dataframe()
+    assert [name for name in table.columns if name in (*SPACE.parameters, "x0")] == [
+        "C",
+        "depth",
+        "kernel",
+        "data",
+    ]
+    assert table["depth"].tolist() == [q.parameters["depth"] for q in loop.history.queries]
+
+
+def test_a_parameter_that_is_called_as_another_column_has_one_of_its_own() -> None:
+    """``width`` is a diagnostic from the third round on, but a parameter in all."""
+    space = Space({"width": Integer(8, 64), "reward": Float(0.0, 1.0)}, 2, 16)
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.5)
+    acquisition = GPUpperConfidenceBound.with_options(width=2.0)
+    loop = BanditLoop(space, model, acquisition, num_initial=2)
+    for _ in range(3):
+        loop.tell(loop.ask().id, 0.5)
+    rows = flatten_records(loop.history.to_records())
+    for row, query in zip(rows, loop.history.queries, strict=True):
+        assert row["parameter_width"] == query.parameters["width"]
+        assert row["parameter_reward"] == query.parameters["reward"]
+        assert row["reward"] == 0.5
+    assert [row.get("width") for row in rows] == [None, None, 2.0]
+
+
+# --- journals -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_a_journal_is_opened_again_and_goes_on_to_the_same_points(tmp_path: Path) -> None:
+    path = tmp_path / "run.journal"
+    with make_loop(journal=path) as loop:
+        loop.attach(GIVEN, 1.5)
+        play(loop, 4)
+        known = loop.history.to_records()
+    records = list(Journal.read(path).records())
+    assert records[0]["parameters"] == {**GIVEN, "data": "digits"}
+    assert [r["parameters"] for r in records if r["kind"] == "asked"] == [
+        r["parameters"] for r in known[1:]
+    ]
+    with make_loop(journal=path) as again:
+        assert again.history.to_records() == known
+        continued = again.ask()
+    straight = make_loop()
+    straight.attach(GIVEN, 1.5)
+    play(straight, 4)
+    assert torch.equal(continued.x, straight.ask().x)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_a_journal_is_refused_under_another_space(tmp_path: Path) -> None:
+    path = tmp_path / "run.journal"
+    BanditLoop(SPACE, None, RandomSearch(), journal=path).close()
+    others = {
+        "C.high": {**SPACE.parameters, "C": Float(1e-3, 1e2, log=True)},
+        "names": dict(sorted(SPACE.parameters.items(), reverse=True)),
+        "kernel.values": {**SPACE.parameters, "kernel": Categorical(["rbf", "linear", None])},
+        "data.value": {**SPACE.parameters, "data": Fixed("iris")},
+    }
+    for what, parameters in others.items():
+        space = Space(parameters, SPACE.num_restarts, SPACE.raw_samples)
+        with pytest.raises(DifferentSettingsError, match=what):
+            BanditLoop(space, None, RandomSearch(), journal=path)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_a_journal_of_a_box_goes_on_under_names(tmp_path: Path) -> None:
+    path = tmp_path / "run.journal"
+    box = Box([[-4.0, 2.0], [2.0, 64.0]], integer_dims=[1])
+    with BanditLoop(box, None, RandomSearch(), journal=path) as loop:
+        old = [loop.tell(loop.ask().id, float(i)) for i in range(3)]
+        following = BanditLoop(
+            box, None, RandomSearch(), history=History.from_records(loop.history.to_records(), 2)
+        ).ask()
+    space = Space({"C": Float(1e-4, 100.0, log=True), "leaves": Integer(2, 64)})
+    with BanditLoop(space, None, RandomSearch(), journal=path) as loop:
+        assert loop.history.outcomes == tuple(old)
+        first = loop.history.queries[0]
+        assert first.parameters == {
+            "C": 10.0 ** float(first.x[0]),
+            "leaves": int(first.x[1]),
+        }
+        assert torch.equal(loop.ask().x, following.x)
+    other = Space({"C": Float(1e-4, 10.0, log=True), "leaves": Integer(2, 64)})
+    with pytest.raises(DifferentSettingsError, match=r"domain\.bounds"):
+        BanditLoop(other, None, RandomSearch(), journal=path)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_snapshots_hold_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("botorch_bandits.loop.journal.SNAPSHOT_EVERY", 2)
+    path = tmp_path / "run.journal"
+    with BanditLoop(SPACE, None, RandomSearch(), journal=path) as loop:
+        loop.attach(GIVEN, 1.5)
+        for _ in range(2):
+            loop.tell(loop.ask().id, 0.0)
+        known = loop.history.to_records()
+    assert path.with_name(path.name + ".snapshot").exists()
+    with BanditLoop(SPACE, None, RandomSearch(), journal=path) as loop:
+        assert loop.history.to_records() == known
+
+
+def test_a_table_of_plain_values_survives_a_csv_file(tmp_path: Path) -> None:
+    loop = make_loop()
+    play(loop, 2)
+    rows = flatten_records(loop.history.to_records())
+    path = tmp_path / "table.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    with path.open() as file:
+        read = list(csv.DictReader(file))
+    assert [float(row["C"]) for row in read] == [q.parameters["C"] for q in loop.history.queries]
