@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.exceptions.warnings import BadInitialCandidatesWarning, BotorchWarning
+from botorch.exceptions.warnings import BadInitialCandidatesWarning
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
-from botorch.optim.utils import get_X_baseline
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix, check_vector
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.optim import OnCube, Rescaled, ToBox
 from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
 
 __all__ = [
@@ -591,15 +591,21 @@ class Box(Domain):
         if is_ordinary:  # as it is, to the last bit
             scale = ValueScale()
         else:
-            acquisition = _Rescaled(acquisition, scale)
+            acquisition = Rescaled(acquisition, scale.offset, scale.unit)
         fixed, values = self._fixed_features(), self._discrete_values()
         unordered = self.unordered_dims
         is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
         bounds, to_box = self.bounds, None
+        if not is_mixed and getattr(acquisition, "X_baseline", None) is not None:
+            common["options"] |= {
+                "sample_around_best": True,
+                "sample_around_best_sigma": NEAR,
+                "init_batch_limit": 2 * self.raw_samples,
+            }
         if is_mixed or own["gen_candidates"] is None:  # BoTorch's searches know no sides
             to_box = self._cube(values)
         if to_box is not None:
-            acquisition = _OnCube(acquisition, to_box)
+            acquisition = OnCube(acquisition, to_box)
             bounds = to_box.inverse(self.bounds)
         if len(values) < len(self.discrete_dims):  # the others are searched between their values
             common["post_processing_func"] = (
@@ -720,7 +726,7 @@ class Box(Domain):
         # float32, the usual default, skips whole numbers above 2**24
         return torch.arange(low, high + 1, dtype=DTYPE).tolist()
 
-    def _cube(self, listed: Iterable[int]) -> _ToBox | None:
+    def _cube(self, listed: Iterable[int]) -> ToBox | None:
         """Return the map from a box with sides of 1; None if the sides are of ordinary length.
 
         Args:
@@ -733,7 +739,7 @@ class Box(Domain):
         low[kept], side[kept] = 0.0, 1.0
         if bool(((side >= 1.0 / ORDINARY_SIDE) & (side <= ORDINARY_SIDE) | kept).all()):
             return None
-        return _ToBox(low, side)
+        return ToBox(low, side)
 
     def _few_points(self) -> Arms | None:
         """Return all points if they are so few that all are looked at; of a box never."""
@@ -778,88 +784,6 @@ their tolerances are absolute."""
 ORDINARY_SIDE = 100.0
 """Sides from a hundredth to this suit BoTorch's optimizers as they are: they stop where the slope,
 per unit of the coordinate, is small."""
-
-
-class _ToBox(NamedTuple):
-    """The map from a cube to a box."""
-
-    low: Tensor
-    side: Tensor
-
-    def __call__(self, points: Tensor) -> Tensor:
-        return self.low + self.side * points
-
-    def inverse(self, points: Tensor) -> Tensor:
-        return (points - self.low) / self.side
-
-
-class _OnCube(AcquisitionFunction):
-    """Another acquisition function's values, on a cube that stands for its box.
-
-    Args:
-        acquisition: The other one.
-        to_box: From the cube to the box.
-    """
-
-    def __init__(self, acquisition: AcquisitionFunction, to_box: _ToBox) -> None:
-        super().__init__(acquisition.model)
-        self.acquisition, self.to_box = acquisition, to_box
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BotorchWarning)
-            seen = get_X_baseline(acquisition)
-        if seen is not None and seen.shape[-1] == len(to_box.low):
-            self.X_baseline = to_box.inverse(seen)  # around which some searches start
-
-    def forward(self, X: Tensor) -> Tensor:
-        return self.acquisition(self.to_box(X))
-
-
-class _Rescaled(AcquisitionFunction):
-    """Another acquisition function's values, less its offset and in its unit.
-
-    Args:
-        acquisition: The other one.
-        scale: Its scale.
-    """
-
-    def __init__(self, acquisition: AcquisitionFunction, scale: ValueScale) -> None:
-        super().__init__(acquisition.model)
-        self.acquisition, self.scale = acquisition, scale
-        self.maximize = getattr(acquisition, "maximize", True)
-
-    @property
-    def X_baseline(self) -> Tensor:
-        baseline: Tensor = self.acquisition.X_baseline
-        return baseline
-
-    @property
-    def closed_form(self) -> _RescaledClosedForm | None:
-        closed_form = getattr(self.acquisition, "closed_form", None)
-        return None if closed_form is None else _RescaledClosedForm(closed_form, self.scale)
-
-    def forward(self, X: Tensor) -> Tensor:
-        values: Tensor = (self.acquisition(X) - self.scale.offset) / self.scale.unit
-        return values
-
-
-class _RescaledClosedForm:
-    """Likewise, with gradients; see :func:`botorch_bandits.optim.gen_candidates_batched`.
-
-    Args:
-        closed_form: The other one.
-        scale: Its scale.
-    """
-
-    def __init__(self, closed_form: Any, scale: ValueScale) -> None:
-        self._closed_form, self._scale = closed_form, scale
-
-    @property
-    def has_cheap_gradients(self) -> bool:
-        return bool(self._closed_form.has_cheap_gradients)
-
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = self._closed_form.value_and_gradient(X)
-        return (value - self._scale.offset) / self._scale.unit, gradient / self._scale.unit
 
 
 class _BoxInContext(Box):

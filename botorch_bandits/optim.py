@@ -24,16 +24,18 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.warnings import BotorchWarning
 from botorch.generation import gen_candidates_scipy
-from botorch.optim.utils import columnwise_clamp
+from botorch.optim.utils import columnwise_clamp, get_X_baseline
 from torch import Tensor
 
 __all__ = ["gen_candidates_batched"]
@@ -490,3 +492,100 @@ def maximize_locally(
     unit, losses = found
     points = np.clip(lower + side * unit, lower, upper)
     return np.where(unit == 1.0, upper, points), -losses
+
+
+class Rescaled(AcquisitionFunction):
+    """Another acquisition function's values, less an offset and in a unit.
+
+    Args:
+        acquisition: The other one.
+        offset: What becomes 0.
+        unit: What becomes 1; positive.
+    """
+
+    def __init__(self, acquisition: AcquisitionFunction, offset: float, unit: float) -> None:
+        """See the class."""
+        super().__init__(acquisition.model)
+        self.acquisition, self.offset, self.unit = acquisition, offset, unit
+        self.maximize = getattr(acquisition, "maximize", True)
+
+    @property
+    def X_baseline(self) -> Tensor:
+        """Where the other one may be largest, ``n x d``."""
+        baseline: Tensor = self.acquisition.X_baseline
+        return baseline
+
+    @property
+    def closed_form(self) -> _RescaledClosedForm | None:
+        """Values with gradients, where the other one has them."""
+        closed_form = getattr(self.acquisition, "closed_form", None)
+        if closed_form is None:
+            return None
+        return _RescaledClosedForm(closed_form, self.offset, self.unit)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values at ``b x 1 x d`` points."""
+        values: Tensor = (self.acquisition(X) - self.offset) / self.unit
+        return values
+
+
+@dataclass(frozen=True)
+class _RescaledClosedForm:
+    """Likewise, with gradients; see :func:`gen_candidates_batched`."""
+
+    closed_form: Any
+    offset: float
+    unit: float
+
+    @property
+    def has_cheap_gradients(self) -> bool:
+        return bool(self.closed_form.has_cheap_gradients)
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = self.closed_form.value_and_gradient(X)
+        return (value - self.offset) / self.unit, gradient / self.unit
+
+
+class ToBox(NamedTuple):
+    """The map from a cube to a box.
+
+    Attributes:
+        low: Where the box begins, ``d`` numbers.
+        side: How long it is, ``d`` positive numbers.
+    """
+
+    low: Tensor
+    side: Tensor
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Return points of the box, ``... x d``."""
+        return self.low + self.side * points
+
+    def inverse(self, points: Tensor) -> Tensor:
+        """Return points of the cube, ``... x d``."""
+        return (points - self.low) / self.side
+
+
+class OnCube(AcquisitionFunction):
+    """Another acquisition function's values, on a cube that stands for its box.
+
+    Args:
+        acquisition: The other one.
+        to_box: From the cube to the box.
+    """
+
+    def __init__(self, acquisition: AcquisitionFunction, to_box: ToBox) -> None:
+        """See the class."""
+        super().__init__(acquisition.model)
+        self.acquisition, self.to_box = acquisition, to_box
+        self.maximize = getattr(acquisition, "maximize", True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BotorchWarning)
+            seen = get_X_baseline(acquisition)
+        if seen is not None and seen.shape[-1] == len(to_box.low):
+            self.X_baseline = to_box.inverse(seen)  # around which some searches start
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values at ``b x 1 x d`` points."""
+        values: Tensor = self.acquisition(self.to_box(X))
+        return values

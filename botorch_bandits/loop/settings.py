@@ -510,8 +510,8 @@ def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:
     if unordered and model.input_transform is None:
         warnings.warn(
             f"the model takes the place of a value of {unordered[0]!r} in its list for a number, "
-            "as if neighbors were alike. Build it with input_transform=space.input_transform() and a "
-            "kernel with ard_num_dims=space.num_columns, or give the category ordered=True.",
+            "as if neighbors were alike. Build it with input_transform=space.input_transform() and "
+            "a kernel with ard_num_dims=space.num_columns, or give the category ordered=True.",
             UserWarning,
             stacklevel=level_of_users_line(),
         )

@@ -15,7 +15,7 @@ noise that may be as small as 1e-6 of the variance of the outcomes, where BoTorc
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -143,6 +143,8 @@ class FittedSingleTaskGP:
         torch.Size([5, 1])
     """
 
+    encode: Callable[[Tensor], InputTransform]  # of a domain that has it
+
     def __init__(
         self,
         bounds: Tensor | Sequence[Sequence[float]],
@@ -159,7 +161,8 @@ class FittedSingleTaskGP:
 
         Args:
             domain: Its ``bounds`` (``2 x d``) are taken, or those of the arms. A method
-                ``input_transform()`` of it may return what encodes its points.
+                ``input_transform(context_bounds=None)`` of it may return what encodes its points,
+                behind a context with these ``2 x c`` bounds.
 
         Raises:
             TypeError: If it has neither bounds nor arms.
@@ -173,8 +176,11 @@ class FittedSingleTaskGP:
             raise TypeError(
                 f"{type(domain).__name__} shows no bounds with which inputs could be normalized."
             )
-        encode = getattr(domain, "input_transform", None)
-        return cls(bounds, None if encode is None else encode())
+        encode: Any = getattr(domain, "input_transform", None)
+        built = cls(bounds, None if encode is None else encode())
+        if hasattr(built, "input_transform"):
+            built.encode = encode
+        return built
 
     def __repr__(self) -> str:
         """Show the bounds."""
@@ -211,16 +217,20 @@ class FittedSingleTaskGP:
 
     def _transform(self, X: Tensor) -> InputTransform:
         """Normalize, or what the domain encodes its points with."""
-        own = getattr(self, "input_transform", None)
-        if own is not None and X.shape[-1] == self.bounds.shape[-1]:
-            return copy.deepcopy(own)
+        own, encode = getattr(self, "input_transform", None), getattr(self, "encode", None)
         bounds = self.bounds.to(X)
+        if own is not None and X.shape[-1] == bounds.shape[-1]:
+            return copy.deepcopy(own)
         num_contexts = X.shape[-1] - bounds.shape[-1]
         if num_contexts > 0:
             low, high = X[:, :num_contexts].aminmax(dim=0)
             # contexts that have not differed yet say nothing
             high = torch.where(high > low, high, low + 1.0)
-            bounds = torch.cat([torch.stack([low, high]), bounds], dim=-1)
+            of_contexts = torch.stack([low, high])
+            if encode is not None:
+                encoded: InputTransform = encode(of_contexts)
+                return encoded
+            bounds = torch.cat([of_contexts, bounds], dim=-1)
         return Normalize(X.shape[-1], bounds=bounds)
 
 

@@ -19,6 +19,7 @@ from botorch_bandits import (
     Box,
     Categorical,
     DifferentSettingsError,
+    FittedSingleTaskGP,
     Fixed,
     Float,
     GPUpperConfidenceBound,
@@ -298,3 +299,38 @@ def test_a_table_of_plain_values_survives_a_csv_file(tmp_path: Path) -> None:
     with path.open() as file:
         read = list(csv.DictReader(file))
     assert [float(row["C"]) for row in read] == [q.parameters["C"] for q in loop.history.queries]
+
+
+# --- the default model ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("context", [None, [0.5]])
+def test_the_default_model_encodes_categories(context: list[float] | None) -> None:
+    """Of three values it sees three columns, beside the other parameters and the context."""
+    X = SPACE.sample(12, torch.Generator().manual_seed(0))
+    if context is not None:
+        X = torch.cat([torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1), X], dim=-1)
+    model = FittedSingleTaskGP.for_domain(SPACE)(X, X.sum(-1, keepdim=True))
+    seen = model.transform_inputs(X)
+    num_columns = SPACE.num_columns + (context is not None)
+    assert seen.shape[-1] == num_columns == model.covar_module.base_kernel.ard_num_dims
+    names = X[:, -1:] == torch.arange(3.0, dtype=torch.float64)
+    assert torch.equal(seen[:, -3:], names.double())
+    assert float(seen.min()) >= 0.0
+    assert float(seen.max()) <= 1.0
+
+
+def test_a_loop_alone_plays_a_space_with_many_combinations() -> None:
+    space = Space({**SPACE.parameters, "depth": Integer(2, 12)}, 2, 16)  # 33 of them
+    loop = BanditLoop(space, num_initial=3)
+    play(loop, 6)
+    assert loop.history.queries[-1].origin == "acquisition"
+    assert loop.history.queries[-1].parameters == space.decode(loop.history.queries[-1].x)
+
+
+def test_a_loop_alone_plays_a_space_in_contexts() -> None:
+    loop = BanditLoop(SPACE, num_initial=2, context_dim=1)
+    for i in range(4):
+        query = loop.ask(context=[i / 4.0])
+        assert query.parameters == SPACE.decode(query.x)
+        loop.tell(query.id, reward(**query.parameters) + i)
