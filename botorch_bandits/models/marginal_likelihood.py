@@ -421,11 +421,12 @@ class MarginalLikelihoodObjective:
         for name, place in places.items():
             gradient[place] = getattr(evidence, name)
         value = evidence.value
-        for name, prior in self._known_priors:
-            log_density, its_slope = _log_density(prior, values[places[name]])
-            value += log_density
-            gradient[places[name]] += its_slope
-        gradient *= slopes
+        with np.errstate(all="ignore"):  # a scale may underflow, too
+            for name, prior in self._known_priors:
+                log_density, its_slope = _log_density(prior, values[places[name]])
+                value += log_density
+                gradient[places[name]] += its_slope
+            gradient *= slopes
         if self._priors:
             self.write(raw)
             log_density, its_gradient = self._evaluate_priors()

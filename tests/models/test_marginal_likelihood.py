@@ -39,6 +39,7 @@ from botorch_bandits.models.marginal_likelihood import (
     log_marginal_likelihood,
     minimize_objective,
 )
+from botorch_bandits.models.means import has_learned_constant
 
 from .textbook import double, uniform
 
@@ -71,6 +72,9 @@ def autograd(mll: ExactMarginalLogLikelihood) -> tuple[float, np.ndarray]:
     parameters = [base.raw_lengthscale]
     parameters += [kernel.raw_outputscale] if isinstance(kernel, ScaleKernel) else []
     parameters += [model.likelihood.noise_covar.raw_noise]
+    parameters += (
+        [model.mean_module.raw_constant] if has_learned_constant(model.mean_module) else []
+    )
     free = [parameter for parameter in parameters if parameter.requires_grad]
     value = -mll(model(*model.train_inputs), model.train_targets)
     gradient = torch.autograd.grad(value, free)
@@ -82,10 +86,13 @@ def assert_equal(
     mll: ExactMarginalLogLikelihood,
     seed: int = 0,
     tolerance: float = 1e-8,
+    step: float | None = None,
 ) -> None:
-    """Compare objective and gradient at the start and at random parameters."""
-    rng = np.random.default_rng(seed)
-    for raw in (objective.start, objective.start + rng.normal(size=len(objective.start))):
+    """Compare objective and gradient at the start, and a step or at random further on."""
+    further = np.random.default_rng(seed).normal(size=len(objective.start))
+    if step is not None:
+        further = np.full(len(objective.start), step)
+    for raw in (objective.start, objective.start + further):
         value, gradient = objective(raw)
         objective.write(raw)
         expected, expected_gradient = autograd(mll)
@@ -153,14 +160,7 @@ def test_a_prior_on_a_frozen_parameter_only_shifts_the_value() -> None:
 def test_every_constraint_is_kept(name: str, constraint: Interval) -> None:
     kernel = ScaleKernel(BASES[name](ard_num_dims=3, lengthscale_constraint=constraint))
     mll = build(kernel, input_transform=None)
-    objective = MarginalLikelihoodObjective(mll)
-    raw = objective.start
-    for step in (0.0, 0.2):
-        value, gradient = objective(raw + step)
-        objective.write(raw + step)
-        expected, expected_gradient = autograd(mll)
-        assert value == pytest.approx(expected, abs=1e-8)
-        np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-8, atol=1e-8)
+    assert_equal(MarginalLikelihoodObjective(mll), mll, step=0.2)
 
 
 @every_kernel

@@ -1,0 +1,400 @@
+"""The closed-form posterior under transforms, against a ``SingleTaskGP`` of the same state."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import ChainedInputTransform, Normalize, Standardize
+from botorch.models.transforms.input import (
+    InputStandardize,
+    InputTransform,
+    Log10,
+    NumericToCategoricalEncoding,
+)
+from botorch.models.transforms.outcome import Log
+from botorch.posteriors import Posterior
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from botorch_bandits import Categorical, FittedSingleTaskGP, Float, Integer, Space
+from botorch_bandits.models.closed_form import ClosedForm, LeanPosterior, TransformedClosedForm
+from botorch_bandits.models.fitted import LearnedGP
+
+from .textbook import double, uniform
+
+DIM = 3
+LOW, HIGH = double([1.0, 100.0, 0.0]), double([3.0, 900.0, 2.0])
+BOUNDS = torch.stack([LOW, HIGH])
+
+
+def points(num_rows: int, seed: int) -> Tensor:
+    """The last column takes the values 0, 1 and 2."""
+    X = LOW + (HIGH - LOW) * uniform(num_rows, DIM, seed=seed)
+    X[:, 2] = (3.0 * uniform(num_rows, seed=seed + 50)).floor()
+    return X
+
+
+def outcomes(X: Tensor) -> Tensor:
+    unit = (X - LOW) / (HIGH - LOW)
+    return 250.0 + 40.0 * (4.0 * unit.sum(-1, keepdim=True)).sin()
+
+
+X, QUERIES = points(21, 0), points(6, 1)
+Y = outcomes(X)
+
+
+def encoding() -> NumericToCategoricalEncoding:
+    return NumericToCategoricalEncoding(
+        dim=DIM, categorical_features={2: 3}, encoders={2: partial(one_hot, num_classes=3)}
+    )
+
+
+def normalize(dim: int = DIM, **options: Any) -> Normalize:
+    return Normalize(dim, **({"bounds": BOUNDS} | options))
+
+
+ENCODED = torch.cat([BOUNDS[:, :2], double([[0.0] * 3, [1.0] * 3])], dim=-1)
+
+AFFINE: dict[str, Callable[[], InputTransform | None]] = {
+    "none": lambda: None,
+    "bounds": normalize,
+    "some columns": lambda: normalize(indices=[1, 0]),
+    "learned bounds": lambda: Normalize(DIM),
+    "learned bounds of some columns": lambda: Normalize(DIM, indices=[1]),
+    "another center": lambda: normalize(center=0.0),
+}
+OTHERS: dict[str, Callable[[], InputTransform]] = {
+    "reversed": lambda: normalize(reverse=True, bounds=double([[0.1] * DIM, [0.6] * DIM])),
+    "standardized inputs": lambda: InputStandardize(DIM),
+    "logarithm, then bounds": lambda: ChainedInputTransform(
+        log=Log10(indices=[1]),
+        unit=normalize(bounds=double([[1.0, 2.0, 0.0], [3.0, 3.0, 2.0]])),
+    ),
+    "one hot": encoding,
+    "one hot, then bounds": lambda: ChainedInputTransform(
+        hot=encoding(), unit=Normalize(DIM + 2, bounds=ENCODED)
+    ),
+}
+TRANSFORMS = {**AFFINE, **OTHERS}
+every_transform = pytest.mark.parametrize("transform", list(TRANSFORMS))
+
+
+def build(
+    transform: str = "bounds",
+    ard: bool = True,
+    base: type[Kernel] = MaternKernel,
+    outcome_transform: Any = None,
+    cls: type[SingleTaskGP] = LearnedGP,
+) -> Any:
+    """A model whose hyperparameters are none of the defaults."""
+    of_inputs = TRANSFORMS[transform]()
+    dim = DIM + 2 if "hot" in transform else DIM
+    lengthscale = torch.linspace(0.4, 1.2, dim, dtype=torch.float64)
+    if transform in ("none", "some columns", "learned bounds of some columns", "one hot"):
+        lengthscale[0] *= 2.0
+        lengthscale[1] *= 1.0 if "some" in transform else 500.0
+    if transform == "reversed":
+        lengthscale[1] *= 300.0
+    kernel = ScaleKernel(base(ard_num_dims=dim if ard else None)).double()
+    kernel.base_kernel.lengthscale = lengthscale if ard else lengthscale.mean()
+    kernel.outputscale = double(1.7)
+    likelihood = GaussianLikelihood().double()
+    likelihood.noise = double(0.03)
+    model = cls(
+        X,
+        Y,
+        likelihood=likelihood,
+        covar_module=kernel,
+        input_transform=of_inputs,
+        outcome_transform=Standardize(1) if outcome_transform is None else outcome_transform,
+    )
+    model.mean_module.constant = double(-0.4)
+    return model.eval()
+
+
+def plain(model: LearnedGP, X: Tensor, Y: Tensor) -> SingleTaskGP:
+    """BoTorch's own model with the state of ``model``, transforms included, and other data."""
+    standardize, transform = model.outcome_transform, model.input_transform
+    twin = SingleTaskGP(
+        X,
+        standardize(Y)[0],
+        likelihood=copy.deepcopy(model.likelihood),
+        covar_module=copy.deepcopy(model.covar_module),
+        mean_module=copy.deepcopy(model.mean_module),
+        outcome_transform=None,
+    )
+    twin.outcome_transform = copy.deepcopy(standardize)
+    twin.input_transform = copy.deepcopy(transform)
+    return twin.eval()
+
+
+def moments(posterior: Posterior) -> list[Tensor]:
+    return [posterior.mean, posterior.variance]
+
+
+def assert_close(found: Any, expected: Any, tolerance: float = 1e-9) -> None:
+    """Compare, relative to the largest entry of each."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        scale = float(other.detach().abs().max()) or 1.0
+        assert float((one - other).detach().abs().max()) <= tolerance * scale
+
+
+def with_gradients(function: Callable[[Tensor], list[Tensor]], at: Tensor) -> list[Tensor]:
+    """Two functions of ``b x d`` points, and their gradients."""
+    at = at.clone().requires_grad_()
+    values = [value.reshape(-1) for value in function(at)]
+    slopes = [torch.autograd.grad(value.sum(), at, retain_graph=True)[0] for value in values]
+    return [*values, *slopes]
+
+
+def assert_like_botorch(model: LearnedGP, twin: SingleTaskGP, tolerance: float = 1e-9) -> None:
+    """Moments, gradients, noise, covariances and transforms of the posterior."""
+    found = model.posterior(QUERIES.unsqueeze(-2))
+    assert type(found) is LeanPosterior
+    assert_close(moments(found), moments(twin.posterior(QUERIES.unsqueeze(-2))), tolerance)
+
+    def at(each: Any) -> list[Tensor]:
+        return with_gradients(lambda Z: moments(each.posterior(Z.unsqueeze(-2))), QUERIES)
+
+    assert_close(at(model), at(twin), 10.0 * tolerance)
+    noisy = [each.posterior(QUERIES, observation_noise=True) for each in (model, twin)]
+    assert_close(moments(noisy[0]), moments(noisy[1]), tolerance)
+    joint = [each.posterior(QUERIES[:3]) for each in (model, twin)]
+    covariances = [[each.distribution.covariance_matrix] for each in joint]
+    assert_close(*covariances, tolerance)
+    weighed = ScalarizedPosteriorTransform(double([-2.0]), offset=3.0)
+    scalar = [each.posterior(QUERIES[:3], posterior_transform=weighed) for each in (model, twin)]
+    assert_close(moments(scalar[0]), moments(scalar[1]), tolerance)
+    own = model.closed_form
+    assert own is not None
+    with torch.no_grad():
+        functions = list(own.value_and_gradient(QUERIES))
+        values = list(own.mean_and_variance(QUERIES))
+    assert_close(functions, at(twin), 10.0 * tolerance)
+    assert_close(values, functions[:2], tolerance)
+
+
+# --- transforms -----------------------------------------------------------------------------------
+
+
+@every_transform
+@pytest.mark.parametrize("ard", [True, False])
+def test_every_transform_is_followed(transform: str, ard: bool) -> None:
+    model = build(transform, ard)
+    assert_like_botorch(model, build(transform, ard, cls=SingleTaskGP))
+    kind = ClosedForm if transform in AFFINE else TransformedClosedForm
+    assert type(model.closed_form) is kind
+    assert model.closed_form.num_rows == len(X)
+
+
+@pytest.mark.parametrize(
+    ("base", "tolerance"),
+    [
+        (RBFKernel, 1e-9),
+        (partial(MaternKernel, nu=1.5), 1e-9),
+        (partial(MaternKernel, nu=0.5), 1e-7),  # GPyTorch squares distances before the kink
+    ],
+)
+def test_every_kernel_follows_its_transforms(base: Any, tolerance: float) -> None:
+    for transform in ("bounds", "one hot, then bounds"):
+        model, twin = (build(transform, base=base, cls=cls) for cls in (LearnedGP, SingleTaskGP))
+        assert_like_botorch(model, twin, tolerance)
+
+
+def test_other_outcome_transforms_are_left_to_botorch() -> None:
+    model = build(outcome_transform=Log())
+    assert model.closed_form is None
+    twin = build(outcome_transform=Log(), cls=SingleTaskGP)
+    assert_close(moments(model.posterior(QUERIES)), moments(twin.posterior(QUERIES)))
+
+
+@pytest.mark.parametrize("unit", [1e-7, 1e7])
+def test_outcomes_of_any_unit(unit: float) -> None:
+    scaled = FittedSingleTaskGP(BOUNDS)(X, unit * Y)
+    model = FittedSingleTaskGP(BOUNDS)(X, Y)
+    found, expected = scaled.posterior(QUERIES), model.posterior(QUERIES)
+    assert_close([found.mean / unit, found.variance / unit**2], moments(expected), 1e-5)
+
+
+def test_a_space_with_categories_is_followed() -> None:
+    space = Space(
+        {
+            "rate": Float(1e-4, 1.0, log=True),
+            "kernel": Categorical(["rbf", "poly", "linear"]),
+            "depth": Integer(1, 9),
+        }
+    )
+    inputs = space.sample(15, torch.Generator().manual_seed(0))
+    rewards = inputs.sum(-1, keepdim=True).cos()
+    model = FittedSingleTaskGP.for_domain(space)(inputs, rewards)
+    twin = SingleTaskGP(
+        inputs,
+        rewards,
+        likelihood=copy.deepcopy(model.likelihood),
+        covar_module=copy.deepcopy(model.covar_module),
+        mean_module=copy.deepcopy(model.mean_module),
+        input_transform=space.input_transform(),
+        outcome_transform=Standardize(1),
+    ).eval()
+    at = space.sample(7, torch.Generator().manual_seed(1))
+    assert_close(moments(model.posterior(at)), moments(twin.posterior(at)), 1e-8)
+    assert model.covar_module.base_kernel.lengthscale.numel() == 5
+    assert isinstance(model.closed_form, TransformedClosedForm)
+
+
+# --- other data -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transform", ["bounds", "learned bounds", "one hot, then bounds"])
+def test_conditioning_takes_raw_outcomes(transform: str) -> None:
+    model = build(transform)
+    before = model.posterior(QUERIES).mean
+    more, theirs = points(4, 2), double([[100.0], [300.0], [200.0], [400.0]])
+    grown = model
+    for x, y in zip(more.split(2), theirs.split(2), strict=True):
+        grown = grown.condition_on_observations(x, y)
+    expected = plain(model, torch.cat([X, more]), torch.cat([Y, theirs]))
+    assert_like_botorch(grown, expected, 1e-8)
+    assert torch.equal(grown.X_baseline, torch.cat([X, more]))
+    assert torch.equal(model.posterior(QUERIES).mean, before)
+    again = grown.posterior(QUERIES).mean
+    assert_close([again], [copy.deepcopy(grown).posterior(QUERIES).mean], 1e-12)
+
+
+@pytest.mark.parametrize("transform", ["bounds", "one hot, then bounds"])
+def test_replaced_outcomes_are_raw(transform: str) -> None:
+    model = build(transform)
+    model.posterior(QUERIES)
+    replaced = Y.flip(0) + 70.0
+    assert_like_botorch(model.with_outcomes(replaced), plain(model, X, replaced))
+    assert_like_botorch(model, build(transform, cls=SingleTaskGP))
+
+
+def test_pseudo_outcomes_at_the_mean_leave_the_mean() -> None:
+    model = build()
+    pending = points(3, 4)
+    mean = model.posterior(pending).mean.detach()
+    grown = model.condition_on_observations(pending, mean)
+    assert_close([grown.posterior(QUERIES).mean], [model.posterior(QUERIES).mean], 1e-8)
+    assert bool((grown.posterior(QUERIES).variance < model.posterior(QUERIES).variance).all())
+
+
+# --- what has changed since is noticed ------------------------------------------------------------
+
+
+def in_place(model: Any) -> None:
+    model.outcome_transform.means.mul_(1.5)
+
+
+def replaced_buffer(model: Any) -> None:
+    model.outcome_transform.stdvs = 2.0 * model.outcome_transform.stdvs
+
+
+def new_lengthscale(model: Any) -> None:
+    model.covar_module.base_kernel.lengthscale = double(0.9)
+
+
+def new_noise(model: Any) -> None:
+    model.likelihood.noise = double(0.5)
+
+
+def new_scale(model: Any) -> None:
+    model.covar_module.initialize(outputscale=double(0.3))
+
+
+def new_mean(model: Any) -> None:
+    model.mean_module.constant = double(2.0)
+
+
+def new_state(model: Any) -> None:
+    state = copy.deepcopy(model.state_dict())
+    state["mean_module.raw_constant"] += 1.0
+    state["outcome_transform.means"] += 5.0
+    model.load_state_dict(state)
+
+
+def new_targets(model: Any) -> None:
+    model.set_train_data(targets=model.train_targets.flip(0), strict=False)
+
+
+def targets_in_place(model: Any) -> None:
+    model.train_targets.mul_(-1.0)
+
+
+CHANGES = [
+    *(in_place, replaced_buffer, new_lengthscale, new_noise, new_scale, new_mean, new_state),
+    *(new_targets, targets_in_place),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_are_noticed(change: Callable[[Any], None]) -> None:
+    model, twin = build(), build(cls=SingleTaskGP)
+    before = model.posterior(QUERIES).mean
+    own = model.closed_form.mean_and_variance(QUERIES)
+    for each in (model, twin):
+        change(each)
+        each.prediction_strategy = None
+    assert not torch.allclose(
+        torch.stack(own), torch.stack(model.closed_form.mean_and_variance(QUERIES)), rtol=1e-3
+    )
+    assert before.shape == (len(QUERIES), 1)
+    assert_like_botorch(model, twin)
+
+
+def test_the_closed_form_is_kept_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build()
+    before = model.posterior(QUERIES).mean
+    monkeypatch.setattr(ClosedForm, "of_data", None)
+    for _ in range(2):
+        assert model.to(torch.float64) is model
+        assert model.to(QUERIES) is model
+        assert torch.equal(model.posterior(QUERIES).mean, before)
+
+
+def through_pickle(model: Any) -> Any:
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize(
+    ("transform", "duplicate"),
+    [
+        ("bounds", copy.deepcopy),
+        ("bounds", through_pickle),
+        ("one hot, then bounds", copy.deepcopy),
+        ("one hot, then bounds", through_pickle),
+    ],
+)
+def test_copies_are_models_of_their_own(transform: str, duplicate: Callable[[Any], Any]) -> None:
+    model = build(transform)
+    before = moments(model.posterior(QUERIES))
+    twin = duplicate(model)
+    assert_close(moments(twin.posterior(QUERIES)), before, 1e-12)
+    new_noise(twin)
+    in_place(twin)
+    assert_close(moments(model.posterior(QUERIES)), before, 0.0)
+    expected = build(transform, cls=SingleTaskGP)
+    new_noise(expected)
+    in_place(expected)
+    assert_like_botorch(twin, expected)
+
+
+def test_a_state_fits_botorchs_model_and_comes_back() -> None:
+    model, twin, ours = build(), build(cls=SingleTaskGP), build()
+    for change in (new_scale, new_noise, new_mean):
+        change(model)
+    twin.load_state_dict(model.state_dict())
+    assert_like_botorch(model, twin)
+    ours.load_state_dict(twin.state_dict())
+    assert_like_botorch(ours, twin)
