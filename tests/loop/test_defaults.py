@@ -1,0 +1,268 @@
+"""A loop whose user names neither a model nor an acquisition."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Categorical,
+    Censored,
+    Domain,
+    FittedSingleTaskGP,
+    Float,
+    GPUpperConfidenceBound,
+    History,
+    Integer,
+    LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
+    PrimalDual,
+    RandomSearch,
+    Space,
+)
+from botorch_bandits.loop.journal import DifferentSettingsError
+from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
+from botorch_bandits.models.closed_form import TransformedClosedForm
+
+SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
+
+
+def box() -> Box:
+    return Box([(-1.0, 2.0), (0.0, 10.0)], num_restarts=3, raw_samples=32)
+
+
+def reward(x: Tensor) -> float:
+    """The best point is (0.5, 3), where it is 20."""
+    return 20.0 - 5.0 * float(x[0] - 0.5) ** 2 - 0.3 * float(x[1] - 3.0) ** 2
+
+
+def make(domain: Any = None, **options: Any) -> BanditLoop:
+    clock = itertools.count().__next__
+    return BanditLoop(box() if domain is None else domain, **{"seed": 3, "clock": clock} | options)
+
+
+def play(loop: BanditLoop, num_rounds: int) -> list[list[float]]:
+    while loop.history.num_queries < num_rounds:
+        query = loop.ask()
+        loop.tell(query.id, reward(query.x))
+    return [query.x.tolist() for query in loop.history.queries]
+
+
+# --- what is played -------------------------------------------------------------------------------
+
+
+def test_the_best_point_is_sought_by_expected_improvement_of_the_fitted_model() -> None:
+    loop = make()
+    played = play(loop, 8)
+    origins = [query.origin for query in loop.history.queries]
+    assert origins == ["initial"] * 5 + ["acquisition"] * 3
+    X = torch.tensor(played, dtype=torch.float64)
+    Y = torch.tensor([[reward(x)] for x in X], dtype=torch.float64)
+    model = FittedSingleTaskGP.for_domain(box())(X, Y)
+    acquisition = LogExpectedImprovement(model, X_observed=X)
+    query = loop.ask()
+    expected = float(acquisition(query.x.unsqueeze(0)))
+    assert query.diagnostics["acquisition_value"] == pytest.approx(expected, abs=1e-8)
+    assert expected >= box().maximize(acquisition, seed=11)[1] - 0.05
+
+
+def test_reward_on_the_way_is_collected_by_a_narrow_bound() -> None:
+    loop = make(objective="earned")
+    play(loop, 6)
+    query = loop.ask()
+    seen = loop.history.queries[5].diagnostics
+    assert seen["width"] == query.diagnostics["width"] == EARNING_WIDTH
+    value = seen["mean"] + EARNING_WIDTH * seen["standard_deviation"]
+    assert seen["acquisition_value"] == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_default_finds_the_best_point(objective: str) -> None:
+    loop = make(objective=objective)
+    play(loop, 16)
+    best = loop.best()
+    assert best is not None
+    assert best[1].reward > 19.5
+
+
+def settings_of(**options: Any) -> tuple[type, Any]:
+    acquisition = make(**options).settings.acquisition
+    return acquisition.acquisition_class, acquisition.options.get("width")
+
+
+def test_other_settings_take_a_bound() -> None:
+    weighs, penalizes = PrimalDual(1, 10.0, divisor=3.0), AdditiveEpochs(1, 5, 0.5)
+    censored = Censored(0.0, 30.0, max_delay=5)
+    for options, expected in (
+        ({}, (LogExpectedImprovement, None)),
+        ({"objective": "best"}, (LogExpectedImprovement, None)),
+        ({"constraints": penalizes}, (LogExpectedImprovement, None)),
+        ({"context_dim": 1}, (GPUpperConfidenceBound, DEFAULT_WIDTH)),
+        ({"context_dim": 1, "objective": "earned"}, (GPUpperConfidenceBound, EARNING_WIDTH)),
+        ({"feedback": censored}, (GPUpperConfidenceBound, DEFAULT_WIDTH)),
+        ({"constraints": weighs}, (LagrangianUpperConfidenceBound, DEFAULT_WIDTH)),
+    ):
+        assert settings_of(**options) == expected, options
+
+
+def test_five_rounds_are_drawn_where_no_acquisition_is_given() -> None:
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.1)
+    bound = GPUpperConfidenceBound.with_options(width=2.0)
+    assert make().settings.num_initial == 5
+    assert make(model=model).settings.num_initial == 5
+    assert make(num_initial=2).settings.num_initial == 2
+    assert make(num_initial=0).settings.num_initial == 0
+    assert make(model=model, acquisition=bound).settings.num_initial == 0
+    assert make(acquisition=RandomSearch()).settings.num_initial == 0
+
+
+def test_without_uniform_rounds_it_begins_with_the_prior() -> None:
+    loop = make(num_initial=0)
+    assert play(loop, 3)
+    assert loop.history.queries[0].origin != "acquisition"
+
+
+# --- where it is played ---------------------------------------------------------------------------
+
+
+def test_contexts_are_seen() -> None:
+    loop = make(Box([(0.0, 1.0)], num_restarts=3, raw_samples=32), context_dim=1)
+    for t in range(24):
+        context = float(t % 2)
+        query = loop.ask(context=[context])
+        loop.tell(query.id, -((float(query.x) - 0.2 - 0.6 * context) ** 2))
+    late = {t % 2: float(q.x) for t, q in enumerate(loop.history.queries) if t >= 22}
+    assert late[0] == pytest.approx(0.2, abs=0.15)
+    assert late[1] == pytest.approx(0.8, abs=0.15)
+
+
+def test_categories_stay_categories_beside_a_context() -> None:
+    loop = make(SPACE, context_dim=2)
+    for t in range(7):
+        query = loop.ask(context=[float(t % 3), 1.0])
+        assert set(query.parameters) == {"rate", "kind"}
+        loop.tell(query.id, float(query.parameters["kind"] == "b") - query.parameters["rate"])
+    model = loop.current_model()
+    # two contexts, the rate, and a column a category
+    assert model.covar_module.base_kernel.lengthscale.numel() == 6
+    assert isinstance(model.closed_form, TransformedClosedForm)
+
+
+def test_a_space_is_learned_with_its_categories() -> None:
+    domain = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"]), "n": Integer(1, 4)})
+    loop = make(domain)
+    rewards = []
+    for _ in range(14):
+        query = loop.ask()
+        known = query.parameters
+        rewards.append(
+            float(known["kind"] == "b") - (known["x"] - 0.4) ** 2 - 0.1 * abs(known["n"] - 3)
+        )
+        loop.tell(query.id, rewards[-1])
+    assert max(rewards) > 0.95
+    assert loop.current_model().covar_module.base_kernel.lengthscale.numel() == 4
+
+
+def test_arms_may_have_a_column_that_says_nothing() -> None:
+    grid = torch.linspace(0.0, 1.0, 9, dtype=torch.float64)
+    choices = torch.stack([grid, torch.full_like(grid, 7.0)], dim=-1)
+    loop = make(Arms(choices))
+    for _ in range(12):
+        query = loop.ask()
+        loop.tell(query.id, -abs(float(query.x[0]) - 0.25))
+    best = loop.best()
+    assert best is not None
+    assert best[0].x.tolist() == [0.25, 7.0]
+
+
+def test_constraints_are_weighed_on_a_model_of_their_own() -> None:
+    loop = make(constraints=PrimalDual(1, 10.0, divisor=3.0))
+    for _ in range(9):
+        query = loop.ask()
+        loop.tell(query.id, reward(query.x), constraints=[float(query.x[0])])
+    model = loop.current_model()
+    assert model.num_outputs == 2
+    assert "multiplier_1" in loop.history.queries[-1].diagnostics
+
+
+def test_what_has_not_arrived_is_censored() -> None:
+    loop = make(feedback=Censored(0.0, 30.0, max_delay=10))
+    for _ in range(8):
+        query = loop.ask()
+        if query.id % 2:
+            loop.tell(query.id, reward(query.x))
+    assert loop.history.queries[-1].origin == "acquisition"
+    assert len(loop.feedback_view().pending) == 4
+
+
+# --- the same again -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("domain", ["box", "space"])
+def test_a_loop_from_its_history_suggests_the_same(objective: str, domain: str) -> None:
+    def build(**options: Any) -> BanditLoop:
+        return make(box() if domain == "box" else SPACE, objective=objective, **options)
+
+    whole = play(build(), 9)
+    first = build()
+    play(first, 6)
+    records = json.loads(json.dumps(first.history.to_records()))
+    torch.manual_seed(99)
+    second = build(history=History.from_records(records, dim=2))
+    assert play(second, 9) == whole
+
+
+def test_a_journal_goes_on_and_knows_what_it_was_for(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    whole = play(make(objective="earned"), 8)
+    with BanditLoop.open(path, box(), objective="earned", seed=3) as loop:
+        assert play(loop, 6) == whole[:6]
+    with pytest.raises(DifferentSettingsError, match="acquisition"):
+        BanditLoop.open(path, box(), objective="best", seed=3)
+    with BanditLoop.open(path, box(), objective="earned", seed=3) as loop:
+        assert play(loop, 8) == whole
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+class Circle(Domain):
+    """Shows no bounds."""
+
+    dim = 2
+
+    def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
+        angle = torch.rand(num_points, dtype=torch.float64, generator=generator)
+        return torch.stack([angle.cos(), angle.sin()], dim=-1)
+
+    def maximize(self, acquisition: Any, seed: int = 0) -> tuple[Tensor, float]:
+        raise NotImplementedError
+
+    def check_point(self, name: str, x: Any) -> Tensor:
+        return torch.as_tensor(x)
+
+
+def test_a_domain_without_bounds_needs_a_model() -> None:
+    with pytest.raises(TypeError, match=r"Circle shows no bounds.*Pass BanditGP.with_kernel"):
+        make(Circle())
+    assert make(Circle(), acquisition=RandomSearch()).settings.model is None
+
+
+def test_an_objective_is_no_acquisition() -> None:
+    with pytest.raises(ValueError, match="Leave out objective= or acquisition="):
+        make(objective="best", acquisition=RandomSearch())
+    with pytest.raises(ValueError, match=r"objective is 'fast'.*best"):
+        make(objective="fast")
