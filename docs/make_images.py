@@ -13,6 +13,7 @@ from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
 from matplotlib.axes import Axes
@@ -157,11 +158,15 @@ def draw_league(path: Path) -> None:
     print(path.name)
 
 
-def save_gray(path: Path) -> None:
-    """Save the current figure small, in shades of gray."""
+def save_small(path: Path) -> None:
+    """Save the current figure with few colors, or shades of gray where it has no color."""
     content = io.BytesIO()
     plt.gcf().savefig(content, dpi=85)
-    Image.open(content).convert("L").quantize(32).save(path, optimize=True)
+    picture = Image.open(content).convert("RGB")
+    red, green, blue = (np.asarray(band, dtype=int) for band in picture.split())
+    is_gray = max(abs(red - green).max(), abs(green - blue).max()) == 0
+    few = picture.convert("L").quantize(32) if is_gray else picture.quantize(96)
+    few.save(path, optimize=True)
     print(path.name)
 
 
@@ -174,7 +179,7 @@ def draw_page(page: Path) -> None:
             plt.close("all")
             exec(compile(block, page.name, "exec"), namespace)
         else:
-            save_gray(page.parent / picture)
+            save_small(page.parent / picture)
     plt.close("all")
 
 
@@ -193,7 +198,7 @@ def main() -> None:
     loop = make_loop(igp_ucb(), seed=1)
     problem = restrict_to_arms(make_problem(1), CHOICES)
     run(loop, problem, LATE_ROUND, progress=False)
-    panels = plot_run(loop.history, "IGP-UCB on one reward function")
+    panels = plot_run(loop, "IGP-UCB on one reward function")
     panels[0].figure.savefig(IMAGES / "run.png", dpi=90)
 
 

@@ -2,9 +2,9 @@
 
 ========================================  ======================================================
 :func:`plot_regret`                       how fast regret grows, method against method
-:func:`plot_run`                          what one run did: rewards, width, information gain
-:func:`plot_rewards`                      its first panel
-:func:`plot_diagnostic`                   one of its other panels
+:func:`plot_run`                          what one run found: the gain, the points, the model
+:func:`plot_rewards`                      its first panel, the gain over rounds
+:func:`plot_diagnostic`                   the width, or another diagnostic, over rounds
 :func:`plot_width_against_error`          whether the confidence band covers the reward function
 :func:`plot_information_gain`             what was learned, beside what can be learned at most
 :func:`plot_posterior`                    the posterior over a domain of one or two dimensions
@@ -16,6 +16,7 @@
 Nothing here changes matplotlib's global settings, and no screen is needed.
 """
 
+from botorch_bandits.plotting.overview import plot_run
 from botorch_bandits.plotting.posterior import plot_posterior, plot_width_against_error
 from botorch_bandits.plotting.regret import plot_regret
 from botorch_bandits.plotting.runs import (
@@ -24,7 +25,6 @@ from botorch_bandits.plotting.runs import (
     plot_ledger,
     plot_pending,
     plot_rewards,
-    plot_run,
     plot_timeline,
 )
 from botorch_bandits.plotting.style import LINE_STYLES, MARKERS, STYLE, need_matplotlib, new_figure

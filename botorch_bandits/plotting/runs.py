@@ -6,13 +6,18 @@ Each function draws one of them from a loop's history, into axes of its own or g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botorch_bandits.checks import check_callable, check_instance, check_positive
-from botorch_bandits.history import History
+from botorch_bandits.history import History, Outcome
 from botorch_bandits.plotting.style import (
+    LINE_COLOR,
     MARKERS,
+    ORIGINS,
+    PENDING,
+    RANDOM_BAND,
+    RANDOM_COLOR,
     SMALL,
     after_round,
     axes_or_new,
@@ -23,6 +28,7 @@ from botorch_bandits.plotting.style import (
     new_figure,
     write_in_the_middle,
 )
+from botorch_bandits.random_baseline import RandomBaseline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,30 +38,135 @@ NO_DIAGNOSTIC = "this method has none"
 LABELS = {"width": "width (standard deviations)", "information_gain": "information gain (nats)"}
 
 
-def plot_rewards(history: History, ax: Axes | None = None, reference: float | None = None) -> Axes:
+def plot_rewards(
+    history: History,
+    ax: Axes | None = None,
+    reference: float | tuple[str, float] | None = None,
+    *,
+    random_search: RandomBaseline | Iterable[float] | None = None,
+    zoom: bool = False,
+    restarts: Sequence[int] = (),
+) -> Axes:
     """Draw observed rewards and the best so far over rounds.
 
+    With constraints, the best so far is of the rewards that came with all of them met; the others
+    are crosses.
+
     Args:
-        history: Rounds without an outcome are left out.
+        history: Rounds without an outcome have a mark at the foot, open while it is pending and a
+            cross where it failed.
         ax: Axes to draw on; new ones if omitted.
-        reference: A horizontal line for comparison, such as the default's reward.
+        reference: A reward to compare with, a horizontal line; alone or with its name in front.
+        random_search: Rewards at points that were drawn uniformly at random. The dashed line is
+            the mean of the best reward that random search has after as many rounds, and the band
+            holds four of five searches.
+        zoom: Cut the axis off below, so that the gain of the later rounds can be seen. Rewards
+            below are small triangles at the foot.
+        restarts: After which rounds the best so far begins anew.
     """
     check_history(history)
     ax = axes_or_new(ax)
+    levels = []
+    if random_search is not None:
+        levels = _draw_random_search(ax, random_search, history.num_queries)
     arrived = scatter_rewards(history, ax)
-    best, steps = float("-inf"), []
-    for t, y in arrived:
-        best = max(best, y)
-        steps.append((t, best))
+    over = [(t, o.reward) for t, o in arrived if any(g > 0.0 for g in o.constraints)]
+    if over:
+        ax.plot(*columns(over), "x", color="black", ms=6, ls="none", label="a constraint not met")
+    steps = _best_so_far(history, arrived, restarts)
     if steps:
-        ax.step(*columns(steps), where="post", color="black", lw=1.8, label="best so far")
+        label = f"best so far: {steps[-1][1]:.4g}"
+        ax.step(*columns(steps), where="post", color=LINE_COLOR, lw=2.2, label=label)
     if reference is not None:
-        ax.axhline(reference, color="black", ls="-.", lw=1.2, label="default")
+        name, value = reference if isinstance(reference, tuple) else ("reference", reference)
+        ax.axhline(value, color="black", ls="-.", lw=1.1, label=f"{name}: {value:.4g}")
+        levels.append(value)
+    _mark_missing(history, ax)
+    if zoom:
+        _zoom(ax, arrived, [y for _, y in steps if not math.isnan(y)], levels)
     ax.set_xlabel("round")
     ax.set_ylabel("reward")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="lower right", fontsize=SMALL)
     return ax
+
+
+def _draw_random_search(
+    ax: Axes, rewards: RandomBaseline | Iterable[float], num_rounds: int
+) -> list[float]:
+    """Draw what random search has after each round; return where it stands in the later half."""
+    baseline = rewards if isinstance(rewards, RandomBaseline) else RandomBaseline(rewards)
+    rounds = range(1, min(max(num_rounds, 1), len(baseline)) + 1)
+    mean = [baseline.expected_best(n) for n in rounds]
+    # of more than half of the points, all searches find nearly the same
+    varying = [n for n in rounds if 2 * n <= len(baseline)]
+    if varying:
+        low, high = ([baseline.quantile(n, level) for n in varying] for level in (0.1, 0.9))
+        label = "random search, 4 of 5 times"
+        ax.fill_between(varying, low, high, color=RANDOM_BAND, lw=0, label=label, step=None)
+    label = f"random search, on average: {mean[-1]:.4g}"
+    ax.plot(rounds, mean, color=RANDOM_COLOR, ls="--", lw=1.8, label=label)
+    return mean[len(mean) // 2 :]
+
+
+def _mark_missing(history: History, ax: Axes) -> None:
+    """Mark rounds without an outcome at the foot."""
+    rounds: dict[str, list[int]] = {}
+    for query in history.queries:
+        rounds.setdefault(history.state(query.id), []).append(query.round_number)
+    failed: dict[str, Any] = {"marker": "x", "color": "black", "ms": 5.0, "zorder": 4}
+    for state, style in (("pending", {**PENDING, "ms": 5.0}), ("failed", failed)):
+        if state in rounds:
+            ax.plot(
+                rounds[state], [0.0] * len(rounds[state]), ls="none", label=state,
+                transform=ax.get_xaxis_transform(), clip_on=False, **style,
+            )  # fmt: skip
+
+
+def _best_so_far(
+    history: History, arrived: Sequence[tuple[int, Outcome]], restarts: Sequence[int]
+) -> list[tuple[float, float]]:
+    """Return rounds and the best reward up to each; a NaN stands where it begins anew."""
+    steps: list[tuple[float, float]] = []
+    best, begins = -math.inf, sorted(restarts)
+    for t, outcome in arrived:
+        while begins and begins[0] < t:
+            if math.isfinite(best):
+                steps += [(begins[0] + 0.5, best), (begins[0] + 0.5, math.nan)]
+            best = -math.inf
+            begins.pop(0)
+        if all(g <= 0.0 for g in outcome.constraints):
+            best = max(best, outcome.reward)
+        if math.isfinite(best):
+            steps.append((t, best))
+    if steps and steps[-1][0] < history.num_queries:
+        steps.append((history.num_queries, best))
+    return steps
+
+
+def _zoom(
+    ax: Axes,
+    arrived: Sequence[tuple[int, Outcome]],
+    best: Sequence[float],
+    levels: Sequence[float],
+) -> None:
+    """Cut the reward axis off below what matters from the first quarter of the rounds on."""
+    if not best:
+        return
+    top = max(*best, *levels, *(outcome.reward for _, outcome in arrived))
+    low = min(best[len(best) // 4], best[-1], *levels)
+    if top <= low:
+        return
+    low, top = low - 0.25 * (top - low), top + 0.08 * (top - low)
+    below = [t for t, outcome in arrived if outcome.reward < low]
+    if not below:
+        return
+    ax.set_ylim(low, top)
+    style: dict[str, Any] = {"marker": 7, "color": "0.35", "ms": 5.0, "ls": "none"}
+    ax.plot(
+        below, [0.03] * len(below), transform=ax.get_xaxis_transform(), label="below this axis",
+        **style,
+    )  # fmt: skip
 
 
 def plot_diagnostic(
@@ -85,43 +196,6 @@ def plot_diagnostic(
     return ax
 
 
-def plot_run(
-    history: History,
-    title: str = "",
-    reference: float | None = None,
-    resets: Sequence[Any] | None = None,
-    change_points: Sequence[int] | None = (),
-) -> Any:
-    """Draw reward, best so far, width and information gain over rounds.
-
-    Args:
-        history: What to draw.
-        title: A title for the figure.
-        reference: A horizontal line in the reward panel.
-        resets: Where the run began anew, such as ``loop.resets``: solid vertical lines, at which
-            width and information gain begin anew. If omitted, they are read off the diagnostics
-            (:func:`resets_on_record`).
-        change_points: The last round before each true change, where they are known: dotted lines.
-
-    Returns:
-        An array of three axes; ``axes[0].figure`` is the figure.
-    """
-    check_history(history)
-    resets = resets_on_record(history) if resets is None else resets
-    figure, axes = new_figure(3)
-    column = axes[:, 0]
-    for ax in column:
-        mark_rounds(ax, resets, change_points)
-        ax.set_xlim(0, max(history.num_queries, 1) + 1)
-    plot_rewards(history, column[0], reference)
-    plot_diagnostic(history, "width", column[1], resets)
-    plot_diagnostic(history, "information_gain", column[2], resets)
-    for ax in column[:-1]:
-        ax.set_xlabel("")
-    figure.suptitle(title, fontsize=11)
-    return column
-
-
 def resets_on_record(history: History) -> list[int]:
     """Return after which rounds a loop with ``restart=`` began anew, as its queries tell.
 
@@ -141,21 +215,16 @@ def resets_on_record(history: History) -> list[int]:
     return found
 
 
-def scatter_rewards(history: History, ax: Axes) -> list[tuple[int, float]]:
-    """Draw arrived rewards, a marker for each origin; return rounds and rewards."""
+def scatter_rewards(history: History, ax: Axes) -> list[tuple[int, Outcome]]:
+    """Draw arrived rewards, a marker for each origin; return rounds and outcomes."""
     told = [(q, history.outcome(q.id)) for q in history.queries]
-    arrived = [(q.round_number, q.origin, o.reward) for q, o in told if o is not None]
-    for origin, marker, fill, label in (
-        ("initial", "s", "white", "reward (initial)"),
-        ("exploration", "^", "white", "reward (exploration)"),
-        ("random", "v", "white", "reward (random)"),
-        ("acquisition", "o", "0.6", "reward"),
-        ("attached", "D", "white", "reward (attached)"),
-    ):
-        points = [(t, y) for t, o, y in arrived if o == origin]
+    arrived = [(q.round_number, q.origin, o) for q, o in told if o is not None]
+    for origin, marker, label in ORIGINS:
+        points = [(t, o.reward) for t, found, o in arrived if found == origin]
+        fill = "0.6" if origin == "acquisition" else "white"
         if points:
             ax.plot(*columns(points), marker, color="0.3", mfc=fill, ms=4, ls="none", label=label)
-    return [(t, y) for t, _, y in arrived]
+    return [(t, o) for t, _, o in arrived]
 
 
 def check_history(history: Any) -> History:

@@ -49,6 +49,41 @@ MARKERS = ("o", "s", "^", "D", "v")
 SMALL = 8
 """Font size of legends."""
 
+ORIGINS = (
+    ("initial", "s", "initial, random"),
+    ("exploration", "^", "exploration, random"),
+    ("random", "v", "random"),
+    ("acquisition", "o", "chosen"),
+    ("attached", "D", "attached"),
+)
+"""Who chose a point, its marker, and what a legend calls it."""
+
+LINE_COLOR = "#08306b"
+"""Dark blue, nearly black in print: what a run found, and what a model expects."""
+
+RANDOM_COLOR, RANDOM_BAND = "#d95f02", "#fdd0a2"
+"""Orange, a middle gray in print: random search, and how much it varies."""
+
+PENDING: dict[str, Any] = {
+    "marker": "o",
+    "color": "black",
+    "mfc": "white",
+    "ms": 6.0,
+    "mew": 1.6,
+    "zorder": 4,
+}
+"""A point whose outcome is still missing."""
+
+BEST: dict[str, Any] = {
+    "marker": "*",
+    "color": "black",
+    "mfc": "white",
+    "ms": 14.0,
+    "mew": 1.0,
+    "zorder": 5,
+}
+"""The best point."""
+
 
 def need_matplotlib() -> Any:
     """Return ``matplotlib.pyplot`` with a backend that needs no screen where there is none.

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from botorch_bandits import (
     Arms,
@@ -34,8 +36,13 @@ from botorch_bandits.plotting import (
     plot_timeline,
 )
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, SwitchingProblem
+from botorch_bandits.random_baseline import RandomBaseline
 
 CHOICES = torch.linspace(0, 1, 7, dtype=torch.float64).unsqueeze(-1)
+
+
+def lines_of(ax: Axes) -> dict[str, Line2D]:
+    return {str(line.get_label()): line for line in ax.get_lines()}
 
 
 @pytest.fixture
@@ -52,14 +59,72 @@ def loop() -> BanditLoop:
 
 
 def test_rewards_and_best_so_far(loop: BanditLoop) -> None:
-    ax = plot_rewards(loop.history, reference=0.25)
-    lines = {line.get_label(): line for line in ax.get_lines()}
     rewards = [outcome.reward for outcome in loop.history.outcomes]
-    assert lines["reward (initial)"].get_ydata().tolist() == rewards[:2]
-    assert lines["reward"].get_ydata().tolist() == rewards[2:]
     best = torch.tensor(rewards, dtype=torch.float64).cummax(0).values.tolist()
-    assert lines["best so far"].get_ydata().tolist() == best
-    assert lines["default"].get_ydata()[0] == 0.25
+    for reference, name in ((0.25, "reference"), (("as it was", 0.25), "as it was")):
+        lines = lines_of(plot_rewards(loop.history, reference=reference))
+        assert lines["initial, random"].get_ydata().tolist() == rewards[:2]
+        assert lines["chosen"].get_ydata().tolist() == rewards[2:]
+        # up to the query that is pending
+        assert lines[f"best so far: {best[-1]:.4g}"].get_ydata().tolist() == [*best, best[-1]]
+        assert lines[f"{name}: 0.25"].get_ydata()[0] == 0.25
+        assert lines["pending"].get_xdata().tolist() == [7]
+
+
+def test_the_best_so_far_begins_anew_and_meets_all_constraints() -> None:
+    history = History(dim=1, num_constraints=1)
+    for i, (reward, g) in enumerate([(3.0, 1.0), (1.0, 0.0), (2.0, -1.0), (0.0, 0.0), (5.0, 2.0)]):
+        history.add_query(torch.zeros(1, dtype=torch.float64), "random", 0.0)
+        history.add_outcome(i, reward, 0.0, (g,))
+    lines = lines_of(plot_rewards(history))
+    assert lines["best so far: 2"].get_xdata().tolist() == [2, 3, 4, 5]
+    assert lines["best so far: 2"].get_ydata().tolist() == [1.0, 2.0, 2.0, 2.0]
+    assert lines["a constraint not met"].get_xdata().tolist() == [1, 5]
+    line = lines_of(plot_rewards(history, restarts=[3]))["best so far: 0"]
+    assert line.get_xdata().tolist() == [2, 3, 3.5, 3.5, 4, 5]
+    y = line.get_ydata().tolist()
+    assert (y[:3], math.isnan(y[3]), y[4:]) == ([1.0, 2.0, 2.0], True, [0.0, 0.0])
+
+
+def test_random_search_is_drawn_on_average_and_with_a_band() -> None:
+    history = History(dim=1)
+    for i in range(6):
+        history.add_query(torch.zeros(1, dtype=torch.float64), "random", 0.0)
+        history.add_outcome(i, float(i), 0.0)
+    rewards = [float(i % 7) for i in range(20)]
+    baseline = RandomBaseline(rewards)
+    for given in (rewards, baseline):
+        ax = plot_rewards(history, random_search=given)
+        label = f"random search, on average: {baseline.expected_best(6):.4g}"
+        line = lines_of(ax)[label]
+        assert line.get_xdata().tolist() == [1, 2, 3, 4, 5, 6]
+        assert line.get_ydata().tolist() == [baseline.expected_best(n) for n in range(1, 7)]
+        (band,) = ax.collections
+        heights = band.get_paths()[0].vertices
+        assert {y for x, y in heights if x == 4} == {
+            baseline.quantile(4, 0.1),
+            baseline.quantile(4, 0.9),
+        }
+    few = plot_rewards(history, random_search=[0.0, 1.0, 2.0, 3.0])
+    assert lines_of(few)["random search, on average: 3"].get_xdata().tolist() == [1, 2, 3, 4]
+    assert few.collections[0].get_paths()[0].vertices[:, 0].max() == 2  # half of the points
+
+
+def test_the_axis_is_cut_off_where_it_would_hide_the_gain() -> None:
+    history = History(dim=1)
+    rewards = [0.1, 0.2, 0.90, 0.3, 0.91, 0.92, 0.1, 0.93]
+    for i, reward in enumerate(rewards):
+        history.add_query(torch.zeros(1, dtype=torch.float64), "random", 0.0)
+        history.add_outcome(i, reward, 0.0)
+    whole = plot_rewards(history)
+    assert whole.get_ylim()[0] < 0.1
+    ax = plot_rewards(history, zoom=True)
+    low, high = ax.get_ylim()
+    assert 0.89 < low < 0.90
+    assert 0.93 < high < 0.94
+    assert lines_of(ax)["below this axis"].get_xdata().tolist() == [1, 2, 4, 7]
+    # what it is compared with is always in sight
+    assert plot_rewards(history, reference=0.7, zoom=True).get_ylim()[0] < 0.7
 
 
 def test_width_over_rounds(loop: BanditLoop) -> None:
@@ -67,17 +132,6 @@ def test_width_over_rounds(loop: BanditLoop) -> None:
     played = [q for q in loop.history.queries if q.origin == "acquisition"]
     assert line.get_xdata().tolist() == [q.round_number for q in played]
     assert line.get_ydata().tolist() == [q.diagnostics["width"] for q in played]
-
-
-def test_run_has_three_panels_even_without_widths() -> None:
-    loop = BanditLoop(Arms(CHOICES), None, RandomSearch())
-    run(loop, lambda x: float(x), 3, progress=False)
-    axes = plot_run(loop.history, "random")
-    assert [ax.get_ylabel() for ax in axes][1:] == [
-        "width (standard deviations)",
-        "information gain (nats)",
-    ]
-    assert axes[1].texts[0].get_text() == "this method has none"
 
 
 def test_posterior_band_is_width_standard_deviations(loop: BanditLoop) -> None:
@@ -162,7 +216,7 @@ def test_timeline_of_a_detector() -> None:
     rewards, tests = plot_timeline(loop.history, loop.resets, loop.change_tests, [30], "restarts")
     assert rewards.figure._suptitle.get_text() == "restarts"
     above, below = ({line.get_label(): line for line in ax.get_lines()} for ax in (rewards, tests))
-    for name, origin in (("reward (exploration)", "exploration"), ("reward", "acquisition")):
+    for name, origin in (("exploration, random", "exploration"), ("chosen", "acquisition")):
         queries = [q for q in loop.history.queries if q.origin == origin]
         assert above[name].get_xdata().tolist() == [q.round_number for q in queries]
         outcomes = [loop.history.outcome(q.id) for q in queries]
@@ -311,26 +365,26 @@ def test_each_quantity_has_a_marker_and_thresholds_end_at_a_restart() -> None:
     assert sorted(names) == sorted(name for name in lines if not name.startswith("_"))
 
 
-def test_a_run_marks_restarts_and_begins_anew_there() -> None:
+def test_a_run_marks_restarts_and_changes() -> None:
     history = History(dim=1)
     for t in range(1, 7):
-        known = {"segment": float(t > 4), "width": 1.0 + t, "information_gain": 0.5 * t}
+        known = {"segment": float(t > 4), "width": 1.0 + t}
         history.add_query(torch.zeros(1, dtype=torch.float64), "acquisition", 0.0, None, known)
     for panels in (
         plot_run(history, change_points=[3]),  # read off the segments
         plot_run(history, resets=[SimpleNamespace(after_round=4)], change_points=[3]),
     ):
-        for ax in panels:
-            lines = {line.get_label(): line for line in ax.get_lines()}
-            assert list(lines["restart"].get_xdata()) == [4.5, 4.5]
-            assert list(lines["true change"].get_xdata()) == [3.5, 3.5]
-            assert lines["restart"].get_linestyle() != lines["true change"].get_linestyle()
-        widths = panels[1].get_lines()[-1].get_ydata().tolist()
-        assert widths[:4] + widths[5:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
-        assert math.isnan(widths[4])
-        names = [text.get_text() for text in panels[0].get_legend().get_texts()]
-        assert names == ["true change", "restart"]
-    assert "restart" not in {line.get_label() for line in plot_run(history, resets=[])[0].lines}
+        lines = lines_of(panels[0])
+        assert list(lines["restart"].get_xdata()) == [4.5, 4.5]
+        assert list(lines["true change"].get_xdata()) == [3.5, 3.5]
+        assert lines["restart"].get_linestyle() != lines["true change"].get_linestyle()
+        names = {text.get_text() for text in panels[0].figure.legends[0].get_texts()}
+        assert {"true change", "restart", "pending"} <= names
+    assert "restart" not in lines_of(plot_run(history, resets=[])[0])
+    (line,) = plot_diagnostic(history, "width").get_lines()
+    widths = line.get_ydata().tolist()
+    assert widths[:4] + widths[5:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    assert math.isnan(widths[4])
 
 
 def test_a_ledger_has_one_name_a_constraint() -> None:

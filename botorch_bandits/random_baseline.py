@@ -1,0 +1,144 @@
+"""What random search finds: the best of a number of points that are drawn uniformly at random.
+
+It is what a method has to beat, and needs few evaluations: rewards that were measured once at many
+random points say what searches of every length find on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from botorch_bandits.checks import check_integer, check_number, check_probability
+from botorch_bandits.docstrings import fill_in_docstrings
+
+__all__ = ["RandomBaseline"]
+
+
+class RandomBaseline:
+    """What random search finds, from rewards at points that were drawn uniformly at random.
+
+    A random search of ``n`` rounds is ``n`` of these rewards, drawn without replacement. Numbers
+    are means and quantiles over all such draws, by formula and not by simulation, and therefore
+    unbiased for every ``n`` up to the number of rewards.
+
+    Args:
+        rewards: One for each point; in any order.
+
+    Attributes:
+        rewards: The same, smallest first.
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If there are none, or one is not finite.
+
+    Example:
+        >>> baseline = RandomBaseline([1.0, 2.0, 3.0, 4.0])
+        >>> baseline.expected_best(1), baseline.expected_best(4)
+        (2.5, 4.0)
+        >>> baseline.quantile(2, 0.5)
+        3.0
+        >>> baseline.chance(2, 4.0), baseline.rounds_to(4.0)
+        (0.5, 4.0)
+    """
+
+    def __init__(self, rewards: Iterable[float]) -> None:
+        """See the class."""
+        checked = [check_number(f"rewards[{i}]", y) for i, y in enumerate(rewards)]
+        if not checked:
+            raise ValueError("rewards is empty; give the reward of at least one random point.")
+        self.rewards = tuple(sorted(checked))
+
+    def __len__(self) -> int:
+        """Return how many rewards there are."""
+        return len(self.rewards)
+
+    def __repr__(self) -> str:
+        """Show how many rewards there are, and the largest."""
+        return f"RandomBaseline({len(self)} rewards, the largest {self.rewards[-1]:g})"
+
+    def expected_best(self, num_rounds: int) -> float:
+        """Return the mean of the best reward after so many rounds.
+
+        Args:
+            num_rounds: From 1 to the number of rewards.
+
+        Raises:
+            ValueError: If it is not within that range.
+        """
+        below = self._chances_below(num_rounds)
+        return float(np.diff(below, prepend=0.0) @ np.array(self.rewards))
+
+    def quantile(self, num_rounds: int, level: float) -> float:
+        """Return what the best reward stays at or below, in a share ``level`` of the searches.
+
+        Args:
+            num_rounds: From 1 to the number of rewards.
+            level: Between 0 and 1.
+
+        Raises:
+            ValueError: If one of them is out of its range.
+        """
+        level = check_probability("level", level)
+        below = self._chances_below(num_rounds)
+        return self.rewards[int(np.searchsorted(below, level * (1.0 - 1e-12)))]
+
+    def chance(self, num_rounds: int, reward: float) -> float:
+        """Return the share of searches whose best reward is at least this one.
+
+        Args:
+            num_rounds: From 1 to the number of rewards.
+            reward: To be reached.
+
+        Raises:
+            ValueError: If ``num_rounds`` is out of its range.
+        """
+        num_below = self._num_below(reward)
+        if num_below == 0:
+            self._chances_below(num_rounds)  # checks the number
+            return 1.0
+        return 1.0 - float(self._chances_below(num_rounds)[num_below - 1])
+
+    def rounds_to(self, reward: float) -> float | None:
+        """Return how many rounds random search needs on average until it finds such a reward.
+
+        That is the inverse of the share of the rewards that are at least as large.
+
+        Args:
+            reward: To be reached.
+
+        Returns:
+            None if no reward is as large, so that it takes more rounds than there are rewards.
+        """
+        reached = len(self) - self._num_below(reward)
+        return len(self) / reached if reached else None
+
+    def _num_below(self, reward: float) -> int:
+        reward = check_number("reward", reward)
+        # sums of the same numbers in another order count as equal
+        return int(np.searchsorted(self.rewards, reward - 1e-12 * abs(reward), side="left"))
+
+    def _chances_below(self, num_rounds: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return for each reward the share of searches that find it or a smaller one at best."""
+        n, total = check_integer("num_rounds", num_rounds, minimum=1), len(self)
+        if n > total:
+            raise ValueError(
+                f"num_rounds is {n}, but there are rewards of {total} random points only; ask for "
+                "fewer rounds, or measure more points."
+            )
+        i = np.arange(1, total + 1)
+        # C(i, n) / C(total, n), as a product of n ratios, in logarithms
+        shares = np.zeros(total)
+        log_gamma = np.array([math.lgamma(k + 1.0) for k in range(total + 1)])
+        enough = i >= n
+        k = i[enough]
+        shares[enough] = np.exp(
+            log_gamma[k] - log_gamma[k - n] - log_gamma[total] + log_gamma[total - n]
+        )
+        shares[-1] = 1.0
+        return shares
+
+
+fill_in_docstrings(__name__)
