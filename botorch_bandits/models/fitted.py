@@ -15,10 +15,12 @@ noise that may be as small as 1e-6 of the variance of the outcomes, where BoTorc
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
@@ -29,10 +31,12 @@ from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
+from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.models.bandit_gp import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
 from botorch_bandits.models.marginal_likelihood import (
     fit_marginal_likelihood,
@@ -203,8 +207,26 @@ class FittedSingleTaskGP:
         return self._fit(X, Y)
 
     def _fit(self, X: Tensor, y: Tensor) -> LearnedGP:
+        model = self._build(X, y)
+        try:
+            with warnings.catch_warnings():
+                # the fit may look where the covariance is nearly singular; it does not stay there
+                warnings.simplefilter("ignore", NumericalWarning)
+                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        except ModelFittingError as error:
+            warnings.warn(
+                f"the marginal-likelihood fit to {len(X)} rows failed ({error}); the model has "
+                "its starting hyperparameters. Rescaled rewards usually help.",
+                RefitWarning,
+                stacklevel=4,
+            )
+            model = self._build(X, y)
+        return model.eval()
+
+    def _build(self, X: Tensor, y: Tensor) -> LearnedGP:
+        """Return the model with its starting hyperparameters."""
         transform = self._transform(X)
-        model = LearnedGP(
+        return LearnedGP(
             X,
             y,
             likelihood=default_likelihood(),
@@ -212,8 +234,6 @@ class FittedSingleTaskGP:
             input_transform=transform,
             outcome_transform=Standardize(1),
         )
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        return model.eval()
 
     def _transform(self, X: Tensor) -> InputTransform:
         """Normalize, or what the domain encodes its points with."""

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from botorch.exceptions.errors import ModelFittingError
 
 from botorch_bandits import FittedSingleTaskGP
 from botorch_bandits.confidence import KernelizedWidth, PriorSummary
+from botorch_bandits.models import RefitWarning
 
 from .textbook import double, log_likelihood, matern, posterior, uniform
 
@@ -68,6 +70,20 @@ def test_one_row_is_enough() -> None:
     found = FittedSingleTaskGP(BOUNDS)(X[:1], Y[:1]).posterior(POINTS)
     assert torch.isfinite(found.mean).all()
     assert (found.variance > 0.0).all()
+
+
+def test_a_fit_that_fails_leaves_the_starting_hyperparameters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(mll: Any) -> None:
+        mll.model.covar_module.outputscale = 17.0
+        raise ModelFittingError("all attempts failed")
+
+    monkeypatch.setattr("botorch_bandits.models.fitted.fit_gpytorch_mll", fail)
+    with pytest.warns(RefitWarning, match="fit to 12 rows failed"):
+        model = FittedSingleTaskGP(BOUNDS)(X, Y)
+    assert model.covar_module.outputscale.item() == 1.0
+    assert torch.isfinite(model.posterior(POINTS).mean).all()
 
 
 def test_what_is_learned_has_no_guarantee() -> None:
