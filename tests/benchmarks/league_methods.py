@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import json
 import subprocess
 import warnings
@@ -38,7 +37,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from benchmarks.league_problems import NUM_INITIAL, Coordinates, LeagueProblem
 from botorch_bandits import BanditLoop, GPThompsonSampling, ImprovedUpperConfidenceBound
 from botorch_bandits.domains import Domain
-from botorch_bandits.models import FittedSingleTaskGP
 from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
 
 
@@ -376,34 +374,14 @@ def upper_confidence_bound(
 
 
 def default_loop(domain: Domain, num_initial: int, seed: int, objective: str) -> BanditLoop:
-    """Return a loop with all defaults.
-
-    Raises:
-        MissingMethodError: If this version has none.
-    """
-    if "objective" not in inspect.signature(BanditLoop.__init__).parameters:
-        raise MissingMethodError("this version of BanditLoop has no objective= yet")
-    made: Any = BanditLoop
-    loop: BanditLoop = made(domain, objective=objective, num_initial=num_initial, seed=seed)
-    return loop
+    """Return a loop with all defaults."""
+    return BanditLoop(domain, objective=objective, num_initial=num_initial, seed=seed)
 
 
-def igp_ucb_loop(domain: Domain, num_initial: int, seed: int) -> BanditLoop:
-    """Return a loop with IGP-UCB in units of the fitted prior, as the command line has it."""
-    return _theory_loop(ImprovedUpperConfidenceBound, domain, num_initial, seed)
-
-
-def gp_ts_loop(domain: Domain, num_initial: int, seed: int) -> BanditLoop:
-    """Return a loop with GP-TS in units of the fitted prior, as the command line has it."""
-    return _theory_loop(GPThompsonSampling, domain, num_initial, seed)
-
-
-def _theory_loop(cls: Any, domain: Any, num_initial: int, seed: int) -> BanditLoop:
-    options = {"rkhs_bound": 1.0, "noise_bound": 0.1, "delta": 0.1, "units": "prior"}
-    for_domain: Any = getattr(FittedSingleTaskGP, "for_domain", None)
-    model = FittedSingleTaskGP(domain.bounds) if for_domain is None else for_domain(domain)
-    recipe = cls.with_options(**options)
-    return BanditLoop(domain, model, recipe, num_initial=num_initial, seed=seed)
+def loop_with(domain: Domain, num_initial: int, seed: int, acquisition: Any) -> BanditLoop:
+    """Return a loop with the default model and an acquisition function that knows no bounds."""
+    recipe = acquisition.with_options()
+    return BanditLoop(domain, None, recipe, num_initial=num_initial, seed=seed)
 
 
 class MissingMethodError(ImportError):
@@ -473,8 +451,18 @@ METHODS: dict[str, Method] = {
             of_loop(partial(default_loop, objective="earned")),
             HERE,
         ),
-        Method("igp-ucb", "IGP-UCB in units of the fitted prior", of_loop(igp_ucb_loop), HERE),
-        Method("gp-ts", "GP-TS in units of the fitted prior", of_loop(gp_ts_loop), HERE),
+        Method(
+            "igp-ucb",
+            "`ImprovedUpperConfidenceBound` without bounds",
+            of_loop(partial(loop_with, acquisition=ImprovedUpperConfidenceBound)),
+            HERE,
+        ),
+        Method(
+            "gp-ts",
+            "`GPThompsonSampling` without bounds",
+            of_loop(partial(loop_with, acquisition=GPThompsonSampling)),
+            HERE,
+        ),
         Method(
             "botorch-logei",
             "BoTorch's `LogExpectedImprovement`, a `SingleTaskGP` fitted each round",
