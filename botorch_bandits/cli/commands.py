@@ -29,9 +29,9 @@ from botorch_bandits.cli.options import (
     NamedFunction,
     build_acquisition,
     build_loop,
-    parse_box,
     read_budgets,
     read_changes,
+    read_domain,
     read_waiting,
 )
 from botorch_bandits.cli.session import (
@@ -319,16 +319,28 @@ def _build_parser() -> argparse.ArgumentParser:
     optimize = commands.add_parser(
         "optimize",
         help="maximize a Python function",
-        description="Maximize a function of yours. It is called with one argument, a "
-        "one-dimensional float64 tensor (x.tolist() makes it a list), and returns one number. The "
-        "same function works under run and run_async in Python.",
+        description="Maximize a function of yours. It is called with one argument, and returns one "
+        "number: with --param the argument is a dict of values by name, with --bounds a "
+        "one-dimensional float64 tensor (x.tolist() makes it a list). The same function works "
+        "under run and run_async in Python.",
     )
     optimize.add_argument("function", metavar="MODULE:FUNCTION", help="for example mymodule:reward")
     optimize.add_argument(
-        "--bounds", required=True, help="low:high for each dimension, as in 0:1,-5:5"
+        "--param",
+        action="append",
+        metavar="NAME=KIND:...",
+        help="a parameter of the function, once for each: NAME=float:LOW:HIGH, NAME=log:LOW:HIGH "
+        "(on a logarithmic scale), NAME=int:LOW:HIGH, NAME=log-int:LOW:HIGH, NAME=choice:A,B,..., "
+        "NAME=ordered:A,B,... (neighbors are alike) or NAME=fixed:VALUE",
     )
     optimize.add_argument(
-        "--integer", default="", metavar="I,J", help="dimensions (from 0) that take whole numbers"
+        "--bounds", help="in place of --param: low:high for each dimension, as in 0:1,-5:5"
+    )
+    optimize.add_argument(
+        "--integer",
+        default="",
+        metavar="I,J",
+        help="with --bounds: dimensions (from 0) that take whole numbers",
     )
     add_method_arguments(optimize)
     add_run_arguments(optimize)
@@ -431,7 +443,7 @@ def _start_tune(options: argparse.Namespace) -> Session:
     }
     build = partial(build_loop, box, acquisition, options.initial, options.seed, **parts)
     fresh = build()
-    output = OutputFolder(folder, problem.decode, settings, options.overwrite, options.journal)
+    output = OutputFolder(folder, settings, options.overwrite, options.journal)
     # the data after a shift are what the result is for
     default = phases[-1].default_accuracy()
     return Session(
@@ -439,7 +451,6 @@ def _start_tune(options: argparse.Namespace) -> Session:
         function=function,
         num_rounds=options.rounds,
         output=output,
-        decode=problem.decode,
         title=title,
         waiting=waiting,
         changes=changes,
@@ -454,7 +465,7 @@ def _start_optimize(options: argparse.Namespace) -> Session:
     _check_numbers(options)
     _settle_method(options)
     acquisition = _acquisition(options, options.method)
-    box = parse_box(options.bounds, options.integer)
+    box = read_domain(options)
     function = NamedFunction.in_current_folder(options.function)
     name = options.function.replace(":", "-")
     waiting = read_waiting(options, acquisition, box)
@@ -462,20 +473,15 @@ def _start_optimize(options: argparse.Namespace) -> Session:
     known = settings_to_continue(options, folder)
     changes = read_changes(options, box, known)
     settings = {**_settings(options), **waiting.settings, **changes.settings}
-
-    def decode(x: Sequence[float]) -> dict[str, float]:
-        return {f"x{i}": value for i, value in enumerate(x)}
-
     parts: dict[str, Any] = {"feedback": waiting.feedback, "restart": changes.restart}
     build = partial(build_loop, box, acquisition, options.initial, options.seed, **parts)
     fresh = build()
-    output = OutputFolder(folder, decode, settings, options.overwrite, options.journal)
+    output = OutputFolder(folder, settings, options.overwrite, options.journal)
     return Session(
         loop=open_loop(options, output, settings, build, fresh),
         function=AtAnyRound(function),
         num_rounds=options.rounds,
         output=output,
-        decode=decode,
         title=f"{options.function}, {METHODS[options.method]}",
         waiting=waiting,
         changes=changes,

@@ -59,6 +59,7 @@ from botorch_bandits.models import FittedSingleTaskGP
 from botorch_bandits.penalties import Polynomial
 from botorch_bandits.problems import Delays, parse_delays
 from botorch_bandits.problems.tuning import COSTS, Budget
+from botorch_bandits.spaces import Space
 
 METHODS = {
     "best": "the default for the best point (expected improvement)",
@@ -139,7 +140,7 @@ def build_loop(
     is_separate = constraints is not None and constraints.surrogate_in_use == "separate"
     return BanditLoop(
         box,
-        FittedSingleTaskGP(box.bounds) if not is_separate else FittedOutputs(box),
+        FittedSingleTaskGP.for_domain(box) if not is_separate else FittedOutputs(box),
         acquisition,
         num_initial=num_initial,
         seed=seed,
@@ -160,7 +161,7 @@ class FittedOutputs:
 
     def __init__(self, box: Box) -> None:
         """See the class."""
-        self._build = FittedSingleTaskGP(box.bounds)
+        self._build = FittedSingleTaskGP.for_domain(box)
 
     def __call__(self, X: Tensor, Y: Tensor) -> ModelListGP:
         """Build and fit the models.
@@ -262,6 +263,46 @@ def parse_box(bounds: str, integer: str) -> Box:
     except ValueError:
         raise ValueError(f"--integer is {integer!r}; it must be numbers as in 0,2.") from None
     return Box([[low for low, _ in pairs], [high for _, high in pairs]], integer_dims=dims)
+
+
+def read_domain(options: argparse.Namespace) -> Box:
+    """Return where ``optimize`` chooses: a box, or a space of named parameters.
+
+    Args:
+        options: ``--bounds`` and ``--integer``, or ``--param``.
+
+    Raises:
+        ValueError: If both are given, neither is, or they describe nothing.
+    """
+    if (options.bounds is None) == (options.param is None):
+        given = "both are there" if options.param else "neither is there"
+        raise ValueError(
+            f"optimize needs --bounds or --param, and {given}. Give --bounds low:high,... for a "
+            "function of a tensor, or --param NAME=KIND:... for each parameter of a function of a "
+            "dict, as in --param C=log:1e-3:1e3 --param depth=int:2:12."
+        )
+    if options.param is None:
+        return parse_box(options.bounds, options.integer)
+    if options.integer:
+        raise ValueError(
+            f"--integer is {options.integer!r}, but it goes with --bounds only. Write "
+            "--param NAME=int:LOW:HIGH for a whole number."
+        )
+    try:
+        return Space.parse(options.param)
+    except ValueError as error:
+        raise ValueError(f"--param: {error}") from error
+
+
+def parameters_of(query: Query) -> dict[str, Any]:
+    """Return the point of a query by name; without names they are ``x0``, ``x1``, ..."""
+    named = query.parameters
+    return {f"x{i}": v for i, v in enumerate(query.x.tolist())} if named is None else named
+
+
+def show_value(value: Any) -> str:
+    """Return a native value as a table shows it."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 RULES = ("additive", "multiplicative", "primal-dual")
@@ -473,7 +514,7 @@ class Changes:
             shown["reset"] = f"after round {loop.resets[-1].after_round}"
         return shown
 
-    def result(self, loop: BanditLoop, decode: Any) -> dict[str, Any]:
+    def result(self, loop: BanditLoop) -> dict[str, Any]:
         """Return what ``result.json`` says: resets, tests, the best since the last change."""
         if not self.are_possible:
             return {}
@@ -487,7 +528,7 @@ class Changes:
                         "since_round": first,
                         "reward": outcome.reward,
                         "round": query.round_number,
-                        "parameters": dict(decode(query.x.tolist())),
+                        "parameters": parameters_of(query),
                     }
                 )
         return {
@@ -515,7 +556,7 @@ class Changes:
         for best in result["best_since"]:
             rows.append((f"best since round {best['since_round']}", f"{best['reward']:.6g}"))
             rows.append(("found in round", str(best["round"])))
-            rows += [(f"  {name}", f"{value:.6g}") for name, value in best["parameters"].items()]
+            rows += [(f"  {name}", show_value(v)) for name, v in best["parameters"].items()]
         return rows
 
 

@@ -36,13 +36,21 @@ from botorch_bandits.cli.journals import (
     known_journal_settings,
     refuse_other_settings,
 )
-from botorch_bandits.cli.options import METHODS, Budgets, Changes, Waiting, build_loop
+from botorch_bandits.cli.options import (
+    METHODS,
+    Budgets,
+    Changes,
+    Waiting,
+    build_loop,
+    parameters_of,
+    show_value,
+)
 from botorch_bandits.cli.parallel import EvaluationError, run_parallel
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import ByRound, progress_of, run
 from botorch_bandits.feedback import Censored, LateOutcomeWarning
-from botorch_bandits.history import History, flatten_record
+from botorch_bandits.history import History, flatten_records
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems.tuning import TuningProblem
 from botorch_bandits.progress import ProgressBar
@@ -51,8 +59,6 @@ from botorch_bandits.version import __version__
 HISTORY_FILE = "history.json"
 JOURNAL_FILE = "journal.txt"
 """Names the journal of the run whose results the folder has, where there is one."""
-
-Decode = Callable[[list[float]], Mapping[str, Any]]
 
 
 class OutputFolder:
@@ -63,7 +69,6 @@ class OutputFolder:
 
     Args:
         path: The folder; created if it does not exist.
-        decode: Turns a point into named parameters, for the table and the result.
         settings: What determines the run, by name.
         overwrite: Start afresh whatever the folder holds.
         journal: Where queries and outcomes are written down instead of ``history.json``, if
@@ -76,7 +81,6 @@ class OutputFolder:
     def __init__(
         self,
         path: str | Path,
-        decode: Decode,
         settings: Mapping[str, Any],
         overwrite: bool = False,
         journal: str | None = None,
@@ -84,7 +88,6 @@ class OutputFolder:
         """See the class."""
         self.path = Path(path)
         self._has_journal = journal is not None
-        self._decode = decode
         self._settings = json.loads(json.dumps(dict(settings)))
         self._known: dict[str, Any] | None = None
         try:
@@ -164,10 +167,7 @@ class OutputFolder:
                 self.path / HISTORY_FILE,
                 json.dumps({"settings": self._settings, "queries": records}) + "\n",
             )
-        rows = []
-        for record in records:
-            row = flatten_record({**record, "x": None})
-            rows.append({**row, **self._decode(record["x"])})
+        rows = flatten_records(records)
         names = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
@@ -364,7 +364,6 @@ class Session:
             of that and the constraint values.
         num_rounds: How many rounds the run has, those of an earlier start included.
         output: Where files go.
-        decode: Turns a point into named parameters.
         title: What is done, in words.
         waiting: How outcomes are waited for.
         changes: What may change, and what is done about it.
@@ -378,7 +377,6 @@ class Session:
     function: Callable[..., Any]
     num_rounds: int
     output: OutputFolder
-    decode: Callable[[list[float]], Mapping[str, Any]]
     title: str
     waiting: Waiting
     changes: Changes = field(default_factory=Changes)
@@ -522,7 +520,7 @@ class Session:
             "seconds": round(seconds, 3),
             "best_reward": None if best is None else best[1].reward,
             "best_round": None if best is None else best[0].round_number,
-            "best_parameters": None if best is None else dict(self.decode(best[0].x.tolist())),
+            "best_parameters": None if best is None else parameters_of(best[0]),
             "reference": None
             if self.reference is None
             else {"name": self.reference[0], "reward": self.reference[1]},
@@ -531,7 +529,7 @@ class Session:
                 "theorem": guarantee.theorem,
                 "gaps": list(guarantee.reasons),
             },
-            **self.changes.result(self.loop, self.decode),
+            **self.changes.result(self.loop),
             **self.budgets.result(self.loop),
         }
         self.output.write_result(result)
@@ -563,7 +561,7 @@ class Session:
             rows.append((name, f"{result['best_reward']:.6g}"))
             rows.append(("found in round", str(result["best_round"])))
             for name, value in result["best_parameters"].items():
-                rows.append((f"  {name}", f"{value:.6g}"))
+                rows.append((f"  {name}", show_value(value)))
         rows += self.budgets.rows(result)
         rows += self.changes.rows(result)
         if self.reference is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from botorch_bandits.change_points import OracleRestart
+from botorch_bandits.cli.options import show_value
 from botorch_bandits.cli.session import JOURNAL_FILE
 from botorch_bandits.constraints import (
     AdditiveEpochs,
@@ -78,6 +79,8 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
         setting = settings.get(name)
         if setting is None:
             continue
+        if isinstance(setting, Mapping) and {"parameters", "names"} <= setting.keys():
+            setting = {"class": setting["class"], **setting["parameters"]}  # a space
         inner = INNER.get(name, ()) if isinstance(setting, Mapping) else ()
         own = {k: v for k, v in setting.items() if k not in inner} if inner else setting
         rows.append([name, describe_setting(own)])
@@ -417,7 +420,7 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
                 "" if outcome is None else _delay(history, query),
                 "" if outcome is None else f"{outcome.reward:.6g}",
                 "" if best is None else f"{best:.6g}",
-                ", ".join(f"{value:.6g}" for value in query.x.tolist()),
+                _point(query),
             ]
         )
     shown = rows if num_rounds is None else rows[-num_rounds:]
@@ -425,6 +428,12 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
     note = f"{left_out} earlier rounds are left out; --all shows them\n" if left_out else ""
     names = ["round", "origin", "state", "delay", "reward", "best so far", "point"]
     return note + _table(names, shown) if rows else "no rounds yet"
+
+
+def _point(query: Query) -> str:
+    if query.parameters is None:
+        return ", ".join(f"{value:.6g}" for value in query.x.tolist())
+    return ", ".join(f"{name}={show_value(value)}" for name, value in query.parameters.items())
 
 
 def _pending(history: History, censored: Censored | None, now: float) -> str:

@@ -1,7 +1,7 @@
 """Hyperparameter tuning of scikit-learn classifiers on real data, as a bandit's reward.
 
-The reward is the accuracy in cross-validation with fixed folds. Points live in a box whose
-coordinates are the hyperparameters, logarithms to base 10 where that is the natural scale.
+The reward is the accuracy in cross-validation with fixed folds, as a function on a space of named
+hyperparameters, logarithmic where that is the natural scale.
 
 **Costs.** A budget ``cost <= limit`` is the constraint ``g = cost / limit - 1``, which must be at
 most 0 on average. It has no unit: 0 is on the budget, 1 is twice the budget, and nothing is below
@@ -24,104 +24,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
-from botorch_bandits.checks import check_integer, check_number, check_one_of, store_checked
+from botorch_bandits.checks import check_integer, check_number, store_checked
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Box
+from botorch_bandits.spaces import Float, Integer, Space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
-class Hyperparameter:
-    """One hyperparameter and its range.
+class AccuracyProblem(ABC):
+    """The accuracy of a classifier as a function of its hyperparameters.
 
     Attributes:
-        name: The estimator's argument.
-        low: Smallest value.
-        high: Largest value.
-        scale: ``"linear"``, ``"log10"`` (searched over the logarithm) or ``"integer"``.
-
-    Raises:
-        TypeError: If ``low`` or ``high`` is no number.
-        ValueError: If the range is empty or not finite, the scale is unknown, or a logarithmic
-            range does not begin above 0.
+        space: What is tuned.
     """
 
-    name: str
-    low: float
-    high: float
-    scale: str = "linear"
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        low = check_number(f"low of {self.name}", self.low)
-        high = check_number(f"high of {self.name}", self.high)
-        check_one_of(f"scale of {self.name}", self.scale, ("linear", "log10", "integer"))
-        if low >= high:
-            raise ValueError(
-                f"{self.name} is from {low:g} to {high:g}; low must be less than high."
-            )
-        if self.scale == "log10" and low <= 0.0:
-            raise ValueError(
-                f"{self.name} is from {low:g} on a logarithmic scale; low must be positive, or the "
-                "scale 'linear'."
-            )
-        store_checked(self, low=low, high=high)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The range as the box has it."""
-        if self.scale == "log10":
-            return float(np.log10(self.low)), float(np.log10(self.high))
-        return float(self.low), float(self.high)
-
-    def decode(self, coordinate: float) -> float | int:
-        """Turn a coordinate of the box into the estimator's argument."""
-        if self.scale == "log10":
-            return float(10.0**coordinate)
-        return round(coordinate) if self.scale == "integer" else float(coordinate)
-
-
-class AccuracyProblem(ABC):
-    """The accuracy of a classifier as a function on a box of hyperparameters."""
-
-    @property
-    @abstractmethod
-    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
-        """What is tuned, in the order of the coordinates."""
+    space: Space
 
     @abstractmethod
     def accuracy(self, **hyperparameters: Any) -> float:
-        """Return the accuracy of explicit hyperparameters; the box's ranges do not bind."""
+        """Return the accuracy of explicit hyperparameters; the ranges of the space do not bind."""
 
     @property
-    def box(self) -> Box:
-        """Where points are chosen."""
-        bounds = np.array([h.bounds for h in self.hyperparameters]).T
-        integer = [i for i, h in enumerate(self.hyperparameters) if h.scale == "integer"]
-        return Box(bounds.tolist(), integer_dims=integer)
+    def box(self) -> Space:
+        """Where points are chosen: the space."""
+        return self.space
 
-    def decode(self, x: Tensor | Sequence[float]) -> dict[str, float | int]:
-        """Turn a point of the box into the estimator's arguments.
+    def decode(self, x: Any) -> dict[str, Any]:
+        """Return the estimator's arguments; see :meth:`.Space.decode`.
 
         Args:
-            x: ``d`` coordinates, one a hyperparameter.
-
-        Returns:
-            The hyperparameters by name.
+            x: ``d`` coordinates, one a hyperparameter, or values by name.
         """
-        coordinates = x.tolist() if isinstance(x, Tensor) else list(x)
-        return {
-            h.name: h.decode(value)
-            for h, value in zip(self.hyperparameters, coordinates, strict=True)
-        }
+        return self.space.decode(x)
 
-    def __call__(self, x: Tensor) -> float:
-        """Return the accuracy at a point of the box."""
-        return self.accuracy(**self.decode(self.box.check_point("x", x)))
+    def __call__(self, x: Any) -> float:
+        """Return the accuracy at a point of the space: coordinates, or values by name."""
+        return self.accuracy(**self.decode(x))
 
 
 def check_labeled_data(inputs: Any, labels: Any) -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -167,12 +107,12 @@ class Task:
 
     Attributes:
         title: The classifier in words.
-        hyperparameters: What is tuned.
+        space: What is tuned.
         build: Makes the estimator from the hyperparameters (none: scikit-learn's defaults).
     """
 
     title: str
-    hyperparameters: tuple[Hyperparameter, ...]
+    space: Space
     build: Callable[..., Any]
 
 
@@ -194,10 +134,12 @@ class TuningProblem(AccuracyProblem):
         >>> import torch
         >>> from sklearn.datasets import load_iris
         >>> problem = TuningProblem("svm", *load_iris(return_X_y=True))
-        >>> [h.name for h in problem.hyperparameters]
-        ['C', 'gamma']
-        >>> accuracy = problem(torch.tensor([0.0, -1.0], dtype=torch.float64))  # C = 1, gamma = 0.1
+        >>> problem.space
+        Space({'C': Float(0.0001, 100.0, log=True), 'gamma': Float(0.0001, 10.0, log=True)})
+        >>> accuracy = problem({"C": 1.0, "gamma": 0.1})
         >>> 0.9 < accuracy <= 1.0
+        True
+        >>> accuracy == problem(torch.tensor([0.0, -1.0], dtype=torch.float64))  # logarithms
         True
     """
 
@@ -217,6 +159,7 @@ class TuningProblem(AccuracyProblem):
         if task not in tasks:
             raise ValueError(f"task is {task!r}; it must be one of {', '.join(tasks)}.")
         self.task = tasks[task]
+        self.space = self.task.space
         self.task_name, self._fold_seed = task, fold_seed
         num_folds = check_integer("num_folds", num_folds, minimum=2)
         inputs, labels = check_labeled_data(inputs, labels)
@@ -245,11 +188,6 @@ class TuningProblem(AccuracyProblem):
         rest = (self.num_folds, self._fold_seed)
         return TuningProblem(self.task_name, self.inputs[rows], self.labels[rows], *rest)
 
-    @property
-    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
-        """What is tuned, in the order of the coordinates."""
-        return self.task.hyperparameters
-
     def default_accuracy(self) -> float:
         """Return the accuracy of scikit-learn's default hyperparameters on the same folds."""
         return self.accuracy()
@@ -262,7 +200,7 @@ class TuningProblem(AccuracyProblem):
         """Return what scikit-learn's ``cross_validate`` does, with the models of the folds.
 
         Args:
-            hyperparameters: By name; the box's ranges do not bind.
+            hyperparameters: By name; the ranges of the space do not bind.
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import cross_validate
@@ -291,12 +229,12 @@ def make_tasks() -> dict[str, Task]:
     return {
         "svm": Task(
             "support vector machine with RBF kernel on standardized features",
-            (Hyperparameter("C", 1e-4, 100.0, "log10"), Hyperparameter("gamma", 1e-4, 10, "log10")),
+            Space({"C": Float(1e-4, 100.0, log=True), "gamma": Float(1e-4, 10.0, log=True)}),
             lambda **h: make_pipeline(StandardScaler(), SVC(**h)),
         ),
         "logistic-regression": Task(
             "logistic regression with elastic net on standardized features",
-            (Hyperparameter("C", 1e-4, 100.0, "log10"), Hyperparameter("l1_ratio", 0.0, 1.0)),
+            Space({"C": Float(1e-4, 100.0, log=True), "l1_ratio": Float(0.0, 1.0)}),
             lambda **h: make_pipeline(
                 StandardScaler(),
                 LogisticRegression(**h, solver="saga", max_iter=300, random_state=0),
@@ -304,10 +242,12 @@ def make_tasks() -> dict[str, Task]:
         ),
         "gradient-boosting": Task(
             "histogram gradient boosting",
-            (
-                Hyperparameter("learning_rate", 1e-3, 1.0, "log10"),
-                Hyperparameter("max_leaf_nodes", 2, 64, "integer"),
-                Hyperparameter("l2_regularization", 1e-4, 100.0, "log10"),
+            Space(
+                {
+                    "learning_rate": Float(1e-3, 1.0, log=True),
+                    "max_leaf_nodes": Integer(2, 64),
+                    "l2_regularization": Float(1e-4, 100.0, log=True),
+                }
             ),
             lambda **h: HistGradientBoostingClassifier(
                 **{"max_iter": 50, **h}, early_stopping=False, random_state=0
@@ -529,9 +469,9 @@ class CostlyTuningProblem:
                 )
         self._is_warm = False
 
-    def __call__(self, x: Tensor) -> tuple[float, list[float]]:
-        """Return the accuracy at a point of the box, and a constraint value for each budget."""
-        hyperparameters = self.problem.decode(self.problem.box.check_point("x", x))
+    def __call__(self, x: Any) -> tuple[float, list[float]]:
+        """Return the accuracy at a point of the space, and a constraint value for each budget."""
+        hyperparameters = self.problem.decode(x)
         if not self._is_warm:
             self.problem.cross_validate(hyperparameters)
             self._is_warm = True
@@ -601,17 +541,17 @@ class ShiftingTuning:
     """
 
     def __init__(
-        self, functions: tuple[Callable[[Tensor], Any], Callable[[Tensor], Any]], change_point: int
+        self, functions: tuple[Callable[[Any], Any], Callable[[Any], Any]], change_point: int
     ) -> None:
         """See the class."""
         self.functions = functions
         self.change_point = check_integer("change_point", change_point, minimum=1)
 
-    def __call__(self, x: Tensor, round_number: int) -> Any:
+    def __call__(self, x: Any, round_number: int) -> Any:
         """Return what the function of a round returns at a point.
 
         Args:
-            x: A point, ``d``-dimensional.
+            x: A point, as the functions take it.
             round_number: From 1.
         """
         return self.functions[int(round_number > self.change_point)](x)

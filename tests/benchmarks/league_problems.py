@@ -23,7 +23,6 @@ from botorch_bandits import Box, Categorical, Float, Integer, Space
 from botorch_bandits.domains import Domain
 from botorch_bandits.problems import (
     BraninReward,
-    Hyperparameter,
     RosenbrockReward,
     TuningProblem,
     load_dataset,
@@ -62,12 +61,6 @@ class Parameter:
     high: float
     kind: str = "float"
     choices: tuple[str, ...] = ()
-
-    @classmethod
-    def from_hyperparameter(cls, hyperparameter: Hyperparameter) -> Parameter:
-        """Return the parameter that a tuning problem has."""
-        kind = {"linear": "float", "log10": "log", "integer": "integer"}[hyperparameter.scale]
-        return cls(hyperparameter.name, *hyperparameter.bounds, kind=kind)
 
     @classmethod
     def choice(cls, name: str, *choices: str) -> Parameter:

@@ -228,7 +228,7 @@ def test_an_error_in_the_function_is_the_users_to_see(folder: Path) -> None:
         (["tune", "--data", "x.csv", "--target", "y"], "x.csv cannot be read"),
         (["tune", "--folds", "1"], "num_folds is 1"),
         (["tune", "--seed", "-3"], "seed is -3"),
-        (["optimize", "mymodule:reward"], "required: --bounds"),
+        (["optimize", "mymodule:reward"], "needs --bounds or --param"),
         (["optimize", "mymodule:reward", "--bounds", "0-1"], "'0-1'; each part must be low:high"),
         (["optimize", "mymodule:reward", "--bounds", "1:0"], "[1.0, 0.0]"),
         (["optimize", "mymodule:reward", "--bounds", "0:1", "--integer", "4"], "dimension 4"),

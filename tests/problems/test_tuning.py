@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from botorch_bandits.problems import Hyperparameter
 from botorch_bandits.problems.tuning import TASK_NAMES, TuningProblem, load_csv, load_dataset
 
 
@@ -43,7 +41,7 @@ def test_every_task_runs_at_the_corners_of_its_box(task: str) -> None:
     problem = TuningProblem(task, *load_iris(return_X_y=True), num_folds=3)
     for corner in problem.box.bounds:
         assert 0.0 <= problem(corner) <= 1.0
-    assert problem.box.dim == len(problem.hyperparameters)
+    assert problem.space is problem.box
 
 
 def test_decoding_respects_scales() -> None:
@@ -92,15 +90,11 @@ def test_csv_files(tmp_path: Path) -> None:
         load_csv(path, "label")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"low": 2.0, "high": 1.0}, "C is from 2 to 1; low must be less than high"),
-        ({"low": float("nan"), "high": 1.0}, "low of C is nan; it must be finite"),
-        ({"low": 0.0, "high": 1.0, "scale": "log10"}, "low must be positive"),
-        ({"low": 0.0, "high": 1.0, "scale": "log"}, "scale of C is 'log'"),
-    ],
-)
-def test_a_range_that_is_none_is_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Hyperparameter("C", **settings)
+def test_values_by_name_and_coordinates_are_the_same_point() -> None:
+    problem = TuningProblem("svm", *load_iris(return_X_y=True))
+    x = torch.tensor([0.3, -1.2], dtype=torch.float64)
+    assert problem(problem.decode(x)) == problem(x)
+    assert problem.decode(x) == {"C": 10.0**0.3, "gamma": 10.0**-1.2}
+    assert problem.decode(problem.box.bounds[1]) == {"C": 100.0, "gamma": 10.0}
+    with pytest.raises(ValueError, match=r"parameter .gamma. is 11.0, outside"):
+        problem({"C": 1.0, "gamma": 11.0})

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from botorch_bandits import Float, Integer, Space
 from botorch_bandits.checks import check_integer, check_nonnegative, check_positive
 from botorch_bandits.problems import (
     AccuracyProblem,
-    Hyperparameter,
     check_labeled_data,
     need_scikit_learn,
 )
@@ -43,7 +43,7 @@ class HoldOutTuning(AccuracyProblem):
             both.
 
     Attributes:
-        hyperparameters: What is tuned, in the order of the coordinates.
+        space: What is tuned.
         train_labels: Class numbers from 0 of the rows to train on.
         test_labels: Class numbers of the held-out rows.
 
@@ -110,10 +110,7 @@ class SupportVectorTuning(HoldOutTuning):
         True
     """
 
-    hyperparameters = (
-        Hyperparameter("C", 1e-4, 100.0, "log10"),
-        Hyperparameter("gamma", 1e-4, 10.0, "log10"),
-    )
+    space = Space({"C": Float(1e-4, 100.0, log=True), "gamma": Float(1e-4, 10.0, log=True)})
 
     def accuracy(self, C: float, gamma: float) -> float:  # type: ignore[override]
         """Return the accuracy on the held-out rows.
@@ -133,11 +130,13 @@ class SupportVectorTuning(HoldOutTuning):
         return float((machine.predict(self.test_inputs) == self.test_labels).mean())
 
 
-def _sgd_hyperparameters(smallest: int, largest: int) -> tuple[Hyperparameter, ...]:
-    return (
-        Hyperparameter("batch_size", smallest, largest, "integer"),
-        Hyperparameter("learning_rate", 1e-6, 1.0, "log10"),
-        Hyperparameter("decay", 1e-6, 1.0, "log10"),
+def _sgd_space(smallest: int, largest: int) -> Space:
+    return Space(
+        {
+            "batch_size": Integer(smallest, largest),
+            "learning_rate": Float(1e-6, 1.0, log=True),
+            "decay": Float(1e-6, 1.0, log=True),
+        }
     )
 
 
@@ -171,7 +170,7 @@ class LogisticRegressionTuning(HoldOutTuning):
         True
     """
 
-    hyperparameters = _sgd_hyperparameters(32, 128)
+    space = _sgd_space(32, 128)
 
     def __init__(
         self, inputs: FloatArray, labels: NDArray[Any], seed: int = 0, num_epochs: int = 20
@@ -233,7 +232,7 @@ class ConvolutionalNetworkTuning(HoldOutTuning):
         True
     """
 
-    hyperparameters = _sgd_hyperparameters(128, 512)
+    space = _sgd_space(128, 512)
 
     def __init__(
         self, inputs: FloatArray, labels: NDArray[Any], seed: int = 0, num_epochs: int = 10
