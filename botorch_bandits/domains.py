@@ -543,13 +543,13 @@ class Box(Domain):
     @property
     def discrete_dims(self) -> tuple[int, ...]:
         """The dimensions that take finitely many values; of a box, those with whole numbers."""
-        return tuple(self._counts())
+        return tuple(self.num_values)
 
     @property
     def volume(self) -> float:
         """The product of the side lengths; a discrete dimension counts its values."""
         sides = self.bounds[1] - self.bounds[0]
-        for i, count in self._counts().items():
+        for i, count in self.num_values.items():
             sides[i] = count
         return float(sides.prod())
 
@@ -715,13 +715,18 @@ class Box(Domain):
             points[..., i] = points[..., i].round()
         return points
 
-    def _counts(self) -> dict[int, int]:
-        """Return how many values each discrete dimension takes."""
+    @property
+    def num_values(self) -> dict[int, int]:
+        """How many values each discrete dimension takes."""
         lows, highs = self.bounds.tolist()
         return {i: int(highs[i]) - int(lows[i]) + 1 for i in self.integer_dims}
 
-    def _values_of(self, dim: int) -> list[float]:
-        """Return the values of a discrete dimension, in order."""
+    def values_of(self, dim: int) -> list[float]:
+        """Return the values of a discrete dimension, in order.
+
+        Args:
+            dim: One of :attr:`discrete_dims`.
+        """
         low, high = self.bounds[:, dim].tolist()
         # float32, the usual default, skips whole numbers above 2**24
         return torch.arange(low, high + 1, dtype=DTYPE).tolist()
@@ -754,8 +759,8 @@ class Box(Domain):
         """Return the values of discrete dimensions, but of those with a great many."""
         unordered = self.unordered_dims
         return {
-            i: self._values_of(i)
-            for i, count in self._counts().items()
+            i: self.values_of(i)
+            for i, count in self.num_values.items()
             if count <= LARGEST_LISTED or i in unordered
         }
 
@@ -812,11 +817,12 @@ class _BoxInContext(Box):
     def _in_context(self, points: Tensor) -> Tensor:
         return torch.cat([self._context.expand(*points.shape[:-1], -1), points], dim=-1)
 
-    def _counts(self) -> dict[int, int]:
-        return {i + len(self._context): count for i, count in self._box._counts().items()}
+    @property
+    def num_values(self) -> dict[int, int]:
+        return {i + len(self._context): count for i, count in self._box.num_values.items()}
 
-    def _values_of(self, dim: int) -> list[float]:
-        return self._box._values_of(dim - len(self._context))
+    def values_of(self, dim: int) -> list[float]:
+        return self._box.values_of(dim - len(self._context))
 
     @property
     def unordered_dims(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ The queries, the true function and the best point are drawn into the same axes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,10 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.domains import Arms, Box, Domain, read_bounds
 from botorch_bandits.history import History
+from botorch_bandits.models.condition import observed_inputs
 from botorch_bandits.plotting.runs import check_history
-from botorch_bandits.plotting.style import SMALL, axes_or_new, new_figure
+from botorch_bandits.plotting.style import SMALL, axes_or_new, label_axis, new_figure
+from botorch_bandits.spaces import Space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,17 +41,20 @@ class PlacedQueries:
     Attributes:
         told: Points whose outcome was told, and their rewards.
         pending: Points without an outcome.
-        elsewhere: Points whose outcome was told in another context, and their rewards.
+        elsewhere: Points whose outcome was told in another context, or that are not in the part of
+            the domain that is drawn, and their rewards.
+        elsewhere_is: What they are called.
     """
 
     told: list[tuple[Tensor, float]] = field(default_factory=list)
     pending: list[Tensor] = field(default_factory=list)
     elsewhere: list[tuple[Tensor, float]] = field(default_factory=list)
+    elsewhere_is: str = "told in another context"
 
     def draw_on_line(self, ax: Any, mean_at: Callable[[Tensor], Tensor]) -> None:
         """Draw rewards that were told, and pending queries on the mean."""
         for rows, style, label in (
-            (self.elsewhere, _ELSEWHERE, "told in another context"),
+            (self.elsewhere, _ELSEWHERE, self.elsewhere_is),
             (self.told, _TOLD, "told"),
         ):
             if rows:
@@ -63,7 +68,7 @@ class PlacedQueries:
     def draw_on_plane(self, ax: Any) -> None:
         """Draw the points."""
         for points, style, label in (
-            ([p for p, _ in self.elsewhere], _ELSEWHERE, "told in another context"),
+            ([p for p, _ in self.elsewhere], _ELSEWHERE, self.elsewhere_is),
             ([p for p, _ in self.told], {**_TOLD, "mec": "white", "ms": 6.5}, "told"),
             (self.pending, _PENDING, "pending"),
         ):
@@ -77,31 +82,75 @@ _PENDING = {"marker": "o", "color": "black", "mfc": "white", "ms": 5.5, "mew": 1
 _ELSEWHERE = {"marker": "x", "color": "0.4", "ms": 4}
 
 
-def place_queries(history: History, dim: int, front: Tensor) -> PlacedQueries:
+@dataclass(frozen=True)
+class Section:
+    """The part of a domain that is drawn: one or two coordinates, the others held.
+
+    Attributes:
+        domain: What the points are of, for names and native values.
+        front: What stands before the points in the model's inputs; it ends with the context.
+        point: ``d`` coordinates; those that are drawn do not count.
+        free: Which ones are drawn.
+    """
+
+    domain: Any
+    front: Tensor
+    point: Tensor
+    free: tuple[int, ...]
+
+    def points(self, drawn: Tensor) -> Tensor:
+        """Return points of the domain, ``n x d``.
+
+        Args:
+            drawn: ``n x k`` coordinates that are drawn.
+        """
+        points = self.point.repeat(len(drawn), 1)
+        points[:, list(self.free)] = drawn
+        return points
+
+    def inputs(self, drawn: Tensor) -> Tensor:
+        """Return the model's inputs; see :meth:`points`."""
+        points = self.points(drawn)
+        return torch.cat([self.front.expand(len(points), -1), points], dim=-1)
+
+    def has(self, x: Tensor) -> bool:
+        """Return whether a point is in this part."""
+        return torch.equal(self.points(x[list(self.free)].unsqueeze(0)).squeeze(0), x)
+
+    def name_axes(self, *axes: Any) -> None:
+        """Name the axes that show the coordinates."""
+        for axis, i in zip(axes, self.free, strict=True):
+            label_axis(axis, self.domain, i, len(self.point))
+
+
+def place_queries(history: History, section: Section) -> PlacedQueries:
     """Sort queries by what became of them.
 
     Args:
         history: Of the loop.
-        dim: The dimension of the points in the picture.
-        front: What stands before the points in the model's inputs; it ends with the context.
+        section: What is drawn.
 
     Raises:
         ValueError: If the points of the history have another dimension.
     """
+    dim, front = len(section.point), section.front
     if history.dim != dim:
         raise ValueError(
             f"history has points of {history.dim} dimensions, but the domain has {dim}; pass the "
             "history of a loop on this domain."
         )
-    placed = PlacedQueries()
+    is_part = len(section.free) < dim
+    placed = PlacedQueries(elsewhere_is="told elsewhere" if is_part else "told in another context")
     here = front.cpu()[max(len(front) - history.context_dim, 0) :]  # without the round, if any
     for query in history.queries:
         outcome, x = history.outcome(query.id), query.x.cpu()
         is_here = query.context is None or torch.equal(query.context.to("cpu", DTYPE), here)
+        is_here = is_here and section.has(x)
+        drawn = x[list(section.free)]
         if outcome is not None:
-            (placed.told if is_here else placed.elsewhere).append((x, outcome.reward))
+            (placed.told if is_here else placed.elsewhere).append((drawn, outcome.reward))
         elif history.state(query.id) == "pending" and is_here:
-            placed.pending.append(x)
+            placed.pending.append(drawn)
     return placed
 
 
@@ -119,6 +168,7 @@ def draw_plane(
     star: Tensor | None,
     axes: Any,
     is_arms: bool,
+    section: Section,
 ) -> Any:
     """Draw mean and standard deviation side by side; see :func:`.plot_posterior`.
 
@@ -132,6 +182,7 @@ def draw_plane(
         star: The next query, or None.
         axes: A pair of axes, or None for new ones.
         is_arms: Whether points are drawn in place of contours.
+        section: What is drawn.
 
     Returns:
         An array of two axes.
@@ -154,8 +205,7 @@ def draw_plane(
             x, y = star.tolist()
             ax.plot(x, y, "*", color="black", mfc="white", label="next query", **_STAR)
         ax.set_title(f"{title} (units of the reward)", fontsize=SMALL + 2)
-        ax.set_xlabel("x1")
-        ax.set_ylabel("x2")
+        section.name_axes(ax.xaxis, ax.yaxis)
         ax.grid(False)
     if true_values is not None and not is_arms:
         levels = _levels(mean)
@@ -220,7 +270,7 @@ def _draw_arms(ax: Any, X: Tensor, values: Tensor, excluded: Tensor | None, titl
         ax.plot(x[bad], y[bad], "x", color="black", ms=9, ls="none", label="not feasible")
 
 
-POINTS_ON_A_LINE, POINTS_ON_A_SIDE = 400, 60
+POINTS_ON_A_LINE, POINTS_ON_A_SIDE, MARKS_ON_A_SIDE = 400, 60, 25
 
 Function = Callable[[Tensor], Tensor]
 
@@ -237,6 +287,7 @@ def plot_posterior(
     context: Any = None,
     next_query: Any = None,
     constraint: Function | None = None,
+    at: Mapping[str, Any] | None = None,
 ) -> Any:
     """Draw the posterior over a domain of one or two dimensions, and the queries.
 
@@ -246,7 +297,8 @@ def plot_posterior(
 
     Args:
         model: A BoTorch model of one output.
-        domain: A :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms` or bounds as ``Box``
+        domain: A :class:`~botorch_bandits.Space`, whose names and native values stand at the axes,
+            a :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms` or bounds as ``Box``
             takes them; or the left end of an interval.
         high: Its right end.
         width: Half the height of the band, in posterior standard deviations; one dimension only.
@@ -260,6 +312,8 @@ def plot_posterior(
         next_query: The point that is to be asked next: a star.
         constraint: A constraint function, like ``function``; at most 0 is feasible. What it
             excludes is hatched, up to a dash-dotted boundary; excluded arms are crossed out.
+        at: The values by name of all parameters of a :class:`~botorch_bandits.Space` but the one or
+            two that are drawn. Queries elsewhere are small crosses.
 
     Returns:
         The axes; in two dimensions an array of two.
@@ -269,20 +323,22 @@ def plot_posterior(
         ValueError: If the domain has more than two dimensions, the model has more outputs or other
             inputs, or a value is not finite.
     """
-    X, is_arms = _points(domain, high)
-    dim = X.shape[-1]
     width = check_nonnegative("width", width)
     front = torch.empty(0, dtype=DTYPE) if context is None else check_vector("context", context)
-    _check_columns(model, dim, front)
-    mean, deviation = read_posterior(model, torch.cat([front.expand(len(X), -1), X], dim=-1))
-    true_values = None if function is None else _evaluate("function", function, X)
-    excluded = None if constraint is None else _evaluate("constraint", constraint, X)
+    section, X, is_arms = _section(domain, high, front, at)
+    _check_columns(model, len(section.point), front)
+    mean, deviation = read_posterior(model, section.inputs(X))
+    points = section.points(X)
+    true_values = None if function is None else _evaluate("function", function, points)
+    excluded = None if constraint is None else _evaluate("constraint", constraint, points)
     queries = PlacedQueries()
     if history is not None:
-        queries = place_queries(check_history(history), dim, front)
-    star = None if next_query is None else check_vector("next_query", next_query, length=dim)
-    if dim == 2:
-        return draw_plane(X, mean, deviation, true_values, excluded, queries, star, ax, is_arms)
+        queries = place_queries(check_history(history), section)
+    star = None if next_query is None else _read_star(next_query, section)
+    if X.shape[-1] == 2:
+        return draw_plane(
+            X, mean, deviation, true_values, excluded, queries, star, ax, is_arms, section
+        )
     ax = axes_or_new(ax)
     x, half = X.squeeze(-1).numpy(), (width * deviation).numpy()
     middle = mean.numpy()
@@ -298,11 +354,11 @@ def plot_posterior(
         ax.plot(x, true_values.numpy(), color="black", lw=1.0, label="reward function", **style)
     if excluded is not None:
         _hatch(ax, X.squeeze(-1), excluded, middle, is_arms)
-    queries.draw_on_line(ax, lambda points: _mean_at(model, points, front))
+    queries.draw_on_line(ax, lambda drawn: _mean_at(model, drawn, section))
     if star is not None:
-        y = float(_mean_at(model, star.unsqueeze(0), front))
+        y = float(_mean_at(model, star.unsqueeze(0), section))
         ax.plot(float(star), y, "*", color="black", mfc="white", ms=13, label="next query")
-    ax.set_xlabel("x")
+    section.name_axes(ax.xaxis)
     ax.set_ylabel("reward")
     ax.legend(fontsize=SMALL)
     return ax
@@ -330,6 +386,50 @@ def read_posterior(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
     deviation = variance.clamp_min(0.0).sqrt()
     check_finite("the posterior standard deviation of model", deviation)
     return mean.squeeze(-1).cpu(), deviation.squeeze(-1).cpu()
+
+
+def _section(
+    domain: Any, high: Any, front: Tensor, at: Mapping[str, Any] | None
+) -> tuple[Section, Tensor, bool]:
+    """Return what is drawn, the points to look at, and whether these are arms."""
+    if isinstance(domain, Space) and high is None:
+        return _section_of_space(domain, front, at)
+    if at is not None:
+        raise TypeError(
+            f"at is {dict(at)}, but the domain has no names; pass a Space, or leave at out."
+        )
+    X, is_arms = _points(domain, high)
+    return Section(domain, front, X[0], tuple(range(X.shape[-1]))), X, is_arms
+
+
+def _section_of_space(
+    space: Space, front: Tensor, at: Mapping[str, Any] | None
+) -> tuple[Section, Tensor, bool]:
+    held = dict(at or {})
+    free = tuple(i for i, name in enumerate(space.names) if name not in held)
+    if not 1 <= len(free) <= 2:
+        names = [space.names[i] for i in free]
+        raise ValueError(
+            f"the space has {len(free)} parameters that vary ({', '.join(names) or 'none'}), but a "
+            "figure has one or two. Hold the others with at={name: value, ...}."
+        )
+    anywhere = space.decode(space.bounds[0])
+    point = space.encode({**anywhere, **held}).cpu()
+    num_points = POINTS_ON_A_LINE if len(free) == 1 else POINTS_ON_A_SIDE
+    counts = {i: count for i, count in space.num_values.items() if i in free}
+    is_arms = any(i in space.unordered_dims for i in free) or (
+        len(counts) == len(free) and max(counts.values()) <= num_points
+    )
+    sides = []
+    for i in free:
+        low, high = space.bounds[:, i].tolist()
+        if is_arms and i in counts and counts[i] <= num_points:
+            sides.append(torch.tensor(space.values_of(i), dtype=DTYPE))
+        else:
+            size = MARKS_ON_A_SIDE if is_arms else num_points
+            sides.append(torch.linspace(low, high, size, dtype=DTYPE))
+    X = torch.cartesian_prod(*sides).reshape(-1, len(free))
+    return Section(space, front, point, free), X, is_arms
 
 
 def _points(domain: Any, high: Any) -> tuple[Tensor, bool]:
@@ -372,10 +472,10 @@ def _check_dim(dim: int) -> None:
 
 
 def _check_columns(model: Any, dim: int, front: Tensor) -> None:
-    inputs = getattr(model, "train_inputs", None)
-    if not inputs or not isinstance(inputs[0], Tensor):
+    inputs = observed_inputs(model) if hasattr(model, "train_inputs") else None
+    if inputs is None:
         return
-    needed = inputs[0].shape[-1]
+    needed = inputs.shape[-1]
     if needed != dim + len(front):
         raise ValueError(
             f"model takes {needed} columns, but the domain has {dim} and context has {len(front)}. "
@@ -394,8 +494,16 @@ def _evaluate(name: str, function: Function, X: Tensor) -> Tensor:
     return check_vector(f"{name}(X)", values, length=len(X)).detach().cpu()
 
 
-def _mean_at(model: Any, points: Tensor, front: Tensor) -> Tensor:
-    return read_posterior(model, torch.cat([front.expand(len(points), -1), points], dim=-1))[0]
+def _mean_at(model: Any, drawn: Tensor, section: Section) -> Tensor:
+    return read_posterior(model, section.inputs(drawn))[0]
+
+
+def _read_star(next_query: Any, section: Section) -> Tensor:
+    if isinstance(section.domain, Space):
+        x = section.domain.check_point("next_query", next_query).cpu()
+    else:
+        x = check_vector("next_query", next_query, length=len(section.point))
+    return x[list(section.free)]
 
 
 def _hatch(ax: Any, x: Tensor, values: Tensor, mean: Any, is_arms: bool) -> None:

@@ -306,7 +306,7 @@ class Space(Box):
                 )
             bounds = torch.cat([front.to(bounds), bounds], dim=-1)
         behind = bounds.shape[-1] - self.dim
-        sizes = {behind + i: self._counts()[i] for i in self.unordered_dims}
+        sizes = {behind + i: self.num_values[i] for i in self.unordered_dims}
         if not sizes:
             return None
         encoding = NumericToCategoricalEncoding(
@@ -326,7 +326,7 @@ class Space(Box):
     @property
     def num_columns(self) -> int:
         """How many columns a point has behind :meth:`input_transform`."""
-        return self.dim + sum(self._counts()[i] - 1 for i in self.unordered_dims)
+        return self.dim + sum(self.num_values[i] - 1 for i in self.unordered_dims)
 
     def recorded_parts(self) -> dict[str, Any]:
         """See :meth:`Domain.recorded_parts`."""
@@ -356,23 +356,26 @@ class Space(Box):
             if isinstance(p, Categorical) and not p.ordered
         )
 
-    def _counts(self) -> dict[int, int]:
+    @property
+    def num_values(self) -> dict[int, int]:
+        """How many values each discrete dimension takes."""
         further = {i: p.high - p.low + 1 for i, p in self._logarithms.items()}
-        return dict(sorted({**super()._counts(), **further}.items()))
+        return dict(sorted({**super().num_values, **further}.items()))
 
-    def _values_of(self, dim: int) -> list[float]:
+    def values_of(self, dim: int) -> list[float]:
+        """See :meth:`Box.values_of`."""
         of_logarithm = self._logarithms.get(dim)
-        return super()._values_of(dim) if of_logarithm is None else of_logarithm.values()
+        return super().values_of(dim) if of_logarithm is None else of_logarithm.values()
 
     def _few_points(self) -> Arms | None:
         return self._few
 
     @cached_property
     def _few(self) -> Arms | None:
-        counts = self._counts()
+        counts = self.num_values
         if len(counts) < self.dim or math.prod(counts.values()) > FEW_POINTS:
             return None
-        values = [torch.tensor(self._values_of(i), dtype=DTYPE) for i in range(self.dim)]
+        values = [torch.tensor(self.values_of(i), dtype=DTYPE) for i in range(self.dim)]
         points = torch.cartesian_prod(*values).reshape(-1, self.dim)
         return Arms(points.to(self.bounds))
 

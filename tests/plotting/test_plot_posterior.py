@@ -10,7 +10,7 @@ import torch
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 
-from botorch_bandits import Arms, BanditGP, Box, History
+from botorch_bandits import Arms, BanditGP, Box, Categorical, Float, History, Integer, Space
 from botorch_bandits.plotting import new_figure, plot_posterior
 
 DOUBLE = torch.float64
@@ -220,3 +220,95 @@ def test_what_is_wrong_is_named(
 ) -> None:
     with pytest.raises(error, match=message):
         plot_posterior(*arguments, **options)
+
+
+# --- named parameters -----------------------------------------------------------------------
+
+SPACE = Space(
+    {
+        "C": Float(1e-2, 1e2, log=True),
+        "depth": Integer(2, 6),
+        "kernel": Categorical(["rbf", "poly", "linear"]),
+    }
+)
+
+
+def model_on(space: Space) -> BanditGP:
+    X = space.sample(12, torch.Generator().manual_seed(0))
+    kernel = RBFKernel(ard_num_dims=space.num_columns).double()
+    transform = space.input_transform()
+    return BanditGP(X, X.sum(-1, keepdim=True), kernel, noise=0.01, input_transform=transform)
+
+
+def texts_of(axis: Any) -> list[str]:
+    axis.figure.canvas.draw()
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_a_section_of_a_space_has_its_name_and_native_values() -> None:
+    model = model_on(SPACE)
+    ax = plot_posterior(model, SPACE, at={"depth": 3, "kernel": "poly"})
+    assert ax.get_xlabel() == "C"
+    assert texts_of(ax.xaxis) == ["0.01", "0.1", "1", "10", "100"]
+    line = lines_of(ax)["posterior mean"]
+    x = torch.as_tensor(line.get_xdata(), dtype=DOUBLE).unsqueeze(-1)
+    X = torch.cat([x, torch.tensor([[3.0, 1.0]], dtype=DOUBLE).expand(len(x), 2)], dim=-1)
+    assert line.get_ydata() == pytest.approx(reading(model, X)[0].numpy(), abs=1e-12)
+
+
+def test_categories_are_drawn_as_arms() -> None:
+    model = model_on(SPACE)
+    ax = plot_posterior(model, SPACE, at={"depth": 3, "C": 0.1})
+    assert ax.get_xlabel() == "kernel"
+    assert texts_of(ax.xaxis) == ["rbf", "poly", "linear"]
+    (container,) = ax.containers
+    X = torch.tensor([[-1.0, 3.0, k] for k in range(3)], dtype=DOUBLE)
+    assert container[0].get_ydata() == pytest.approx(reading(model, X)[0].numpy(), abs=1e-12)
+
+
+def test_a_plane_of_a_number_and_a_category_has_a_row_of_points_a_category() -> None:
+    panels = plot_posterior(model_on(SPACE), SPACE, at={"depth": 3})
+    for ax in panels:
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("C", "kernel")
+        assert texts_of(ax.yaxis) == ["rbf", "poly", "linear"]
+        (points,) = ax.collections
+        assert sorted(set(points.get_offsets()[:, 1])) == [0.0, 1.0, 2.0]
+    contours = plot_posterior(model_on(SPACE), SPACE, at={"kernel": "rbf"})
+    assert (contours[0].get_xlabel(), contours[0].get_ylabel()) == ("C", "depth")
+    assert all(float(text).is_integer() for text in texts_of(contours[0].yaxis))
+
+
+def test_queries_of_a_section_are_told_from_those_elsewhere() -> None:
+    history = History(3)
+    for values in ({"C": 1.0, "depth": 3}, {"C": 10.0, "depth": 3}, {"C": 10.0, "depth": 4}):
+        x = SPACE.encode({**values, "kernel": "rbf"})
+        history.add_query(x, "attached", 0.0)
+    for i in (0, 2):
+        history.add_outcome(i, float(i), 0.0)
+    ax = plot_posterior(
+        model_on(SPACE),
+        SPACE,
+        history=history,
+        at={"depth": 3, "kernel": "rbf"},
+        next_query={"C": 0.1, "depth": 3, "kernel": "rbf"},
+    )
+    lines = lines_of(ax)
+    assert lines["told"].get_xdata() == pytest.approx([0.0])
+    assert lines["pending (at the mean)"].get_xdata() == pytest.approx([1.0])
+    assert lines["told elsewhere"].get_xdata() == pytest.approx([1.0])
+    assert lines["next query"].get_xdata() == pytest.approx([-1.0])
+
+
+@pytest.mark.parametrize(
+    ("domain", "at", "message"),
+    [
+        (SPACE, None, r"the space has 3 parameters that vary \(C, depth, kernel\), but a figure"),
+        (SPACE, {"C": 1.0, "depth": 3, "kernel": "rbf"}, r"0 parameters that vary \(none\)"),
+        (SPACE, {"depth": 3, "kernel": "sigmoid"}, "parameter 'kernel' is 'sigmoid'; it must be"),
+        (SPACE, {"depth": 3, "gamma": 1.0}, "parameter 'gamma' is not known"),
+        (Box([[0.0], [1.0]]), {"C": 1.0}, r"at is \{'C': 1.0\}, but the domain has no names"),
+    ],
+)
+def test_a_section_that_is_none_is_refused(domain: Any, at: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        plot_posterior(model_on(SPACE), domain, at=at)
