@@ -148,12 +148,14 @@ def draw_league(path: Path) -> None:
         ax.axvline(5, color="0.85", lw=0.8, zorder=0)  # the initial points end here
     for ax in panels[len(played) :]:
         ax.axis("off")
-    panels[0].set_ylabel("simple regret, median of seeds")
+    panels[0].set_ylabel("simple regret (median)")
     panels[0].set_xlabel("evaluation")
     handles, labels = max(
         (ax.get_legend_handles_labels() for ax in panels), key=lambda x: len(x[0])
     )
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=9)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(6, 2 * columns), fontsize=8
+    )
     figure.savefig(path, dpi=90)
     print(path.name)
 
