@@ -21,6 +21,7 @@ from botorch_bandits.cli.options import (
     DETECTOR_DEFAULTS,
     EPOCH_LENGTH,
     EXPLORATION,
+    METHOD_SETTINGS,
     METHODS,
     RESTARTS,
     RULES,
@@ -82,21 +83,17 @@ def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> N
     parser.add_argument(
         "--rkhs-bound",
         type=float,
-        default=1.0,
         help="norm bound B in prior standard deviations (igp-ucb, gp-ts; default 1)",
     )
     parser.add_argument(
         "--noise-bound",
         type=float,
-        default=0.1,
         help="noise bound R in prior standard deviations (igp-ucb, gp-ts; default 0.1)",
     )
     parser.add_argument(
-        "--delta", type=float, default=0.1, help="failure probability (default 0.1)"
+        "--delta", type=float, help="failure probability (igp-ucb, gp-ts; default 0.1)"
     )
-    parser.add_argument(
-        "--width", type=float, default=2.0, help="constant width (gp-ucb; default 2)"
-    )
+    parser.add_argument("--width", type=float, help="constant width (gp-ucb; default 2)")
 
 
 def add_continue_arguments(parser: argparse.ArgumentParser) -> None:
@@ -408,7 +405,22 @@ def _settle_method(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--objective is {options.objective} and --method {options.method}; give one of them."
         )
+    is_named = options.method is not None
     options.method = options.method or options.objective or OBJECTIVES[0]
+    _settle_settings(options, list(METHODS) if is_named else [options.method])
+
+
+def _settle_settings(options: argparse.Namespace, methods: Sequence[str]) -> None:
+    """Write the defaults of methods' settings to the options; one that nobody reads is refused."""
+    for name, (default, readers) in METHOD_SETTINGS.items():
+        given = getattr(options, name)
+        if given is None:
+            setattr(options, name, default)
+        elif not set(readers) & set(methods):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is {given:g}, but {' and '.join(methods)} would not "
+                f"read it. Name a method that does ({' or '.join(readers)}), or leave it out."
+            )
 
 
 def _start_tune(options: argparse.Namespace) -> Session:
@@ -494,6 +506,7 @@ def _start_compare(options: argparse.Namespace) -> int:
     _check_numbers(options)
     check_integer("--seeds", options.seeds, minimum=1)
     methods = [name.strip() for name in options.methods.split(",") if name.strip()]
+    _settle_settings(options, methods)
     acquisitions = {method: _acquisition(options, method) for method in methods}
     if not acquisitions:
         raise ValueError(f"--methods is empty; choose from {', '.join(METHODS)}.")

@@ -71,6 +71,14 @@ METHODS = {
     "random": "random search",
 }
 
+METHOD_SETTINGS = {
+    "rkhs_bound": (1.0, ("igp-ucb", "gp-ts")),
+    "noise_bound": (0.1, ("igp-ucb", "gp-ts")),
+    "delta": (0.1, ("igp-ucb", "gp-ts")),
+    "width": (2.0, ("gp-ucb",)),
+}
+"""Settings of single methods: their defaults, and the methods that read them."""
+
 
 def build_acquisition(
     method: str,

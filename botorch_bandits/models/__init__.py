@@ -9,7 +9,12 @@ from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarn
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
 from botorch_bandits.models.condition import condition, hallucinate
-from botorch_bandits.models.fitted import FittedSingleTaskGP
+from botorch_bandits.models.fitted import (
+    FittedSingleTaskGP,
+    LearnedGP,
+    default_kernel,
+    default_likelihood,
+)
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 
@@ -20,9 +25,12 @@ __all__ = [
     "BanditGP",
     "BanditGPRecipe",
     "FittedSingleTaskGP",
+    "LearnedGP",
     "RefitWarning",
     "StationaryKernel",
     "condition",
+    "default_kernel",
+    "default_likelihood",
     "double_kernel",
     "fingerprint_kernel",
     "fit_ordinarily",

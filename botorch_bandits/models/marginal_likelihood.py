@@ -48,7 +48,7 @@ from linear_operator import settings
 from linear_operator.utils.errors import NanError, NotPSDError
 from linear_operator.utils.warnings import NumericalWarning
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -699,45 +699,97 @@ def minimize_objective(
     Returns:
         False if the optimizer failed. The parameters are then anywhere.
     """
-    bounds = objective.bounds  # None where no parameter has any
-    is_log = np.zeros(len(objective.start), dtype=bool)
-    if in_logarithms and bounds is not None:
-        is_log = bounds[:, 0] > 0.0
-    function = _InLogarithms(objective, is_log)
+    if in_logarithms and _minimize_in_logarithms(objective, options, timeout):
+        return True
+    result = _minimize(objective, objective.start, objective.bounds, options, timeout)
+    if result is None:
+        return False
+    objective.write(result.x)
+    return True
+
+
+def _minimize(
+    function: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
+    start: NDArray[np.float64],
+    bounds: NDArray[np.float64] | None,
+    options: dict[str, Any] | None,
+    timeout: float | None,
+) -> OptimizeResult | None:
+    """Return SciPy's result; None if the optimizer failed."""
     arguments: dict[str, Any] = {"method": "L-BFGS-B", "jac": True, "options": options}
-    arguments["bounds"] = None if bounds is None else function.to_logarithms(bounds.T).T
-    start = function.to_logarithms(objective.start)
+    arguments["bounds"] = bounds
     try:
         if timeout is None:  # setting BLAS threads, as BoTorch does, takes as long as a small fit
             result = minimize(function, start, **arguments)
         else:
             result = minimize_with_timeout(function, start, timeout_sec=timeout, **arguments)
     except NotPSDError:
-        return False
+        return None
     if not (result.success or result.status == STATUS_LIMIT_REACHED):
+        return None
+    return result if math.isfinite(result.fun) else None
+
+
+LARGEST_FACTOR, LARGEST_SHIFT = 1e4, 30.0
+"""How far from 1, or from where it starts, a fit in logarithms lets a parameter without bounds go.
+
+Where the objective is hardly curved, the optimizer would step thousands of logarithms away."""
+
+STATIONARY = 1e-3
+"""After such steps it may also take a point for a minimum where a slope is more than this."""
+
+MOST_RESTARTS = 5
+
+
+def _minimize_in_logarithms(
+    objective: MarginalLikelihoodObjective, options: dict[str, Any] | None, timeout: float | None
+) -> bool:
+    """Do it in logarithms where the bounds allow it; False if there is no minimum to be trusted."""
+    if objective.bounds is None or not (is_log := objective.bounds[:, 0] > 0.0).any():
         return False
-    if not math.isfinite(result.fun):
+    function = _InLogarithms(objective, is_log)
+    start, bounds = objective.start, objective.bounds.T
+    shift = np.array([[-LARGEST_SHIFT], [LARGEST_SHIFT]]) + start
+    caps = np.where(is_log, LARGEST_FACTOR * np.maximum(start, 1.0), shift)
+    lower, upper = np.where(is_log, bounds[0], np.maximum(bounds[0], caps[0])), caps[1]
+    ends = function.to_logarithms(np.stack([lower, np.minimum(bounds[1], upper)]))
+    point = function.to_logarithms(start)
+    for _ in range(MOST_RESTARTS):
+        result = _minimize(function, point, ends.T, options, timeout)
+        if result is None or function.has_failed:
+            return False
+        point = result.x
+        uphill = np.clip(point - result.jac, *ends) - point
+        if result.status == STATUS_LIMIT_REACHED or np.abs(uphill).max() <= STATIONARY:
+            break
+    else:
         return False
-    raw = function.to_raw(result.x)
-    if is_log.any():  # the exponential of a bound's logarithm may lie an ulp outside
-        raw = np.clip(raw, *bounds.T)
-    objective.write(raw)
+    raw = function.to_raw(point)
+    if bool(((point <= ends[0]) & (lower > bounds[0])).any()):
+        return False
+    if bool(((point >= ends[1]) & (upper < bounds[1])).any()):
+        return False
+    objective.write(np.clip(raw, *bounds))  # it may lie an ulp outside
     return True
 
 
 class _InLogarithms:
-    """An objective as a function of the logarithms of some parameters."""
+    """An objective as a function of the logarithms of some parameters.
+
+    Attributes:
+        has_failed: Whether a value or a slope was not finite.
+    """
 
     def __init__(self, objective: MarginalLikelihoodObjective, is_log: NDArray[np.bool_]) -> None:
         self._objective, self._is_log = objective, is_log
-        self._has_any = bool(is_log.any())
+        self.has_failed = False
 
     def __call__(self, values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        if not self._has_any:
-            return self._objective(values)
         raw = self.to_raw(values)
         value, slope = self._objective(raw)
-        return value, np.where(self._is_log, slope * raw, slope)
+        slope = np.where(self._is_log, slope * raw, slope)
+        self.has_failed |= not (math.isfinite(value) and bool(np.isfinite(slope).all()))
+        return value, slope
 
     def to_logarithms(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
         """Take the logarithms of the last dimension's entries."""

@@ -5,7 +5,7 @@ The command line and the tests take them from here.
 
 from __future__ import annotations
 
-from benchmarks import arms, boxes, changes, fits, replicates
+from benchmarks import arms, boxes, changes, fits, replicates, suggestions
 from benchmarks.measure import Benchmark
 
 BENCHMARKS = {
@@ -26,6 +26,11 @@ BENCHMARKS = {
             replicates.replicates_on_a_box,
         ),
         Benchmark("refit", "marginal-likelihood fits, cold and warm", fits.refits),
+        Benchmark(
+            "default-suggestion",
+            "the default model and its next point, fit included",
+            suggestions.default_suggestions,
+        ),
         Benchmark("cpd-200", "the change test on all even tails", changes.all_tails),
         Benchmark("memory-1000", "what a model of 1000 rows keeps", boxes.memory),
     )

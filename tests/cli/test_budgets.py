@@ -54,7 +54,7 @@ def support_vectors(C: float, gamma: float) -> float:
 def test_the_ledger_is_in_every_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*IRIS, "--budget", f"support_vectors<={LIMIT:g}", "--rounds", "8"]) == 0
     shown = capsys.readouterr()
-    run = folder / "runs" / "tune-svm-iris-igp-ucb-0"
+    run = folder / "runs" / "tune-svm-iris-best-0"
     rows, result = rows_in(run), result_in(run)
     for row in rows[:2]:
         amount = support_vectors(float(row["C"]), float(row["gamma"]))
@@ -171,7 +171,7 @@ BUDGET = ["--budget", "fit_seconds<=0.05"]
         ([*BUDGET, "--multiplier-rule", "multiplicative"], "is for exact costs, and fit_seconds"),
         (
             [*BUDGET, "--multiplier-rule", "primal-dual", "--method", "gp-ts"],
-            "primal-dual goes with the methods igp-ucb and gp-ucb",
+            "primal-dual goes with --objective and the methods igp-ucb and gp-ucb",
         ),
         (
             [*BUDGET, "--multiplier-rule", "primal-dual", "--epoch-length", "2"],

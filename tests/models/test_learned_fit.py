@@ -22,9 +22,11 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import GammaPrior, LogNormalPrior, NormalPrior, Prior
 from torch import Tensor
 
-from botorch_bandits.models.fitted import LearnedGP, default_kernel, default_likelihood
+from benchmarks.measure import smooth_data
+from botorch_bandits.models import LearnedGP, default_kernel, default_likelihood
 from botorch_bandits.models.marginal_likelihood import (
     MarginalLikelihoodObjective,
+    fit_marginal_likelihood,
     has_closed_form,
     log_marginal_likelihood,
 )
@@ -235,6 +237,42 @@ def test_the_fit_is_as_good_as_the_ordinary_one_on_a_dozen_data_sets() -> None:
                     float(mll(mll.model(*mll.model.train_inputs), mll.model.train_targets))
                 )
         assert values[0] >= values[1] - 1e-5, seed
+
+
+def test_a_step_that_is_far_too_long_is_not_the_end() -> None:
+    # in logarithms the second step would be 2000 long
+    X, Y = smooth_data(200, 6, seed=3, noise=1e-4)
+    values = []
+    for in_logarithms in (True, False):
+        model = LearnedGP(
+            X,
+            Y,
+            likelihood=default_likelihood(),
+            covar_module=default_kernel(6),
+            outcome_transform=Standardize(1),
+        )
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit_marginal_likelihood(mll, in_logarithms=in_logarithms)
+        values.append(log_marginal_likelihood(mll))
+    assert values[0] >= values[1] - 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_parameters_may_end_far_from_where_they_start(scale: float) -> None:
+    # without priors and transforms the noise and the output scale follow the unit of the outcomes
+    X = uniform(15, 1, seed=3)
+    Y = scale * (6.0 * X).sin()
+    fits = []
+    for in_logarithms in (True, False):
+        kernel = ScaleKernel(RBFKernel(), outputscale_constraint=GreaterThan(1e-12, **IDENTITY))
+        likelihood = likelihood_with(None, GreaterThan(1e-12, **IDENTITY))
+        model = LearnedGP(X, Y, likelihood=likelihood, covar_module=kernel, outcome_transform=None)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model)
+        fit_marginal_likelihood(mll, in_logarithms=in_logarithms)
+        fits.append(log_marginal_likelihood(mll))
+    assert fits[0] >= fits[1] - 1e-5
 
 
 BOUNDARIES = [0.1, 0.3, 0.7, 1.1, 1.3, 2.9, 3.3]

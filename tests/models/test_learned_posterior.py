@@ -27,8 +27,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from botorch_bandits import Categorical, FittedSingleTaskGP, Float, Integer, Space
+from botorch_bandits.models import LearnedGP
 from botorch_bandits.models.closed_form import ClosedForm, LeanPosterior, TransformedClosedForm
-from botorch_bandits.models.fitted import LearnedGP
 
 from .textbook import double, uniform
 
