@@ -59,6 +59,10 @@ class MinimumLoweredWarning(RuntimeWarning):
     """An observed outcome is below the stated minimum, which was lowered to it."""
 
 
+class BelowMinimumWarning(RuntimeWarning):
+    """An observed outcome is below the stated minimum by no more than noise explains."""
+
+
 def check_double(name: str, value: Tensor) -> Tensor:
     """Return ``value`` unchanged if it is a float64 tensor.
 

@@ -24,12 +24,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from botorch_bandits.checks import (
+    BelowMinimumWarning,
     MinimumLoweredWarning,
     check_number,
     check_positive,
+    level_of_users_line,
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
@@ -43,6 +45,7 @@ __all__ = [
     "Hallucinated",
     "Ignored",
     "LateOutcomeWarning",
+    "OutcomeScale",
 ]
 
 
@@ -71,6 +74,18 @@ class Ignored(Feedback):
     """
 
 
+class OutcomeScale(NamedTuple):
+    """What the settings of a loop say of the size of noise and outcomes.
+
+    Attributes:
+        noise_bound: ``R`` in units of the reward; None if it is not stated in them.
+        in_outcomes: Whether ``outcome_bound`` is in units of the reward.
+    """
+
+    noise_bound: float | None
+    in_outcomes: bool
+
+
 @dataclass(frozen=True)
 class Censored(Censoring, Feedback):
     r"""Pending queries enter at the known minimum; see the module.
@@ -80,7 +95,8 @@ class Censored(Censoring, Feedback):
     .. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min\{m, t - s\}, \text{ else } y_{\min}.
 
     Attributes:
-        minimum: No outcome is smaller. None: it is unknown, and ``minimum_proxy`` stands in.
+        minimum: No reward without its noise is smaller. None: it is unknown, and ``minimum_proxy``
+            stands in.
         outcome_bound: ``B_y``: no outcome exceeds the minimum by more. In units of the reward, or,
             like the other bounds, in prior standard deviations where the acquisition has
             ``units="prior"``. None, with a constant width only: the width has no sum.
@@ -96,6 +112,11 @@ class Censored(Censoring, Feedback):
             theorem covers it.
         predictive: Use predictive standard deviations, noise included, in bound and sum, as the
             authors' code does for upper confidence bounds. No theorem covers it.
+        tolerance: By how much noise can take an outcome below ``minimum``, in units of the reward.
+            Such an outcome is recorded as it was told, with a warning for the first one; pending
+            queries stay at ``minimum``. None: four times ``noise_bound``, where the acquisition has
+            it in units of the reward; otherwise a twentieth of ``outcome_bound``, where that is in
+            units of the reward; otherwise of how far the largest reward lies above ``minimum``.
     """
 
     minimum: float | None = None  # a loop has one reward
@@ -119,7 +140,15 @@ class Censored(Censoring, Feedback):
             store_checked(self, outcome_bound=check_positive("outcome_bound", self.outcome_bound))
         super().__post_init__()
 
-    def check_outcome(self, query: Query, reward: float, num_queries: int, now: float) -> None:
+    def check_outcome(
+        self,
+        query: Query,
+        reward: float,
+        num_queries: int,
+        now: float,
+        history: History,
+        scale: OutcomeScale | None = None,
+    ) -> None:
         """Look at an outcome before it is recorded.
 
         Args:
@@ -127,22 +156,46 @@ class Censored(Censoring, Feedback):
             reward: The reward.
             num_queries: How many queries have been asked.
             now: Clock time in seconds.
+            history: What was told before.
+            scale: What is known of the size of noise and outcomes.
 
         Raises:
-            ValueError: If it is below the minimum and ``on_lower="error"``.
+            ValueError: If it is below the minimum by more than noise explains and
+                ``on_lower="error"``.
+
+        Warns:
+            BelowMinimumWarning: If it is the first one below the minimum, by no more than that.
+            MinimumLoweredWarning: If it is the lowest one so far and ``on_lower="lower"``.
+            LateOutcomeWarning: If its query was given up.
         """
         if self.minimum is not None and reward < self.minimum:
-            if self.on_lower == "error":
-                raise ValueError(
-                    f"reward is {reward}, below minimum={self.minimum}. State a minimum that "
-                    "holds, or pass on_lower='lower' to lower it as outcomes arrive."
-                )
-            warnings.warn(
-                f"the reward {reward} lies below minimum={self.minimum}, which is lowered to it; "
-                "no theorem covers a minimum that depends on the outcomes.",
-                MinimumLoweredWarning,
-                stacklevel=3,
-            )
+            lowest = min((outcome.reward for outcome in history.outcomes), default=math.inf)
+            if self.on_lower == "lower":
+                if reward < lowest:
+                    warnings.warn(
+                        f"the reward {reward} lies below minimum={self.minimum}, which is lowered "
+                        "to it; no theorem covers a minimum that depends on the outcomes.",
+                        MinimumLoweredWarning,
+                        stacklevel=level_of_users_line(),
+                    )
+            else:
+                least = self.least_reward(history, scale)
+                assert least is not None
+                if reward < least:
+                    raise ValueError(
+                        f"reward is {reward}, below minimum={self.minimum} by more than the "
+                        f"{self.minimum - least:.4g} that noise explains. State a minimum that "
+                        "holds, pass tolerance= to allow for more noise, or on_lower='lower' to "
+                        "lower the minimum as outcomes arrive."
+                    )
+                if lowest >= self.minimum:
+                    warnings.warn(
+                        f"the reward {reward} lies below minimum={self.minimum}, by no more than "
+                        "noise explains. It is recorded as it was told, and so are further ones, "
+                        "without a warning; pending queries stay at the minimum.",
+                        BelowMinimumWarning,
+                        stacklevel=level_of_users_line(),
+                    )
         outcome = Outcome(query.id, reward, now, num_queries)
         if self.is_late(query, outcome):
             warnings.warn(
@@ -152,16 +205,30 @@ class Censored(Censoring, Feedback):
                 stacklevel=3,
             )
 
+    def least_reward(self, history: History, scale: OutcomeScale | None = None) -> float | None:
+        """Return the least reward that is recorded; None if every one is.
+
+        Args:
+            history: What was told before.
+            scale: What is known of the size of noise and outcomes.
+        """
+        if self.minimum is None or self.on_lower == "lower":
+            return None
+        largest = max((outcome.reward for outcome in history.outcomes), default=self.minimum)
+        noise_bound, in_outcomes = (None, True) if scale is None else scale
+        bound = self.outcome_bound if in_outcomes else None
+        return self.minimum - self.tolerated(noise_bound, bound, max(largest - self.minimum, 0.0))
+
     def current_minimum(self, history: History) -> float | None:
-        """Return the minimum: as stated, or the smallest reward told if that is lower.
+        """Return what pending queries are at: the minimum, or what it was lowered to.
 
         None if the minimum is unknown.
 
         Args:
             history: What was asked and told.
         """
-        if self.minimum is None:
-            return None
+        if self.minimum is None or self.on_lower == "error":
+            return self.minimum
         rewards = (outcome.reward for outcome in history.outcomes)
         return min(self.minimum, min(rewards, default=self.minimum))
 

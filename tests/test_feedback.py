@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,7 +34,7 @@ from botorch_bandits import (
     RandomSearch,
     run,
 )
-from botorch_bandits.acquisition import MinimumLoweredWarning
+from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning
 from botorch_bandits.confidence.guarantee import ARRIVALS_IGNORE_NOISE
 from botorch_bandits.feedback import LateOutcomeWarning
 from botorch_bandits.models.arms import ArmsPosterior
@@ -309,6 +312,79 @@ def test_outcome_below_the_minimum() -> None:
         labels = torch.tensor([-3.0, -3.0, -3.0], dtype=torch.float64)
         mean, _, _ = dense(X, labels, query.x.unsqueeze(0))
         assert query.diagnostics["mean"] == pytest.approx(float(mean), abs=1e-8)
+
+
+def told_below(tell: Callable[[], Any]) -> list[str]:
+    """What warnings about the minimum are told."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tell()
+    kinds = (BelowMinimumWarning, MinimumLoweredWarning)
+    return [str(each.message) for each in caught if issubclass(each.category, kinds)]
+
+
+@pytest.mark.parametrize("domain", ["arms", "box"])
+def test_an_outcome_that_noise_takes_below_the_minimum_is_told_once(domain: str) -> None:
+    loop = make_loop(domain)  # noise_bound is 0.1, so that 0.4 is noise
+    for _ in range(4):
+        loop.ask()
+    (text,) = told_below(lambda: loop.tell(1, -2.3))
+    assert "-2.3 lies below minimum=-2.0, by no more than noise explains" in text
+    assert told_below(lambda: loop.tell(2, -2.35)) == []
+    with pytest.raises(ValueError, match=r"below minimum=-2\.0 by more than the 0\.4 that noise"):
+        loop.tell(3, -2.5)
+    assert [outcome.reward for outcome in loop.history.outcomes] == [-2.3, -2.35]
+    # outcomes are as they were told; what is missing stays at the minimum, which was not lowered
+    query = loop.ask()
+    X = torch.stack([loop.history.query(i).x for i in range(4)])
+    labels = torch.tensor([MINIMUM, -2.3, -2.35, MINIMUM], dtype=torch.float64)
+    mean, _, _ = dense(X, labels, query.x.unsqueeze(0))
+    assert query.diagnostics["mean"] == pytest.approx(float(mean), abs=1e-8)
+    guarantee = loop.guarantee()
+    assert any(
+        "2 outcomes lie below the minimum, by at most 0.35: outcome_bound bounds how far" in each
+        for each in guarantee.assumptions
+    )
+    assert not any("minimum" in gap for gap in guarantee.reasons)
+    # a loop that is built again has told it already
+    again = make_loop(domain, history=loop.history)
+    assert told_below(lambda: again.tell(3, -2.01)) == []
+
+
+@pytest.mark.parametrize(
+    ("feedback", "options", "told", "tolerated"),
+    [
+        (Censored(0.0, 2.0, tolerance=0.7), BOUNDS, [], 0.7),
+        (Censored(0.0, 2.0), BOUNDS, [], 0.4),
+        (Censored(0.0, 2.0), {"width": 1.0}, [], 0.1),
+        (Censored(0.0), {"width": 1.0}, [3.0, 1.0], 0.15),
+        (Censored(0.0, 9.0), {**BOUNDS, "units": "prior"}, [3.0, 1.0], 0.15),
+        (Censored(0.0), {"width": 1.0}, [], 0.0),
+    ],
+    ids=["stated", "noise", "range", "spread", "prior units", "nothing known"],
+)
+def test_how_far_noise_reaches(
+    feedback: Censored, options: dict[str, Any], told: list[float], tolerated: float
+) -> None:
+    recipe = ImprovedUpperConfidenceBound.with_options(**options)
+    loop = make_loop(acquisition=recipe, feedback=feedback)
+    for reward in told:
+        loop.tell(loop.ask().id, reward)
+    query = loop.ask()
+    with pytest.raises(ValueError, match="pass tolerance="):
+        loop.tell(query.id, -tolerated - 1e-6)
+    if tolerated:
+        with pytest.warns(BelowMinimumWarning):
+            loop.tell(query.id, -tolerated + 1e-6)
+
+
+def test_a_minimum_that_is_lowered_is_told_where_it_falls_further() -> None:
+    lowering = make_loop(feedback=Censored(MINIMUM, OUTCOME_BOUND, on_lower="lower"))
+    rewards, counts = [-2.1, -2.05, -2.2, -2.2, -1.0], [1, 0, 1, 0, 0]
+    for reward, count in zip(rewards, counts, strict=True):
+        query = lowering.ask()
+        assert len(told_below(partial(lowering.tell, query.id, reward))) == count
+    assert lowering.settings.feedback.current_minimum(lowering.history) == -2.2
 
 
 @pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.MinimumLoweredWarning")

@@ -28,6 +28,7 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.scores import WideConfidenceWarning
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, GrowingDiscretization
 from botorch_bandits.acquisition.upper_confidence_bound import (
     AMMUpperConfidenceBound,
@@ -37,7 +38,7 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     RandomizedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.checks import MinimumLoweredWarning
+from botorch_bandits.checks import BelowMinimumWarning, MinimumLoweredWarning
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning
 from botorch_bandits.optim import gen_candidates_batched
@@ -71,6 +72,7 @@ __all__ = [
     "ArmsEngine",
     "AssumptionRefutedWarning",
     "BanditAcquisition",
+    "BelowMinimumWarning",
     "BoxEngine",
     "CensoredThompsonSampling",
     "CensoredUpperConfidenceBound",
@@ -90,6 +92,7 @@ __all__ = [
     "RandomizedUpperConfidenceBound",
     "RingingWarning",
     "VarianceOnly",
+    "WideConfidenceWarning",
     "WidthUpperConfidenceBound",
     "build_arms_engine",
     "build_box_engine",

@@ -77,6 +77,7 @@ FLOAT_OPTIONS = frozenset(
         "smoothness",
         "smoothness_a",
         "smoothness_b",
+        "tolerance",
         "width",
         "width_constant",
     }

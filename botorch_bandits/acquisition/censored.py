@@ -30,7 +30,11 @@ from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import CensoredWidth, Guarantee, PriorSummary
-from botorch_bandits.confidence.censored import ALL_QUERIES_ENTER, complete_censored_bounds
+from botorch_bandits.confidence.censored import (
+    ALL_QUERIES_ENTER,
+    below_the_minimum,
+    complete_censored_bounds,
+)
 from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
@@ -92,6 +96,8 @@ def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> D
         pseudo_noise=options["pseudo_noise"],
         units=options["units"],
         ringing_tolerance=options["ringing_tolerance"],
+        tolerance=options["tolerance"],
+        noise_bound=options["noise_bound"] if options["units"] == "outcome" else None,
     )
 
 
@@ -188,7 +194,30 @@ class CensorsPending(BanditAcquisition):
         guarantee: Guarantee = self.rule.guarantee(self._censored_summary(), 1)
         if guarantee.theorem is None:
             return guarantee
+        num_below, farthest = self._below
+        if num_below and self._censoring is not None and self.rule.bounded_outcomes:
+            guarantee = guarantee.with_gaps(
+                f"{num_below} outcomes lie below the minimum, and bounded_outcomes=True needs that "
+                "none does"
+            )
+        elif num_below:
+            guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
         return guarantee.with_assumptions(ALL_QUERIES_ENTER)
+
+    @property
+    def _below(self) -> tuple[int, float]:
+        """How many outcomes lie below the minimum, and by how much at most."""
+        outcomes = self._outcomes
+        if outcomes is None or self._censoring is None or self._censoring.minimum is None:
+            return 0, 0.0
+        return self._censoring.below(self._pseudo_values or (), self._signs, outcomes)
+
+    @property
+    def _outcomes(self) -> tuple[Tensor, ...] | None:
+        """The observed outcomes, one tensor an output; None if they are not known."""
+        if self._Y_observed is not None:
+            return self._Y_observed.unbind(-1)
+        return observed_outcomes(self.base_model)
 
     def _censoring_gaps(self) -> Iterator[str]:
         """Why the theorem does not cover this use, beside what the width rule knows."""
@@ -200,11 +229,8 @@ class CensorsPending(BanditAcquisition):
             yield "the bound is averaged over the members of an ensemble"
         if censoring.pseudo_noise > 0.0 and self.X_pending is not None:
             yield "pending rows have more noise than the others"
-        outcomes = observed_outcomes(self.base_model)
-        if self._Y_observed is not None:
-            outcomes = self._Y_observed.unbind(-1)
         means = prior_means(self.base_model)
-        yield from censoring.gaps(values, means, outcomes, censoring.units, self._signs)
+        yield from censoring.gaps(values, means, self._outcomes, censoring.units, self._signs)
 
 
 class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
@@ -256,8 +282,12 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         pseudo_noise: Added to the noise variance of pending rows, in squared outcome units or, with
             ``units="prior"``, in prior variances. It cures ringing, outside the theorem.
         predictive: Use the predictive standard deviation, noise included, as the published code.
-        on_lower: What an observed outcome below the minimum is: an ``"error"``, or ``"lower"``: it
-            becomes the minimum, with a :class:`MinimumLoweredWarning`.
+        on_lower: What an observed outcome far below the minimum is: an ``"error"``, or ``"lower"``:
+            it becomes the minimum, with a :class:`MinimumLoweredWarning`.
+        tolerance: By how much noise can take an outcome below the minimum, in raw outcome units;
+            such an outcome is taken as it is, with a :class:`BelowMinimumWarning`. None: four times
+            ``noise_bound``, or without it a twentieth of ``outcome_bound``, or of the spread of
+            outcomes.
         ringing_tolerance: Warn if pending rows raise the posterior's maximum by more than this
             share of its height above the minimum; None: do not look.
         X_observed: ``n x d`` observed inputs; the model's if omitted.
@@ -317,6 +347,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         pseudo_noise: float = 0.0,
         predictive: bool = False,
         on_lower: str = "error",
+        tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
         X_observed: Tensor | None = None,
         Y_observed: Tensor | None = None,
@@ -342,6 +373,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             "pseudo_noise": pseudo_noise,
             "on_lower": on_lower,
             "ringing_tolerance": ringing_tolerance,
+            "tolerance": tolerance,
         }
         rule = self.width_rule(options)
         censoring = drop_in_censoring(options, predictive)
@@ -357,6 +389,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         self._censoring = censoring
         self._X_observed, self._Y_observed = X_observed, Y_observed
         self.set_X_pending(X_pending)
+        self.warn_if_wide()
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
@@ -423,6 +456,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         scale: A factor on the scale of the draw.
         pseudo_noise: See there.
         on_lower: See there.
+        tolerance: See there.
         ringing_tolerance: See there.
         X_observed: See there.
         Y_observed: See there.
@@ -477,6 +511,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         scale: float = 1.0,
         pseudo_noise: float = 0.0,
         on_lower: str = "error",
+        tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
         X_observed: Tensor | None = None,
         Y_observed: Tensor | None = None,
@@ -502,6 +537,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             "pseudo_noise": pseudo_noise,
             "on_lower": on_lower,
             "ringing_tolerance": ringing_tolerance,
+            "tolerance": tolerance,
         }
         # the other half of delta is for the draws
         rule = censored_width_rule(options, check_probability("delta", delta) / 2.0, PLAIN_WIDTH)

@@ -57,6 +57,7 @@ from botorch_bandits.acquisition.scores import (
     half_width,
     scale_in_outcomes,
     score,
+    warn_of_wide,
 )
 from botorch_bandits.checks import (
     check_integer,
@@ -485,6 +486,7 @@ class GPThompsonSampling(SeededDraw):
             choices = self._discretize(discretization, round_number, rkhs_bound, units)
         self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)
+        self.warn_if_wide()
 
     @classmethod
     def options_from_domain(
@@ -565,6 +567,16 @@ class GPThompsonSampling(SeededDraw):
         self.rule = rule
         self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
         self._forget_draw()  # the same random numbers, scaled anew
+        self.warn_if_wide()
+
+    def warn_if_wide(self) -> None:
+        """Warn if the scale is so large that outcomes have no say in the choice.
+
+        Warns:
+            WideConfidenceWarning: If it is; once while the model grows.
+        """
+        name = type(self).__name__
+        warn_of_wide(name, self.width, self._summary, self.model, 1.0)
 
     @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:

@@ -41,10 +41,13 @@ from botorch_bandits.acquisition.scores import (
     ClosedFormBound,
     RandomizedArmsRule,
     WidthArmsRule,
+    chooses_by_deviation,
     deviation_of,
     half_width,
     scale_in_outcomes,
     score,
+    warn_of_wide,
+    wide_band,
 )
 from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
@@ -140,6 +143,7 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
             else check_round(round_number, self._summary, num_pending) - num_pending
         )
         self.set_X_pending(X_pending)
+        self.warn_if_wide()
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
@@ -246,6 +250,31 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         """
         self.rule, self.predictive = rule, predictive
         self.set_X_pending(None)
+        self.warn_if_wide()
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the width is so large that outcomes have no say in the choice.
+
+        That is so if, on a fitted model of ten rows or more, the width times the prior standard
+        deviation exceeds all differences between outcomes, and the bound is largest where the
+        deviation is; it is looked at on 128 points and the observed ones.
+        """
+        band = wide_band(self.width, self._summary)
+        if band is None:
+            return False
+        sign = 1.0 if self.maximize else -1.0
+        return chooses_by_deviation(self.width, band.inputs, self.model, sign)
+
+    def warn_if_wide(self) -> None:
+        """Warn if the width is so large that outcomes have no say in the choice.
+
+        Warns:
+            WideConfidenceWarning: If it is; once while the model grows.
+        """
+        sign = 1.0 if self.maximize else -1.0
+        name = type(self).__name__
+        warn_of_wide(name, self.width, self._summary, self.model, sign)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""

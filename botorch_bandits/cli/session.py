@@ -480,9 +480,12 @@ class Session:
                 f"the function returned {value!r} at {x.tolist()}: {error} The run can be "
                 "continued with the same command."
             ) from error
-        feedback = self.loop.settings.feedback
+        settings = self.loop.settings
+        feedback, least = settings.feedback, None
         minimum = feedback.minimum if isinstance(feedback, Censored) else None
-        if minimum is not None and reward < minimum:
+        if isinstance(feedback, Censored) and minimum is not None and reward < minimum:
+            least = feedback.least_reward(self.loop.history, settings.outcome_scale)
+        if least is not None and reward < least:
             raise EvaluationError(
                 f"the function returned {reward} at {x.tolist()}, below --minimum "
                 f"{minimum:g}. Start afresh with a minimum that holds, and --overwrite."

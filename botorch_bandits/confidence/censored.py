@@ -75,14 +75,21 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
 
+NOISE_DEVIATIONS = 4.0
+"""An outcome can be so many times the bound on the noise below the minimum: Gaussian noise takes it
+farther once in 30000 rounds."""
+
+SHARE_OF_RANGE = 0.05
+"""Where no bound on the noise is known: such a share of the range of outcomes."""
+
 
 @dataclass(frozen=True)
 class Censoring:
     """The options of censored feedback; those of a drop-in, of a loop and on arms are the same.
 
     Attributes:
-        minimum: No outcome is smaller. One number, or one an output. None: it is unknown, and
-            ``minimum_proxy`` stands in.
+        minimum: No reward without its noise is smaller. One number, or one an output. None: it is
+            unknown, and ``minimum_proxy`` stands in.
         outcome_bound: ``B_y``: no outcome is farther from the minimum. One number, or one an
             output. None, with a constant width only: the width has no sum.
         max_delay: ``m``: for how long a query is waited for; None waits for ever.
@@ -93,6 +100,9 @@ class Censoring:
             minimum to it with a warning.
         minimum_proxy: The factor ``w`` of the proxy ``min(mean - w * sd)`` for an unknown minimum.
         predictive: Whether standard deviations include the noise, in bound and sum.
+        tolerance: By how much noise can take an outcome below ``minimum``. Such an outcome is taken
+            as it was told, and the first one brings a :class:`BelowMinimumWarning`; one that is
+            lower is what ``on_lower`` says. None: see :meth:`tolerated`.
 
     Raises:
         TypeError: If an option is of the wrong kind.
@@ -107,9 +117,12 @@ class Censoring:
     on_lower: str = "error"
     minimum_proxy: float | None = None
     predictive: bool = False
+    tolerance: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the options."""
+        if self.tolerance is not None:
+            store_checked(self, tolerance=check_nonnegative("tolerance", self.tolerance))
         if (self.minimum is None) == (self.minimum_proxy is None):
             raise ValueError(
                 "pass either minimum=, the least outcome possible, or minimum_proxy=, the factor "
@@ -149,6 +162,26 @@ class Censoring:
                 "on_lower='lower' lowers a known minimum=, but the minimum is unknown: the proxy "
                 "moves with the outcomes. Leave on_lower= out."
             )
+
+    def tolerated(
+        self, noise_bound: float | None, outcome_bound: float | None, spread: float
+    ) -> float:
+        """Return by how much noise can take an outcome below the minimum.
+
+        That is ``tolerance``, if it is given. Otherwise :data:`NOISE_DEVIATIONS` times the bound on
+        the noise, where one is stated in the units of outcomes; otherwise :data:`SHARE_OF_RANGE` of
+        ``outcome_bound``; otherwise so much of the spread of the outcomes.
+
+        Args:
+            noise_bound: ``R`` in the units of outcomes; None if it is not known.
+            outcome_bound: ``B_y``, likewise.
+            spread: How far outcomes lie above the minimum; 0 without any.
+        """
+        if self.tolerance is not None:
+            return self.tolerance
+        if noise_bound is not None:
+            return NOISE_DEVIATIONS * noise_bound
+        return SHARE_OF_RANGE * (spread if outcome_bound is None else outcome_bound)
 
     def summed(self, pending: Sequence[int], num_queries: int) -> list[int]:
         """Return the numbers of the queries whose deviations the width's sum has.
@@ -381,6 +414,22 @@ IN_PRIOR_UNITS = (
     "deviation"
 )
 """What bounds are where they are not in the units of outcomes."""
+
+
+def below_the_minimum(num_below: int, farthest: float) -> str:
+    """Return what the theorem rests on where outcomes lie below the minimum.
+
+    Its proof looks at ``|y - minimum|`` alone.
+
+    Args:
+        num_below: How many outcomes do.
+        farthest: By how much at most.
+    """
+    return (
+        f"{num_below} outcomes lie below the minimum, by at most {farthest:.4g}: outcome_bound "
+        "bounds how far outcomes are from it in both directions"
+    )
+
 
 ALL_QUERIES_ENTER = (
     "X_pending has every query that is waited for, and each query that was given up, failed or was "

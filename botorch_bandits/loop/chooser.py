@@ -805,7 +805,7 @@ class ArmsStream:
         while position < len(outcomes) and outcomes[position].arrived_round < before:
             outcome = outcomes[position]
             position += 1
-            if self._observed is None and outcome.reward < self._minimum:
+            if feedback.on_lower == "lower" and outcome.reward < self._minimum:
                 self._relabel(outcome.reward)
             if feedback.is_late(self._history.query(outcome.query_id), outcome):
                 continue

@@ -25,6 +25,7 @@ from botorch_bandits.acquisition.base import default_options, evaluated_as
 from botorch_bandits.change_points import NeverRestart, OracleRestart, Restart
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
+from botorch_bandits.confidence.censored import below_the_minimum
 from botorch_bandits.confidence.guarantee import (
     ARRIVALS_IGNORE_NOISE,
     ARRIVALS_IGNORE_REWARD,
@@ -100,6 +101,11 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
     is_censored = isinstance(settings.feedback, Censored)  # which has an assumption on delays
     if not is_censored and (history.num_pending or _any_late(history)):
         yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
+    minimum = settings.feedback.minimum if isinstance(settings.feedback, Censored) else None
+    if minimum is not None:
+        below = [minimum - o.reward for o in history.outcomes if o.reward < minimum]
+        if below:
+            yield below_the_minimum(len(below), max(below))
     if history.num_failed:
         yield FAILURES_IGNORE_REWARD if on_draws else FAILURES_IGNORE_NOISE
     if any(query.origin == "attached" for query in history.queries):

@@ -336,7 +336,7 @@ class BanditLoop:
                 size, or makes a multiplier or a penalized outcome that is; if constraint values
                 are missing or too many; if the query has another reward already, failed, or was
                 retracted. Nothing is recorded then. Likewise if it is below the minimum of
-                censored feedback.
+                censored feedback by more than noise explains.
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
         with self._lock:
@@ -351,7 +351,9 @@ class BanditLoop:
             _check_size(outcome)
             if isinstance(feedback := self.settings.feedback, Censored):
                 query = self._history.query(query_id)
-                feedback.check_outcome(query, outcome.reward, outcome.arrived_round, now)
+                scale = self.settings.outcome_scale
+                arrived = outcome.arrived_round
+                feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
             with self._derived_state() as chooser:
                 chooser.check_outcome(outcome)
                 self._record(outcome)
@@ -481,7 +483,8 @@ class BanditLoop:
             outcome = self._history.outcome_of(query.id, reward, now, round_number, constraints)
             _check_size(outcome)
             if isinstance(feedback := self.settings.feedback, Censored):
-                feedback.check_outcome(query, outcome.reward, round_number, now)
+                scale, reward = self.settings.outcome_scale, outcome.reward
+                feedback.check_outcome(query, reward, round_number, now, self._history, scale)
             with self._derived_state() as chooser:
                 chooser.begin_round(round_number)
                 chooser.check_outcome(outcome)

@@ -47,7 +47,7 @@ from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated
+from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -497,6 +497,14 @@ class LoopSettings:
             seed=check_integer("seed", self.seed, minimum=0),
         )
         store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
+
+    @property
+    def outcome_scale(self) -> OutcomeScale:
+        """What the acquisition says of the size of noise and outcomes."""
+        options = getattr(self.acquisition, "options", {})
+        noise_bound, in_outcomes = options.get("noise_bound"), options.get("units") != "prior"
+        is_known = in_outcomes and isinstance(noise_bound, float)
+        return OutcomeScale(noise_bound if is_known else None, in_outcomes)
 
     @property
     def num_constraints(self) -> int:

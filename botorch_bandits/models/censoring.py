@@ -28,15 +28,17 @@ from gpytorch import settings
 from torch import Tensor
 
 from botorch_bandits.checks import (
+    BelowMinimumWarning,
     MinimumLoweredWarning,
     check_double,
     check_finite,
     check_nonnegative,
     check_one_of,
+    level_of_users_line,
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
-from botorch_bandits.confidence.width_rules import UnreadablePriorError, read_prior
+from botorch_bandits.confidence.width_rules import UnreadablePriorError, pick_bound, read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.condition import (
     check_transformable,
@@ -105,14 +107,20 @@ def probe_points(X_pending: Tensor, X_observed: Tensor | None) -> Tensor:
     offsets = steps.reshape(-1, 1, 1) * torch.diag(high - low)  # ``steps x d x d``
     centers = X_pending[-max(1, MAXIMUM_STAR // (len(steps) * dim)) :]
     star = (centers.reshape(-1, 1, 1, dim) + offsets).reshape(-1, dim)
-    spread = _sobol(dim).to(X_pending)
+    spread = spread_points(dim, NUM_SPREAD).to(X_pending)
     return torch.cat([known, low + (high - low) * spread, star.clamp(low, high)])
 
 
 @cache
-def _sobol(dim: int) -> Tensor:
+def spread_points(dim: int, num_points: int) -> Tensor:
+    """Return points that are spread evenly over the unit cube, the same ones each time.
+
+    Args:
+        dim: Of the points.
+        num_points: How many.
+    """
     engine = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)
-    return engine.draw(NUM_SPREAD, dtype=torch.float64)
+    return engine.draw(num_points, dtype=torch.float64)
 
 
 def posterior_rise(
@@ -164,8 +172,10 @@ class DropInCensoring(Censoring):
         pseudo_noise: Added to the noise variance of pseudo-rows.
         units: Of ``pseudo_noise``: ``"outcome"`` (squared) or ``"prior"`` (prior variances).
         ringing_tolerance: The relative rise of the maximum from which on to warn; None: never.
+        noise_bound: ``R`` in outcome units, one number or one an output; None if it is not stated.
     """
 
+    noise_bound: float | tuple[float, ...] | None = None
     pseudo_noise: float = 0.0
     units: str = "outcome"
     ringing_tolerance: float | None = DEFAULT_TOLERANCE
@@ -221,9 +231,29 @@ class DropInCensoring(Censoring):
             return tuple(map(float, stated))
         units = _prior_deviations(model) or (1.0,) * len(outcomes)
         return tuple(
-            self._respect(float(value), sign, column, unit)
-            for value, sign, column, unit in zip(stated, signs, outcomes, units, strict=True)
+            self._respect(float(value), sign, column, unit, j, len(stated))
+            for j, (value, sign, column, unit) in enumerate(
+                zip(stated, signs, outcomes, units, strict=True)
+            )
         )
+
+    def below(
+        self, values: Sequence[float], signs: Sequence[float], outcomes: Sequence[Tensor]
+    ) -> tuple[int, float]:
+        """Return how many outcomes are worse than the minimum, and by how much at most.
+
+        Args:
+            values: The minimum in use, one an output.
+            signs: See :meth:`pseudo_values`.
+            outcomes: The observed outcomes, one tensor an output.
+        """
+        each = [
+            sign * (value - column.reshape(-1))
+            for value, sign, column in zip(values, signs, outcomes, strict=True)
+            if sign != 0.0 and column.numel()
+        ]
+        worse = [float(lack) for lacks in each for lack in lacks[lacks > 0.0].tolist()]
+        return len(worse), max(worse, default=0.0)
 
     def proxy(self, model: Model, signs: Sequence[float], X: Tensor) -> tuple[float, ...]:
         """Return what stands in for an unknown minimum; see :func:`least_lower_bounds`.
@@ -331,7 +361,29 @@ class DropInCensoring(Censoring):
                 stacklevel=4,
             )
 
-    def _respect(self, stated: float, sign: float, outcomes: Tensor, unit: float) -> float:
+    def _tolerated(
+        self, stated: float, outcomes: Tensor, sign: float, output: int, num_outputs: int
+    ) -> float:
+        """Return by how much noise can take an outcome below the minimum."""
+        noise_bound, outcome_bound = (
+            None if bound is None else float(pick_bound(name, bound, output, num_outputs))
+            for name, bound in (
+                ("noise_bound", self.noise_bound),
+                ("outcome_bound", self.outcome_bound if self.units == "outcome" else None),
+            )
+        )
+        spread = float((sign * (outcomes - stated)).max())
+        return self.tolerated(noise_bound, outcome_bound, max(spread, 0.0))
+
+    def _respect(
+        self,
+        stated: float,
+        sign: float,
+        outcomes: Tensor,
+        unit: float,
+        output: int,
+        num_outputs: int,
+    ) -> float:
         """Return the minimum, lowered to the worst outcome if that was asked for."""
         if sign == 0.0 or outcomes.numel() == 0:
             return stated
@@ -341,9 +393,19 @@ class DropInCensoring(Censoring):
         side, kind = ("below", "minimum") if sign > 0.0 else ("above", "maximum")
         text = f"an observed outcome, {worst:.6g}, is {side} the known {kind}, {stated:.6g}"
         if self.on_lower == "error":
-            raise ValueError(
-                f"{text}. State minimum={worst:.6g} or beyond, or pass on_lower='lower'."
+            tolerated = self._tolerated(stated, outcomes, sign, output, num_outputs)
+            if sign * (stated - worst) > tolerated:
+                raise ValueError(
+                    f"{text}, by more than the {tolerated:.4g} that noise explains. State "
+                    f"minimum={worst:.6g} or beyond, or pass tolerance= or on_lower='lower'."
+                )
+            warnings.warn(  # the same text in each round, so that Python shows it once
+                f"outcomes are {side} the known {kind}, {stated:.6g}, by no more than noise "
+                "explains. They are taken as they are; pending queries stay at it.",
+                BelowMinimumWarning,
+                stacklevel=level_of_users_line(),
             )
+            return stated
         warnings.warn(
             f"{text}; pending queries are filled in at {worst:.6g}. No theorem covers that.",
             MinimumLoweredWarning,

@@ -30,7 +30,7 @@ from botorch_bandits import (
     CensoredUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import MinimumLoweredWarning, RingingWarning
+from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning, RingingWarning
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
 
@@ -579,6 +579,43 @@ def test_infeasible_settings_are_refused(cls: type, options: dict[str, Any], mes
     if "2 entries" not in message:  # a recipe does not know the outputs
         with pytest.raises(ValueError, match=message.replace("(", r"\(")):
             cls.with_options(**options, **width)
+
+
+def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> None:
+    X = double([[0.1, 0.2], [0.4, 0.4], [0.8, 0.6]])
+    Y = double([[0.9], [-0.03], [0.4]])
+    model = BanditGP(X, Y, RBFKernel().double(), noise=1.1)
+    options: dict[str, Any] = {"minimum": 0.0, "outcome_bound": 1.0, "X_pending": PENDING}
+    bounds: dict[str, Any] = {**options, "rkhs_bound": 2.0, "noise_bound": 0.1}
+    told = set()
+    for _ in range(2):
+        with pytest.warns(BelowMinimumWarning, match="by no more than noise explains") as caught:
+            acqf = CensoredUpperConfidenceBound(model, **bounds)
+        told |= {(str(each.message), each.filename) for each in caught}
+    assert len(told) == 1  # Python shows the same text of the same line once
+    assert told.pop()[1] == __file__
+    assert acqf.pseudo_values == (0.0,)
+    with pytest.warns(BelowMinimumWarning):
+        same = CensoredUpperConfidenceBound(model, **{**bounds, "minimum": 0.0, "tolerance": 0.5})
+    assert torch.equal(acqf.width, same.width)
+    guarantee = acqf.guarantee()
+    assert guarantee.holds
+    assert any(
+        "1 outcomes lie below the minimum, by at most 0.03" in a for a in guarantee.assumptions
+    )
+    with pytest.warns(BelowMinimumWarning):
+        one_sided = CensoredUpperConfidenceBound(
+            model, **options, rkhs_bound=2.0, bounded_outcomes=True
+        )
+    assert one_sided.guarantee().gaps == (
+        "1 outcomes lie below the minimum, and bounded_outcomes=True needs that none does",
+    )
+    for cls in (CensoredUpperConfidenceBound, CensoredThompsonSampling):
+        with pytest.raises(
+            ValueError, match=r"by more than the 0\.02 that noise explains.*tolerance="
+        ):
+            cls(model, **options, tolerance=0.02)
+    assert cls.with_options(minimum=0.0, width=1.0, tolerance=0.1)
 
 
 def test_recipes() -> None:

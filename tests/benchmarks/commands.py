@@ -3,7 +3,8 @@
 ``python tests/benchmarks [NAME ...]`` measures speed against the ordinary BoTorch way; ``python
 tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost;
 ``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says; ``python
-tests/benchmarks league`` plays our default and what a user would pick instead.
+tests/benchmarks league`` plays our default and what a user would pick instead; ``python
+tests/benchmarks without-bounds`` measures what those get who know no bounds.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ CLAIMS = "claims"
 LEAGUE = "league"
 """The first word of a command that starts the league."""
 
+WITHOUT_BOUNDS = "without-bounds"
+"""The first word of a command that starts the studies of users who know no bounds."""
+
 PROGRAM = "python tests/benchmarks"
 
 
@@ -71,6 +75,10 @@ def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[
         return build_parser(f"{PROGRAM} {CLAIMS}"), list(arguments[1:])
     if arguments[:1] == [LEAGUE]:
         return league_command.build_parser(f"{PROGRAM} {LEAGUE}"), list(arguments[1:])
+    if arguments[:1] == [WITHOUT_BOUNDS]:
+        from benchmarks import without_bounds
+
+        return without_bounds.build_parser(f"{PROGRAM} {WITHOUT_BOUNDS}"), list(arguments[1:])
     return build_bench_parser(), list(arguments)
 
 

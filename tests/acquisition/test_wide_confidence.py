@@ -1,0 +1,166 @@
+"""Widths that dwarf the outcomes are told once, and healthy ones are not."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
+from botorch.test_functions import Hartmann
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    CensoredUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+)
+from botorch_bandits.acquisition import WideConfidenceWarning, scores
+
+SQUARE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+X = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+Y = (6.0 * X[:, :1]).sin() + X[:, 1:]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "_looks", scores._Looks())
+
+
+def model(num_rows: int, lengthscale: float = 0.2) -> SingleTaskGP:
+    """A model whose parameters are free, as a fitted one's are."""
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    return SingleTaskGP(
+        X[:num_rows],
+        Y[:num_rows],
+        covar_module=kernel,
+        input_transform=Normalize(2, bounds=SQUARE),
+        outcome_transform=Standardize(1),
+    ).eval()
+
+
+def build_model(X: Tensor, Y: Tensor) -> SingleTaskGP:
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.2, dtype=torch.float64)
+    return SingleTaskGP(X, Y, covar_module=kernel, outcome_transform=Standardize(1)).eval()
+
+
+def told(make: Any) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make()
+    return [each for each in caught if each.category is WideConfidenceWarning]
+
+
+def test_the_reason_has_the_numbers_and_a_remedy() -> None:
+    wide = model(20)
+    with pytest.warns(WideConfidenceWarning) as caught:
+        acqf = ImprovedUpperConfidenceBound(wide, rkhs_bound=40.0, noise_bound=0.1)
+    (warning,) = caught
+    text = str(warning.message)
+    spread, deviation = float(Y[:20].max() - Y[:20].min()), float(Y[:20].std())
+    assert f"the width {float(acqf.width):.3g} dwarfs the outcomes" in text
+    assert f"the band reaches {float(acqf.width) * deviation:.3g} to either side" in text
+    assert f"all 20 outcomes lie within {spread:.3g} of each other" in text
+    assert "Leave rkhs_bound= and noise_bound= out" in text
+    assert warning.filename == __file__  # the line of whoever built it
+
+
+def test_the_point_is_chosen_by_its_deviation_where_it_warns() -> None:
+    wide = model(20)
+    assert told(lambda: GPUpperConfidenceBound(wide, width=30.0))
+    grid = torch.rand(4000, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        posterior = wide.posterior(grid)
+        deviation = posterior.variance.sqrt().reshape(-1)
+        chosen = (posterior.mean.reshape(-1) + 30.0 * deviation).argmax()
+    assert deviation[chosen] > scores.SHARE_OF_EXPLORATION * deviation.max()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GPUpperConfidenceBound(model(20), width=2.0),
+        lambda: ImprovedUpperConfidenceBound(model(20)),
+        lambda: GPThompsonSampling(model(20), seed=0),
+        lambda: GPUpperConfidenceBound(model(9), width=30.0),  # nobody knows the spread
+        lambda: GPUpperConfidenceBound(model(60, lengthscale=2.0), width=5.0),  # all is known
+        # whoever gives the prior says how large the reward is
+        lambda: GPUpperConfidenceBound(BanditGP(X, Y, RBFKernel(), noise=0.01), width=30.0),
+    ],
+    ids=["constant", "default", "draw", "few", "explored", "given prior"],
+)
+def test_healthy_widths_are_silent(make: Any) -> None:
+    assert told(make) == []
+
+
+def test_draws_and_censored_bounds_are_looked_at_too() -> None:
+    assert told(lambda: GPThompsonSampling(model(20), width=30.0, seed=0))
+    options = {"minimum": -2.0, "outcome_bound": 5.0, "rkhs_bound": 20.0, "noise_bound": 0.1}
+    assert told(lambda: CensoredUpperConfidenceBound(model(20), **options, X_pending=X[40:42]))
+
+
+def test_it_is_told_once_while_the_model_grows_and_again_in_another_run() -> None:
+    def run() -> list[warnings.WarningMessage]:
+        return told(
+            lambda: [GPUpperConfidenceBound(model(n), width=30.0) for n in range(10, 60, 5)]
+        )
+
+    assert len(run()) == 1
+    assert len(run()) == 1  # fewer rows than last time: another run
+
+
+def test_few_rounds_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    original = SingleTaskGP.posterior
+
+    def counted(self: Any, X: Tensor, *args: Any, **kwargs: Any) -> Any:
+        looked.append(len(X))
+        return original(self, X, *args, **kwargs)
+
+    monkeypatch.setattr(SingleTaskGP, "posterior", counted)
+    monkeypatch.setattr(scores, "SHARE_OF_EXPLORATION", 2.0)  # it never warns
+    for n in range(10, 41):
+        GPUpperConfidenceBound(model(n), width=30.0)
+    assert looked == [scores.NUM_PROBES + n for n in (10, 15, 23, 35)]
+
+
+@pytest.mark.parametrize("feedback", [None, Censored(minimum=-2.0, outcome_bound=5.0)])
+def test_a_loop_tells_it_once_and_names_the_line_that_asks(feedback: Any) -> None:
+    loop = BanditLoop(
+        Box(SQUARE, num_restarts=1, raw_samples=16),
+        build_model,
+        ImprovedUpperConfidenceBound.with_options(rkhs_bound=80.0, noise_bound=0.1),
+        num_initial=9,
+        feedback=feedback,
+        seed=0,
+    )
+
+    def play() -> None:
+        for _ in range(16):
+            query = loop.ask()
+            loop.tell(query.id, float((6.0 * query.x[0]).sin() + query.x[1]))
+
+    (warning,) = told(play)
+    assert warning.filename == __file__
+
+
+def test_hartmann6_with_bounds_in_the_units_of_outcomes_that_hardly_differ() -> None:
+    """Most values of Hartmann6 are near 0, so that its norm in outcome units is a large bound."""
+    function = Hartmann(dim=6, negate=True).double()
+    points = torch.rand(30, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    kernel = RBFKernel(ard_num_dims=6).double()  # with what a fit to these data finds
+    kernel.lengthscale = torch.tensor([0.28, 0.93, 1.49, 0.21, 0.34, 0.45], dtype=torch.float64)
+    fitted = SingleTaskGP(points, function(points).unsqueeze(-1), covar_module=kernel)
+    fitted.likelihood.noise = torch.tensor(0.0065, dtype=torch.float64)
+    assert told(lambda: ImprovedUpperConfidenceBound(fitted, rkhs_bound=2.0, noise_bound=0.1))
+    assert told(lambda: ImprovedUpperConfidenceBound(fitted)) == []
