@@ -228,7 +228,9 @@ def warn_of_wide(
 
     It is, if :func:`wide_band` and :func:`chooses_by_deviation` say so. The latter is asked once
     while the rows grow by half. ``python tests/benchmarks without-bounds widths`` measures how
-    often this agrees with the choice that is made; the page on methods has the table.
+    often this agrees with the choice that is made: on Branin, Hartmann6 and an SVM it was said in a
+    sixth to three quarters of the rounds with widths that were too large, nearly all of them rounds
+    of exploration, and never with a width of 2 or without bounds.
 
     Args:
         name: The acquisition class.

@@ -174,7 +174,7 @@ class Censoring:
 
         Args:
             noise_bound: ``R`` in the units of outcomes; None if it is not known.
-            outcome_bound: ``B_y``, likewise.
+            outcome_bound: ``B_y`` in the units of outcomes; None if it is not known in them.
             spread: How far outcomes lie above the minimum; 0 without any.
         """
         if self.tolerance is not None:

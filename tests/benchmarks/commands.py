@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import BENCHMARKS, Measurement, Scale, league_command
+from benchmarks import BENCHMARKS, Measurement, Scale, league_command, without_bounds
 from benchmarks.devices import against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
 from benchmarks.faults import FaultCount, count_faults
@@ -76,8 +76,6 @@ def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[
     if arguments[:1] == [LEAGUE]:
         return league_command.build_parser(f"{PROGRAM} {LEAGUE}"), list(arguments[1:])
     if arguments[:1] == [WITHOUT_BOUNDS]:
-        from benchmarks import without_bounds
-
         return without_bounds.build_parser(f"{PROGRAM} {WITHOUT_BOUNDS}"), list(arguments[1:])
     return build_bench_parser(), list(arguments)
 
