@@ -400,13 +400,19 @@ def _acquisition(options: argparse.Namespace, method: str, weighs: bool = False)
 
 
 def _settle_method(options: argparse.Namespace) -> None:
-    """Write the method that is meant to the options: that of the objective, unless it is named."""
+    """Write the method that is meant to the options.
+
+    It is the one that is named, or that of the objective; else that of the run that is continued.
+    """
     if options.method is not None and options.objective is not None:
         raise ValueError(
             f"--objective is {options.objective} and --method {options.method}; give one of them."
         )
-    is_named = options.method is not None
-    options.method = options.method or options.objective or OBJECTIVES[0]
+    known: dict[str, Any] = {}
+    if options.journal is not None or options.out is not None:
+        known = settings_to_continue(options, options.out)
+    is_named = options.method is not None or "method" in known
+    options.method = options.method or options.objective or known.get("method", OBJECTIVES[0])
     _settle_settings(options, list(METHODS) if is_named else [options.method])
 
 

@@ -20,8 +20,6 @@ from botorch_bandits.loop.settings import LoopSettings
 
 OWN_OPTIONS = ("--journal", "--overwrite")
 
-METHOD_OPTIONS = ("--method", "--objective")
-
 
 @dataclass(frozen=True)
 class Command:
@@ -166,9 +164,6 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
     """
     command, path = read_command(options.file), Path(options.file).resolve()
     arguments = [*command.arguments, "--journal", str(path)]
-    named = command.settings.get("method")
-    if named is not None and not any(_means(each, METHOD_OPTIONS) for each in arguments):
-        arguments += ["--method", str(named)]  # the default has changed between versions
     if options.rounds is not None:
         arguments += ["--rounds", str(options.rounds)]
     if options.quiet:
@@ -182,18 +177,13 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
         return run(arguments)
 
 
-def _means(argument: str, options: Sequence[str]) -> bool:
-    """Return whether an argument is one of these options; argparse takes abbreviations."""
-    name = argument.partition("=")[0]
-    return len(name) > 3 and any(option.startswith(name) for option in options)
-
-
 def _without_journal(arguments: Sequence[str]) -> list[str]:
     """Leave out ``--journal`` and its value, and ``--overwrite``."""
     kept, is_value = [], False
     for argument in arguments:
         name, equals, _ = argument.partition("=")
-        is_own = _means(argument, OWN_OPTIONS)
+        # argparse takes abbreviations
+        is_own = len(name) > 3 and any(option.startswith(name) for option in OWN_OPTIONS)
         if not is_value and not is_own:
             kept.append(argument)
         is_value = not is_value and is_own and "--journal".startswith(name) and not equals

@@ -422,8 +422,8 @@ class MarginalLikelihoodObjective:
             gradient[place] = getattr(evidence, name)
         value = evidence.value
         with np.errstate(all="ignore"):  # a scale may underflow, too
-            for name, prior in self._known_priors:
-                log_density, its_slope = _log_density(prior, values[places[name]])
+            for name, log_density_of in self._known_priors:
+                log_density, its_slope = log_density_of(values[places[name]])
                 value += log_density
                 gradient[places[name]] += its_slope
             gradient *= slopes
@@ -526,11 +526,11 @@ def _read_parameters(model: SingleTaskGP) -> list[_Entry]:
 
 def _split_priors(
     model: SingleTaskGP, parameters: list[_Entry]
-) -> tuple[list[tuple[str, Any]], list[Any]]:
+) -> tuple[list[tuple[str, _LogDensity]], list[Any]]:
     """Return the priors that are known in closed form, by parameter, and all others."""
     by_module = {"lengthscale_prior": "lengthscale", "outputscale_prior": "outputscale"}
     names = {entry.name for entry in parameters}
-    known: list[tuple[str, Any]] = []
+    known: list[tuple[str, _LogDensity]] = []
     others: list[Any] = []
     for entry in model.named_priors():
         full_name, module, prior, closure, _ = entry
@@ -541,7 +541,7 @@ def _split_priors(
         is_usual = usual is not None and getattr(closure, "__func__", None) is usual
         if name in names and is_usual and _is_known_density(prior):
             assert name is not None
-            known.append((name, prior))
+            known.append((name, _LogDensity(prior)))
         else:
             others.append(entry)
     return known, others
@@ -557,21 +557,33 @@ def _is_known_density(prior: Any) -> bool:
     return False
 
 
-def _log_density(
-    prior: LogNormalPrior | GammaPrior, values: NDArray[np.float64]
-) -> tuple[float, NDArray[np.float64]]:
-    """Return the sum of the log densities at positive values, and its slopes."""
-    logs = np.log(values)
-    if type(prior) is GammaPrior:
-        shape, rate = prior.concentration.item(), prior.rate.item()
-        constant = shape * math.log(rate) - math.lgamma(shape)
-        densities = constant + (shape - 1.0) * logs - rate * values
-        return float(densities.sum()), (shape - 1.0) / values - rate
-    loc, scale = prior.loc.item(), prior.scale.item()
-    standard = (logs - loc) / scale
-    constant = -math.log(scale) - 0.5 * LOG_TWO_PI
-    densities = constant - 0.5 * standard**2 - logs
-    return float(densities.sum()), -(standard / scale + 1.0) / values
+class _LogDensity:
+    """The sum of a prior's log densities, and its slopes; with numbers read once.
+
+    At ``v`` it is ``constant + linear ln v - (ln v - center)^2 precision / 2 - rate v``.
+
+    Args:
+        prior: One that :func:`_is_known_density`.
+    """
+
+    def __init__(self, prior: LogNormalPrior | GammaPrior) -> None:
+        if type(prior) is GammaPrior:
+            shape, self._rate = prior.concentration.item(), prior.rate.item()
+            self._center, self._precision, self._linear = 0.0, 0.0, shape - 1.0
+            self._constant = shape * math.log(self._rate) - math.lgamma(shape)
+        else:
+            scale = prior.scale.item()
+            self._center, self._precision, self._linear = prior.loc.item(), scale**-2, -1.0
+            self._rate, self._constant = 0.0, -math.log(scale) - 0.5 * LOG_TWO_PI
+
+    def __call__(self, values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return the sum at positive values, and its slopes."""
+        logs = np.log(values)
+        residual = self._precision * (logs - self._center)
+        densities = self._linear * logs - 0.5 * residual * (logs - self._center)
+        densities -= self._rate * values
+        slopes = (self._linear - residual) / values - self._rate
+        return float(densities.sum()) + len(values) * self._constant, slopes
 
 
 def _is_identity(constraint: Interval | None) -> bool:

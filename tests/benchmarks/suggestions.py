@@ -143,7 +143,9 @@ def _against_optuna(scale: Scale) -> list[Measurement]:
     num_rows, dim = AGAINST_OPTUNA
     rows = scale.of(num_rows, 12)
     box = Box([(0.0, 1.0)] * dim, num_restarts=NUM_RESTARTS, raw_samples=RAW_SAMPLES)
-    distributions = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(dim)}
+    distributions: dict[str, Any] = {
+        f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(dim)
+    }
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     theirs, ours = [], []
     for seed in range(scale.seed, scale.seed + max(scale.repeats, 1)):

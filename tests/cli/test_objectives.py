@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from botorch_bandits import (
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
 )
-from botorch_bandits.cli import journals, main
+from botorch_bandits.cli import main
 from botorch_bandits.cli.options import METHODS, build_acquisition
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
 
@@ -68,10 +67,16 @@ def test_reward_on_the_way_has_a_narrow_width(folder: Path) -> None:
     assert [float(row["width"]) for row in rows[5:]] == [EARNING_WIDTH] * 2
 
 
-def test_another_objective_is_another_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert optimize("--objective", "earned", "--out", "run") == 0
-    assert optimize("--out", "run") == 2
-    assert "holds a run with method='earned', not 'best'" in capsys.readouterr().err
+def test_a_run_that_goes_on_keeps_its_method_unless_another_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for where in (["--out", "run"], ["--journal", "kept", "--out", "other"]):
+        assert optimize("--method", "gp-ucb", "--width", "0.7", *where) == 0
+        assert optimize("--width", "0.7", "--rounds", "8", *where) == 0
+        rows = rows_of(folder / where[-1])
+        assert [float(row["width"]) for row in rows[5:]] == [0.7] * 3
+        assert optimize("--objective", "best", *where) == 2
+        assert "method" in capsys.readouterr().err
 
 
 def test_settings_of_methods_are_recorded_as_ever(folder: Path) -> None:
@@ -94,31 +99,6 @@ def test_methods_are_what_their_names_say() -> None:
         assert built(objective, weighs_constraints=True)[0] is LagrangianUpperConfidenceBound
     assert built("igp-ucb")[0] is ImprovedUpperConfidenceBound
     assert built("gp-ucb") == (GPUpperConfidenceBound, 3.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "settings", "added"),
-    [
-        ([], {"method": "igp-ucb"}, ["--method", "igp-ucb"]),
-        (["--method", "ei"], {"method": "ei"}, []),
-        (["--meth=ei"], {"method": "ei"}, []),
-        (["--objective", "earned"], {"method": "earned"}, []),
-        (["--max-delay", "3"], {"method": "best"}, ["--method", "best"]),
-    ],
-)
-def test_a_run_goes_on_with_the_default_of_its_version(
-    given: list[str],
-    settings: dict[str, Any],
-    added: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path, calls = tmp_path / "run.journal", []
-    command = journals.Command(("optimize", *given), str(tmp_path), settings)
-    monkeypatch.setattr(journals, "read_command", lambda _: command)
-    options = Namespace(file=str(path), rounds=None, quiet=False)
-    assert journals.resume(options, lambda arguments: calls.append(arguments) or 0) == 0
-    assert calls == [["optimize", *given, "--journal", str(path), *added]]
 
 
 def test_a_run_with_a_journal_goes_on(folder: Path) -> None:
