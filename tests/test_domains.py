@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.models import SingleTaskGP
 from gpytorch.kernels import RBFKernel
 from scipy.stats import chi2
 from torch import Tensor
@@ -623,3 +624,40 @@ def test_what_a_domain_of_a_user_lacks_is_named() -> None:
     del circle.dim
     with pytest.raises(TypeError, match=r"domain\.dim must be an integer"):
         on_circle(circle)
+
+
+class PeakAt(torch.nn.Module):
+    """A narrow peak at one point, in any unit; notes where it is asked."""
+
+    def __init__(self, baseline: Tensor | None, unit: float = 1.0) -> None:
+        super().__init__()
+        X = torch.tensor([[0.31, 0.62], [0.9, 0.1]], dtype=torch.float64)
+        Y = torch.tensor([[2.0], [0.0]], dtype=torch.float64)
+        self.model = SingleTaskGP(X, Y).eval()
+        self.peak, self.unit, self.asked = X[0], unit, []
+        self.X_pending = None
+        if unit != 1.0:
+            self.value_scale = ValueScale(offset=100.0 * unit, unit=unit)
+        if baseline is not None:
+            self.X_baseline = baseline
+
+    def forward(self, X: Tensor) -> Tensor:
+        self.asked.append(X.detach().reshape(-1, 2))
+        squared = (X.squeeze(-2) - self.peak).square().sum(-1)
+        return self.unit * (100.0 - torch.log1p(1e6 * squared))
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
+def test_starting_points_are_also_near_the_best_points(unit: float) -> None:
+    box = Box([(0.0, 1.0), (0.0, 1.0)], num_restarts=2, raw_samples=32)
+    near = {}
+    for baseline in (None, PeakAt(None).model.train_inputs[0]):
+        acquisition = PeakAt(baseline, unit)
+        x, value = box.maximize(acquisition, seed=4)
+        first = torch.cat(acquisition.asked)[: 32 if baseline is None else 64]
+        distance = (first - acquisition.peak).norm(dim=-1)
+        near[baseline is None] = int((distance < 0.1).sum())
+        assert value == pytest.approx(float(acquisition(x[None, None])), rel=1e-9)
+    # at random a few, and 32 more with a standard deviation of 0.02 around the best point
+    assert near[True] <= 4
+    assert near[False] >= 32
