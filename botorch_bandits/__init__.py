@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from botorch_bandits.penalties import Exponential
     from botorch_bandits.simulation import Policy, simulate
     from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
+    from botorch_bandits.stopping import EvaluationError, StopRun
 
 __all__ = [
     "AMMUpperConfidenceBound",
@@ -74,6 +75,7 @@ __all__ = [
     "DMMUpperConfidenceBound",
     "DifferentSettingsError",
     "Domain",
+    "EvaluationError",
     "Exponential",
     "ExponentialWeights",
     "FittedSingleTaskGP",
@@ -103,6 +105,7 @@ __all__ = [
     "RandomizedUpperConfidenceBound",
     "SlidingWindow",
     "Space",
+    "StopRun",
     "TimeVaryingKernel",
     "VarianceOnly",
     "WidthUpperConfidenceBound",
@@ -133,6 +136,7 @@ _MODULE_OF = {
     "DMMUpperConfidenceBound": "acquisition",
     "DifferentSettingsError": "loop",
     "Domain": "domains",
+    "EvaluationError": "stopping",
     "Exponential": "penalties",
     "ExponentialWeights": "forgetting",
     "FittedSingleTaskGP": "models",
@@ -162,6 +166,7 @@ _MODULE_OF = {
     "RandomizedUpperConfidenceBound": "acquisition",
     "SlidingWindow": "forgetting",
     "Space": "spaces",
+    "StopRun": "stopping",
     "TimeVaryingKernel": "forgetting",
     "VarianceOnly": "acquisition",
     "WidthUpperConfidenceBound": "acquisition",
@@ -192,6 +197,7 @@ _MODULES = (
     "problems",
     "simulation",
     "spaces",
+    "stopping",
 )
 """Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
 

@@ -7,11 +7,11 @@ comes; a query whose evaluation fails for good is told to have failed.
 from __future__ import annotations
 
 import os
+import pickle
 import time
 import uuid
-import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -38,11 +38,21 @@ from botorch_bandits.checks import (
     check_reward,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.evaluation import Contexts, argument_of, check_contexts, context_of
+from botorch_bandits.evaluation import ByRound, Contexts, check_contexts, context_of, progress_of
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query, check_observed
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.progress import ProgressBar
+from botorch_bandits.queries import argument_of
+from botorch_bandits.stopping import (
+    MOST_FAILURES_IN_A_ROW,
+    ErrorPolicy,
+    EvaluationError,
+    FailureKeeper,
+    NoGain,
+    StopRun,
+    reason_of,
+)
 
 __all__ = ["AsyncResult", "TaskReport", "one_thread_each", "run_async"]
 
@@ -169,17 +179,21 @@ class AsyncResult:
         history: The loop's history.
         tasks: One report a query, in asking order.
         num_replaced: How often the workers were replaced, because one died or hung.
+        stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
+            ``stop_after_no_gain`` ended it; otherwise None.
     """
 
     history: History
     tasks: tuple[TaskReport, ...]
     num_replaced: int
+    stopped: str | None = None
 
     def __repr__(self) -> str:
         """Counts, since a run may have thousands of tasks."""
         shown = [state for state in STATES if state != "retracted" or self.count(state)]
         counts = ", ".join(f"{self.count(state)} {state}" for state in shown)
-        return f"AsyncResult({counts}, workers replaced {self.num_replaced} times)"
+        stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
+        return f"AsyncResult({counts}, workers replaced {self.num_replaced} times{stopped})"
 
     def count(self, state: str) -> int:
         """Return how many queries are ``"told"``, ``"failed"``, ``"pending"`` or ``"retracted"``.
@@ -193,23 +207,26 @@ class AsyncResult:
 
 def run_async(
     loop: BanditLoop,
-    function: Callable[[Any], Any],
+    function: Callable[[Any], Any] | ByRound,
     executor: Executor | Callable[[], Executor],
     max_pending: int,
     num_rounds: int,
     *,
     contexts: Contexts | None = None,
     timeout: float | None = None,
-    retries: int = 1,
+    on_error: str = "retry:1",
+    stop_after_no_gain: int | None = None,
     progress: bool = True,
-    on_round: Callable[[Query, Event], None] | None = None,
+    on_round: Callable[[Query, Event], Any] | None = None,
+    shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of,
 ) -> AsyncResult:
     """Ask, have workers evaluate, and tell, with several queries on their way at once.
 
-    A query is evaluated again, ``retries`` times, if the function raises, returns what is no reward
-    or its worker dies. Then it has failed, and the run goes on. With a worker of a process pool all
-    tasks of the pool die; they are run again one by one, so that only those at fault are counted.
-    A result that comes after its query failed is dropped.
+    An evaluation fails if the function raises, returns what is no reward or its worker dies.
+    ``on_error`` says what happens then, as in :func:`run`; the default tries once more, records a
+    second failure and goes on. With a worker of a process pool all tasks of the pool die; they are
+    run again one by one, so that only those at fault are counted. A result that comes after its
+    query failed is dropped.
 
     Queries that the loop's history has pending are evaluated first. If the run is interrupted, what
     is on its way stays pending, so calling this again, also on a loop that was opened again from
@@ -220,7 +237,8 @@ def run_async(
         function: From the argument that :func:`run` gives (a dictionary of named values on a
             :class:`~botorch_bandits.Space`, otherwise a float64 tensor of one dimension, with the
             context in front if there is one) to a reward, or to a pair of reward and constraint
-            values. It should draw its random numbers from a
+            values; in :class:`~botorch_bandits.evaluation.ByRound` it is told the round, too. It
+            should draw its random numbers from a
             generator of its own: threads share torch's global one with the loop, which seeds it.
         executor: A ``concurrent.futures`` executor of threads or processes,
             ``client.get_executor()`` of ``dask.distributed``, or a function that makes an executor.
@@ -234,17 +252,27 @@ def run_async(
             or a function from the round to its context.
         timeout: After how many seconds a task has failed, without another try. A process that
             hangs is killed when the other tasks of its pool have ended; a thread cannot be.
-        retries: How often a task is tried again.
+        on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. With ``"raise"`` what
+            else is on its way stays pending. Where failures are recorded, as many in a row as
+            twice ``max_pending``, and at least ten, end the run.
+        stop_after_no_gain: Ask no further query while the last so many rounds have brought no
+            better reward; see :func:`run`. What is on its way is waited for first, and may change
+            that.
         progress: Show a progress bar with the best reward so far and counts of queries.
-        on_round: Called with each query and its outcome or failure.
+        on_round: Called with each query and its outcome or failure. Raising
+            :class:`~botorch_bandits.StopRun` in it ends the run, after what is on its way.
+        shown: What the progress bar shows, beside the number of pending queries.
 
     Warns:
-        RuntimeWarning: If the loop refuses what the function returned (no constraint values, or an
-            outcome below the minimum of ``Censored``); the query has failed.
+        EvaluationFailedWarning: If a query failed and the run goes on. A query has failed, too, if
+            the loop refuses what the function returned (no constraint values, or an outcome below
+            the minimum of ``Censored``).
 
     Raises:
         RuntimeError: If the executor breaks and cannot be replaced. What was on its way stays
             pending.
+        EvaluationError: If too many evaluations in a row failed.
+        Exception: What the function raised, if ``on_error`` is ``"raise"``.
         TypeError: If an argument is of the wrong kind. Nothing is asked then.
         ValueError: If there are fewer rounds left than asked for, or contexts are missing, not
             wanted or too few. Nothing is asked then.
@@ -263,15 +291,16 @@ def run_async(
     """
     max_pending = check_integer("max_pending", max_pending, minimum=1)
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
-    retries = check_integer("retries", retries, minimum=0)
+    policy = ErrorPolicy.read(on_error)
     if timeout is not None:
         timeout = check_positive("timeout", timeout)
     check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
-    check_callable(
-        "function",
-        function,
-        "Pass a function from a point to a reward, or to a pair with constraints.",
-    )
+    if not isinstance(function, ByRound):
+        check_callable(
+            "function",
+            function,
+            "Pass a function from a point to a reward, or to a pair with constraints.",
+        )
     if on_round is not None:
         check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
     num_asked = loop.history.num_queries
@@ -282,10 +311,14 @@ def run_async(
             f"num_rounds is {num_rounds}, but of horizon={horizon} rounds {num_asked} were asked "
             "already. Ask for fewer, or build a loop with a larger horizon."
         )
+    no_gain = NoGain(loop, stop_after_no_gain)
     left = loop.history.pending()
+    most_in_a_row = max(MOST_FAILURES_IN_A_ROW, 2 * max_pending)
+    keeper = FailureKeeper(loop, policy, left, most_in_a_row)
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
         workers = Workers(executor)
-        run = _Run(loop, function, workers, max_pending, timeout, retries, bar, on_round)
+        run = _Run(loop, function, workers, max_pending, timeout, keeper, no_gain, bar)
+        run.on_round, run.shown = on_round, shown
         return run.play(left, num_rounds, contexts)
 
 
@@ -307,17 +340,21 @@ class _Run:
     def __init__(
         self,
         loop: BanditLoop,
-        function: Callable[[Any], Any],
+        function: Callable[[Any], Any] | ByRound,
         workers: Workers,
         max_pending: int,
         timeout: float | None,
-        retries: int,
+        keeper: FailureKeeper,
+        no_gain: NoGain,
         bar: ProgressBar,
-        on_round: Callable[[Query, Event], None] | None,
     ) -> None:
         self.loop, self.function, self.workers = loop, function, workers
-        self.max_pending, self.timeout, self.retries = max_pending, timeout, retries
-        self.bar, self.on_round = bar, on_round
+        self.max_pending, self.timeout, self.keeper = max_pending, timeout, keeper
+        self.no_gain, self.bar = no_gain, bar
+        self.on_round: Callable[[Query, Event], Any] | None = None
+        self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
+        self.stopped: str | None = None
+        self.error: Exception | None = None  # ends the run, once what has come is told
         self.run_id = uuid.uuid4().hex  # Dask takes equal calls for one
         self.tasks: list[_Task] = []
         self.running: dict[Future[Any], _Task] = {}
@@ -331,22 +368,30 @@ class _Run:
         contexts: Contexts | None,
     ) -> AsyncResult:
         self.waiting.extend(map(self._new_task, left))
+        no_gain: str | None = None
         try:
             while True:
-                while (task := self._next_waiting()) is not None or (
-                    num_rounds > 0 and self._has_room()
+                while self.stopped is None and (
+                    (task := self._next_waiting()) is not None
+                    or (num_rounds > 0 and self._has_room())
                 ):
                     if task is None:
+                        no_gain = self.no_gain.reason()
+                        if no_gain is not None:  # what is on its way may change that
+                            break
                         num_rounds -= 1
                         context = context_of(contexts, self.loop.history.num_queries + 1)
                         task = self._new_task(self.loop.ask(context))
                     self._start(task)
+                    self.bar.show(**self._shown())
                 if not self.running:
                     break
                 done, _ = wait(self.running, self._patience(), FIRST_COMPLETED)
                 for future in sorted(done, key=lambda future: self.running[future].query.id):
                     self._end(future, self.running.pop(future))
                 self._give_up_overdue()
+                if self.error is not None:
+                    raise self.error
         finally:
             for future in self.running:
                 future.cancel()
@@ -359,6 +404,7 @@ class _Run:
                 for task in self.tasks
             ),
             self.workers.num_replaced,
+            self.stopped or no_gain,
         )
 
     def _new_task(self, query: Query) -> _Task:
@@ -381,12 +427,16 @@ class _Run:
         return self.waiting.popleft() if self.waiting and self._has_room() else None
 
     def _start(self, task: _Task) -> None:
-        argument = argument_of(task.query)
+        arguments: tuple[Any, ...] = (as_plain(argument_of(task.query)),)
+        function: Callable[..., Any] = self.function  # type: ignore[assignment]
+        if isinstance(self.function, ByRound):
+            function = self.function.function
+            arguments = (*arguments, task.query.round_number)
         task.num_tries += 1
         task.started = time.monotonic()
         task.is_alone = task.is_alone or self.max_pending == 1
         name = f"{self.run_id}-{task.query.id}-{task.num_tries}"
-        future = self.workers.submit(_evaluate, self.function, as_plain(argument), name)
+        future = self.workers.submit(_evaluate, name, function, *arguments)
         task.executor = self.workers.current
         self.running[future] = task
 
@@ -395,15 +445,23 @@ class _Run:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, BrokenExecutor):
             if was_alone:
-                self._fail_try(task, "its worker died", self.suspects)
+                died = EvaluationError("its worker died")
+                self._fail_try(task, died, "its worker died", self.suspects)
             else:
                 task.reasons.append("a worker died beside it")
                 self.suspects.append(task)
         elif future.cancelled():
-            self._fail_try(task, "it was canceled", self.waiting)
+            self._fail_try(
+                task, EvaluationError("it was canceled"), "it was canceled", self.waiting
+            )
+        elif isinstance(error, StopRun):
+            self.stopped = str(error) or "StopRun"
+        elif error is not None and not isinstance(error, Exception):
+            raise error
         elif error is not None:
-            self._fail_try(task, f"{type(error).__name__}: {error}", self.waiting)
+            self._fail_try(task, error, reason_of(error), self.waiting)
         else:
+            self.keeper.note_success()
             self._tell(task, *future.result())
 
     def _tell(self, task: _Task, reward: float, constraints: list[float] | None) -> None:
@@ -412,31 +470,40 @@ class _Run:
             self._note(task, loop.tell(query_id, reward, constraints))
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
-                reason = f"the loop refused the result: {error}"
-                self._fail(task, reason)  # first, for a warning may be made an error
-                warnings.warn(f"query {query_id} failed: {reason}", RuntimeWarning, stacklevel=2)
+                self._fail(task, f"the loop refused the result: {error}")
             else:  # somebody else told it, or that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.bar.advance(1, **self._shown())
 
-    def _fail_try(self, task: _Task, reason: str, queue: deque[_Task]) -> None:
+    def _fail_try(self, task: _Task, error: Exception, reason: str, queue: deque[_Task]) -> None:
         num_failed = 1 + sum(reason != "a worker died beside it" for reason in task.reasons)
-        if num_failed > self.retries:
-            self._fail(task, reason)
+        if num_failed > self.keeper.policy.num_retries:
+            self._fail(task, reason, error)
         else:
             task.reasons.append(reason)
             queue.appendleft(task)
 
-    def _fail(self, task: _Task, reason: str) -> None:
+    def _fail(self, task: _Task, reason: str, error: Exception | None = None) -> None:
+        """Record that a query failed, or end the run with its error."""
         task.reasons.append(reason)
-        # somebody else may have told it, and withdrawn it again
-        if self.loop.history.state(task.query.id) in ("pending", "failed"):
-            self._note(task, self.loop.tell_failed(task.query.id, reason))
+        state = self.loop.history.state(task.query.id)
+        if state == "failed":  # somebody else said so
+            self._note(task, self.loop.tell_failed(task.query.id))
+        if state != "pending":  # or told it, and may have withdrawn it again
+            return
+        try:
+            self.keeper.check(task.query, error or EvaluationError(reason))
+            self._note(task, self.keeper.record(task.query, reason))
+        except Exception as ending:
+            self.error = self.error or ending
 
     def _note(self, task: _Task, event: Event) -> None:
         self.bar.advance(1, **self._shown())
         if self.on_round is not None:
-            self.on_round(task.query, event)
+            try:
+                self.on_round(task.query, event)
+            except StopRun as stop:
+                self.stopped = str(stop) or "StopRun"
 
     def _patience(self) -> float | None:
         if self.timeout is None:
@@ -461,12 +528,7 @@ class _Run:
         self.workers.kill_retired({task.executor for task in self.running.values()})
 
     def _shown(self) -> dict[str, float | str]:
-        history, best = self.loop.history, self.loop.best()
-        shown: dict[str, float | str] = {} if best is None else {"best": f"{best[1].reward:.6g}"}
-        shown["pending"] = history.num_pending
-        if history.num_failed:
-            shown["failed"] = history.num_failed
-        return shown
+        return {**self.shown(self.loop), "pending": self.loop.history.num_pending}
 
 
 def as_plain(argument: Tensor | dict[str, Any]) -> Any:
@@ -497,16 +559,28 @@ def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
 
 
 def _evaluate(
-    function: Callable[[Any], Any], plain: Any, name: str
+    name: str, function: Callable[..., Any], plain: Any, *round_number: int
 ) -> tuple[float, list[float] | None]:
-    """Evaluate in a worker; only plain numbers travel back.
+    """Evaluate in a worker; only plain numbers travel back, or an error.
 
     Args:
+        name: Different in each call.
         function: The user's.
         plain: Its argument, see :func:`as_plain`.
-        name: Different in each call.
+        round_number: The round, if it is told that.
     """
-    return outcome_of(function(from_plain(plain)))
+    try:
+        returned = function(from_plain(plain), *round_number)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # it would not come back, and take the pool of processes with it
+            raise RuntimeError(reason_of(error)) from None
+        raise
+    try:
+        return outcome_of(returned)
+    except (TypeError, ValueError) as error:
+        raise EvaluationError(f"the function returned {returned!r}: {error}") from None
 
 
 fill_in_docstrings(__name__)

@@ -23,11 +23,22 @@ from botorch_bandits.checks import (
     check_matrix,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.history import History, Outcome, Query
+from botorch_bandits.feedback import BelowMinimumError
+from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
 from botorch_bandits.progress import ProgressBar
+from botorch_bandits.queries import argument_of, input_of
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
+from botorch_bandits.stopping import (
+    ErrorPolicy,
+    EvaluationError,
+    FailureKeeper,
+    NoGain,
+    StopRun,
+    check_told,
+    reason_of,
+)
 
 __all__ = ["ByRound", "RunResult", "progress_of", "run"]
 
@@ -132,36 +143,6 @@ def check_constraints(loop: BanditLoop, problem: Problem) -> None:
             f"{wanted}. Build the rule for the multipliers with "
             f"num_constraints={found}, or leave constraints= out of the loop if there are none."
         )
-
-
-def input_of(query: Query) -> Tensor:
-    """Return what a problem is evaluated at: the context, if any, and the point."""
-    context = query.context
-    return query.x if context is None else torch.cat([context, query.x])
-
-
-def argument_of(query: Query) -> Tensor | dict[str, Any]:
-    """Return what a user's function is called with: the same in whatever runs it.
-
-    Args:
-        query: The query that is evaluated.
-
-    Returns:
-        Where points have names (:class:`~botorch_bandits.Space`), a dictionary of native values,
-        with the context under ``"context"`` if there is one. Otherwise a float64 tensor of one
-        dimension: the context, if any, and the point.
-    """
-    parameters: Mapping[str, Any] | None = getattr(query, "parameters", None)
-    if parameters is None:
-        return input_of(query)
-    if query.context is None:
-        return dict(parameters)
-    if "context" in parameters:
-        raise ValueError(
-            "a parameter is named 'context', and so is the context that the function is given "
-            "beside the parameters. Name the parameter otherwise."
-        )
-    return {**parameters, "context": query.context}
 
 
 def evaluate_query(loop: BanditLoop, problem: Problem, query: Query) -> Told:
@@ -284,6 +265,8 @@ class RunResult:
             arrived. None for a loop without constraints.
         constraint_values: Noiseless constraint values where the problem knows them, likewise;
             otherwise None.
+        stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
+            ``stop_after_no_gain`` ended it; otherwise None.
     """
 
     history: History
@@ -294,10 +277,12 @@ class RunResult:
     optimal_values: Tensor | None = None
     constraints: Tensor | None = None
     constraint_values: Tensor | None = None
+    stopped: str | None = None
 
     def __repr__(self) -> str:
         """Say how long it was, since its tensors may be long."""
-        return f"RunResult({len(self.rewards)} rounds, {self.history!r})"
+        stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
+        return f"RunResult({len(self.rewards)} rounds, {self.history!r}{stopped})"
 
     @property
     def best_so_far(self) -> Tensor:
@@ -351,15 +336,22 @@ def run(
     *,
     contexts: Contexts | None = None,
     delays: Delays | None = None,
+    on_error: str = "raise",
+    stop_after_no_gain: int | None = None,
     progress: bool = True,
-    on_round: Callable[[Query, Outcome], None] | None = None,
+    on_round: Callable[[Query, Event], Any] | None = None,
     shown: Callable[[BanditLoop], Mapping[str, float | str]] | None = None,
 ) -> RunResult:
     """Ask, evaluate and tell for a number of rounds.
 
-    If the problem raises, or the run is interrupted, the loop keeps everything that was told.
-    Calling ``run`` again goes on from there: it first evaluates the queries that were left
-    without an outcome, so that the run ends up as if nothing had happened.
+    If the run is interrupted, the loop keeps everything that was told. Calling ``run`` again goes
+    on from there: it first evaluates the queries that were left without an outcome, so that the run
+    ends up as if nothing had happened.
+
+    An evaluation fails if the function raises, or returns what is no finite real number.
+    ``on_error`` says what happens then. A query that has failed is on record with the reason, and
+    the acquisition function keeps away from its point (see :meth:`.BanditLoop.tell_failed`).
+    ``KeyboardInterrupt`` and ``SystemExit`` always end the run.
 
     Args:
         loop: The loop; it continues from its history.
@@ -379,9 +371,18 @@ def run(
         delays: After how many rounds outcomes are told, such as ``PoissonDelay(10)``; at once if
             omitted. Outcomes of one round are told in the order of their queries. What has not
             arrived at the end stays pending.
+        on_error: ``"raise"`` ends the run with the error of an evaluation that failed, and leaves
+            its query pending; the next call evaluates it once more, and if it fails again records
+            that and goes on. ``"skip"`` records each failure, with a warning
+            (:class:`~botorch_bandits.stopping.EvaluationFailedWarning`), and goes on; ten in a row
+            end the run. ``"retry:N"`` does so after N more tries.
+        stop_after_no_gain: Ask no further query once so many rounds have brought no better reward;
+            see :func:`.rounds_without_gain`. It follows from the history, so that a call with a
+            larger number goes on.
         progress: Show a progress bar with the best reward so far and, with delays, the number of
             pending queries.
-        on_round: Called after each outcome.
+        on_round: Called with each query and its outcome or failure, once that is on record.
+            Raising :class:`~botorch_bandits.StopRun` in it ends the run.
         shown: What the progress bar shows; :func:`progress_of` if omitted. With delays the number
             of pending queries is always there.
 
@@ -390,8 +391,14 @@ def run(
 
     Raises:
         ValueError: If the problem is one that BoTorch minimizes, or has not as many constraints as
-            the loop.
+            the loop; if ``on_error`` is another text; if ``stop_after_no_gain`` is given and the
+            loop has contexts or forgets.
+        EvaluationError: If the function returned no usable reward and ``on_error`` is ``"raise"``,
+            or ten evaluations in a row failed.
+        BelowMinimumError: If a reward is below the minimum of ``Censored`` feedback, whatever
+            ``on_error`` is; its query stays pending.
         TypeError: If the loop has constraints, and a function returns no pair.
+        Exception: Whatever the function raised, if ``on_error`` is ``"raise"``.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -429,12 +436,15 @@ def run(
         isinstance(problem, ChangingProblem) and problem.choices is not None
     ):
         evaluate = arms_evaluator(problem, loop)
+    if on_round is not None:
+        check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
+    no_gain = NoGain(loop, stop_after_no_gain)
     left = loop.history.pending()
-    bar = ProgressBar(len(left) + num_rounds, "rounds", progress)
-    with bar:
-        return _Run(loop, problem, evaluate, delays, bar, on_round, shown or progress_of).play(
-            list(left), num_rounds, contexts
-        )
+    keeper = FailureKeeper(loop, ErrorPolicy.read(on_error), left)
+    with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
+        run = _Run(loop, problem, evaluate, delays, keeper, no_gain, bar)
+        run.on_round, run.shown = on_round, shown or progress_of
+        return run.play(list(left), num_rounds, contexts)
 
 
 class _Run:
@@ -446,30 +456,41 @@ class _Run:
         problem: Problem,
         evaluate: Callable[[BanditLoop, Problem, Query], Told],
         delays: Delays | None,
+        keeper: FailureKeeper,
+        no_gain: NoGain,
         bar: ProgressBar,
-        on_round: Callable[[Query, Outcome], None] | None,
-        shown: Callable[[BanditLoop], Mapping[str, float | str]],
     ) -> None:
         self.loop, self.problem, self.evaluate = loop, problem, evaluate
-        self.delays, self.bar, self.on_round, self.shown = delays, bar, on_round, shown
+        self.delays, self.keeper, self.no_gain, self.bar = delays, keeper, no_gain, bar
+        self.on_round: Callable[[Query, Event], Any] | None = None
+        self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
         self.queries: list[Query] = []
-        self.on_their_way: list[tuple[float, int, Told]] = []  # due before this round, id
+        # due before this round, id, and what came back or why nothing did
+        self.on_their_way: list[tuple[float, int, Told | str]] = []
+        self.stopped: str | None = None
 
     def play(self, left: list[Query], num_rounds: int, contexts: Contexts | None) -> RunResult:
         history = self.loop.history
-        for query in left:
-            self._start(query)
-        for _ in range(num_rounds):
-            round_number = history.num_queries + 1
-            self._deliver(round_number)
-            self._start(self.loop.ask(context_of(contexts, round_number)))
+        try:
+            for query in left:
+                if self.stopped is None:
+                    self._start(query)
+            for _ in range(num_rounds):
+                round_number = history.num_queries + 1
+                self._deliver(round_number)
+                self.stopped = self.stopped or self.no_gain.reason()
+                if self.stopped is not None:
+                    break
+                self._start(self.loop.ask(context_of(contexts, round_number)))
+        except StopRun as stop:  # of the function
+            self.stopped = str(stop) or "StopRun"
         self._deliver(history.num_queries + 1)
         self.bar.show(**self._shown())
         return self._result()
 
     def _start(self, query: Query) -> None:
         self.queries.append(query)
-        told = self.evaluate(self.loop, self.problem, query)
+        told = self._evaluate(query)
         delay = 1.0
         if self.delays is not None:
             delay = self.delays.of_query(query.x, self.loop.settings.seed, query.round_number)
@@ -477,6 +498,23 @@ class _Run:
         if delay <= 1.0:
             self._deliver(query.round_number + 1)
         self.bar.advance(1, **self._shown())
+
+    def _evaluate(self, query: Query) -> Told | str:
+        """Return what came back, or why the query has failed."""
+        for num_left in range(self.keeper.policy.num_retries, -1, -1):
+            try:
+                told = self.evaluate(self.loop, self.problem, query)
+                told = check_told(self.loop, query, told)
+            except StopRun:
+                raise
+            except Exception as error:
+                if num_left == 0:
+                    self.keeper.check(query, error)
+                    return reason_of(error)
+            else:
+                self.keeper.note_success()
+                return told
+        raise AssertionError
 
     def _shown(self) -> dict[str, float | str]:
         shown = dict(self.shown(self.loop))
@@ -487,10 +525,28 @@ class _Run:
     def _deliver(self, round_number: int) -> None:
         """Tell what can be used when the query of this round is chosen."""
         while self.on_their_way and self.on_their_way[0][0] <= round_number:
-            _, query_id, (reward, constraints) = heapq.heappop(self.on_their_way)
-            outcome = self.loop.tell(query_id, reward, constraints)
+            _, query_id, told = heapq.heappop(self.on_their_way)
+            query = self.loop.history.query(query_id)
+            event = self._tell(query, told)
             if self.on_round is not None:
-                self.on_round(self.loop.history.query(query_id), outcome)
+                try:
+                    self.on_round(query, event)
+                except StopRun as stop:  # what else is due is told all the same
+                    self.stopped = str(stop) or "StopRun"
+
+    def _tell(self, query: Query, told: Told | str) -> Event:
+        if isinstance(told, str):
+            return self.keeper.record(query, told)
+        try:
+            return self.loop.tell(query.id, *told)
+        except BelowMinimumError:  # a setting is wrong, and not the evaluation
+            raise
+        except (TypeError, ValueError) as error:
+            if self.loop.history.state(query.id) != "pending":  # somebody else told it
+                raise
+            reason = f"the loop refused the result: {error}"
+            self.keeper.check(query, EvaluationError(reason))
+            return self.keeper.record(query, reason)
 
     def _result(self) -> RunResult:
         loop, problem = self.loop, self.problem
@@ -527,15 +583,18 @@ class _Run:
             optimal_values,
             observed,
             constraint_values,
+            self.stopped,
         )
 
 
 def progress_of(loop: BanditLoop) -> dict[str, float | str]:
-    """Return what a progress bar shows of a loop: the best reward, the last reset, multipliers."""
+    """Return what a progress bar shows of a loop: best reward, reset, failures, multipliers."""
     best = loop.best()
     shown: dict[str, float | str] = {} if best is None else {"best": f"{best[1].reward:.6g}"}
     if loop.resets:
         shown["reset"] = f"after round {loop.resets[-1].after_round}"
+    if loop.history.num_failed:
+        shown["failed"] = loop.history.num_failed
     for j, multiplier in enumerate(loop.multipliers):
         shown["multiplier" if len(loop.multipliers) == 1 else f"multiplier {j + 1}"] = (
             f"{multiplier:.3g}"

@@ -39,6 +39,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
 
 __all__ = [
+    "BelowMinimumError",
     "Censored",
     "CensoredView",
     "Feedback",
@@ -51,6 +52,10 @@ __all__ = [
 
 class LateOutcomeWarning(RuntimeWarning):
     """An outcome came after its query had been given up; it is recorded only."""
+
+
+class BelowMinimumError(ValueError):
+    """An outcome is below the minimum that censored feedback was given; it is not recorded."""
 
 
 class Feedback:
@@ -160,7 +165,7 @@ class Censored(Censoring, Feedback):
             scale: What is known of the size of noise and outcomes.
 
         Raises:
-            ValueError: If it is below the minimum by more than noise explains and
+            BelowMinimumError: If it is below the minimum by more than noise explains and
                 ``on_lower="error"``.
 
         Warns:
@@ -182,7 +187,7 @@ class Censored(Censoring, Feedback):
                 least = self.least_reward(history, scale)
                 assert least is not None
                 if reward < least:
-                    raise ValueError(
+                    raise BelowMinimumError(
                         f"reward is {reward}, below minimum={self.minimum} by more than the "
                         f"{self.minimum - least:.4g} that noise explains. State a minimum that "
                         "holds, pass tolerance= to allow for more noise, or on_lower='lower' to "

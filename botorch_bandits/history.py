@@ -146,20 +146,23 @@ class History:
         self.record(outcome)
         return outcome
 
-    def add_failure(self, query_id: int, arrived_at: float, reason: str | None = None) -> Failure:
+    def add_failure(
+        self, query_id: int, arrived_at: float, reason: str | None = None, avoided: bool = False
+    ) -> Failure:
         """Record that no outcome of a query will come.
 
         Args:
             query_id: The query's id.
             arrived_at: Clock time in seconds.
             reason: Why.
+            avoided: Whether the point is kept away from; see :class:`Failure`.
 
         Raises:
             KeyError: If no such query was asked.
             TypeError: If the reason is no text.
             ValueError: If the query has an outcome, or failed before.
         """
-        failure = self.new_failure(query_id, arrived_at, reason)
+        failure = self.new_failure(query_id, arrived_at, reason, avoided)
         self.record(failure)
         return failure
 
@@ -236,7 +239,9 @@ class History:
             )
         return self.outcome_of(query.id, reward, arrived_at, len(self._queries), constraints)
 
-    def new_failure(self, query_id: int, arrived_at: float, reason: str | None = None) -> Failure:
+    def new_failure(
+        self, query_id: int, arrived_at: float, reason: str | None = None, avoided: bool = False
+    ) -> Failure:
         """Return what :meth:`add_failure` would record, checked; see there."""
         query = self.query(query_id)
         if query.id not in self._pending:
@@ -249,6 +254,7 @@ class History:
             None if reason is None else check_text("reason", reason),
             check_number("arrived_at", arrived_at),
             len(self._queries),
+            avoided=avoided,
         )
 
     def new_retraction(
@@ -569,6 +575,29 @@ class History:
         """Return the inputs of all queries, ``num_queries x (context_dim + d)``."""
         return self._stack(self._queries)
 
+    def queries_to_avoid(self) -> tuple[Query, ...]:
+        """Return the pending queries, and the failed ones that are avoided, in asking order.
+
+        They are the ``X_pending`` of acquisition functions.
+        """
+        avoided = [failure.query_id for failure in self._failures.values() if failure.avoided]
+        if not avoided:
+            return self.pending()
+        return tuple(self._queries[i] for i in sorted({*self._pending, *avoided}))
+
+    def avoided_in_a_row(self) -> int:
+        """Return how many failures whose points are avoided came last, without an outcome since."""
+        count = 0
+        for event in reversed(self._events):
+            if not isinstance(event, Failure) or not event.avoided:
+                break
+            count += 1
+        return count
+
+    def inputs_to_avoid(self) -> Tensor:
+        """Return the inputs of :meth:`queries_to_avoid`, ``n x (context_dim + d)``."""
+        return self._stack(self.queries_to_avoid())
+
     def pending_inputs(self) -> Tensor:
         """Return the inputs of the pending queries, ``num_pending x (context_dim + d)``."""
         return self._stack(self._pending.values())
@@ -587,7 +616,7 @@ class History:
         ``"pending"``, ``"told"``, ``"failed"`` or ``"retracted"``. ``parameters`` is there where
         points have names. While a query is pending
         ``arrival_order`` is None, and so are ``constraints``, if there are. A failure has its place
-        in the order too, and a ``reason``.
+        in the order too, and a ``reason``; ``avoided`` is there, and True, where its point is.
 
         A query whose outcome was retracted has the outcome's place, the reason of the retraction
         and None for ``reward`` and ``constraints``. What had been told is in ``retracted_reward``
@@ -615,6 +644,7 @@ class History:
                 "arrived_round": None if event is None else event.arrived_round,
                 "arrival_order": order,
                 "reason": None if failure is None else failure.reason,
+                **({"avoided": True} if failure is not None and failure.avoided else {}),
                 "request_id": query.request_id,
                 "diagnostics": query.diagnostics,
             }
@@ -785,7 +815,13 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
         arrived_at = check_number("arrived_at", record["arrived_at"])
         prefix = "retracted_" if record.get("state") == "retracted" else ""
         history.record(
-            Failure(record["id"], record.get("reason"), arrived_at, arrived_round)
+            Failure(
+                record["id"],
+                record.get("reason"),
+                arrived_at,
+                arrived_round,
+                avoided=bool(record.get("avoided")),
+            )
             if record.get("state") == "failed"
             else history.outcome_of(
                 record["id"],

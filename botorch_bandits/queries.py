@@ -104,12 +104,15 @@ class Failure:
         reason: Why, if anybody said so.
         arrived_at: Clock time in seconds when the news arrived.
         arrived_round: How many queries had been asked then.
+        avoided: Whether the point is kept away from: it stays in the acquisition function as it
+            was while the query was pending.
     """
 
     query_id: int
     reason: str | None
     arrived_at: float
     arrived_round: int
+    avoided: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -140,10 +143,32 @@ Event: TypeAlias = Outcome | Failure
 
 
 def input_of(query: Query) -> Tensor:
-    """Return the context and the point of a query in one vector."""
-    return (
-        query._x if query._context is None else torch.cat([query._context.to(query._x), query._x])
-    )
+    """Return the context and the point of a query in one vector, a copy at each call."""
+    return query.x if query._context is None else torch.cat([query._context.to(query._x), query._x])
+
+
+def argument_of(query: Query) -> Tensor | dict[str, Any]:
+    """Return what a user's function is called with: the same in whatever runs it.
+
+    Args:
+        query: The query that is evaluated.
+
+    Returns:
+        Where points have names (:class:`~botorch_bandits.Space`), a dictionary of native values,
+        with the context under ``"context"`` if there is one. Otherwise a float64 tensor of one
+        dimension: the context, if any, and the point.
+    """
+    parameters = query.parameters
+    if parameters is None:
+        return input_of(query)
+    if query.context is None:
+        return parameters
+    if "context" in parameters:
+        raise ValueError(
+            "a parameter is named 'context', and so is the context that the function is given "
+            "beside the parameters. Name the parameter otherwise."
+        )
+    return {**parameters, "context": query.context}
 
 
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,12 @@ from typing import Any
 
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.command_line import CommandParser, run_command
-from botorch_bandits.cli.journals import add_journal_argument, add_resume_parser, resume
+from botorch_bandits.cli.journals import (
+    add_ending_arguments,
+    add_journal_argument,
+    add_resume_parser,
+    resume,
+)
 from botorch_bandits.cli.options import (
     DETECTOR_DEFAULTS,
     EPOCH_LENGTH,
@@ -55,6 +60,7 @@ from botorch_bandits.problems.tuning import (
     load_dataset,
     shift_problem,
 )
+from botorch_bandits.stopping import ErrorPolicy
 from botorch_bandits.version import __version__
 
 FEEDBACKS = ("hallucinated", "ignored", "censored")
@@ -306,6 +312,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add_problem_arguments(tune)
     add_method_arguments(tune)
     add_run_arguments(tune)
+    add_ending_arguments(tune)
     add_waiting_arguments(tune)
     add_change_arguments(tune, can_shift=True)
     add_budget_arguments(tune)
@@ -341,6 +348,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     add_method_arguments(optimize)
     add_run_arguments(optimize)
+    add_ending_arguments(optimize)
     add_waiting_arguments(optimize)
     add_change_arguments(optimize, can_shift=False)
     add_continue_arguments(optimize)
@@ -368,6 +376,7 @@ def _build_parser() -> argparse.ArgumentParser:
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what determines the run: not how long it is, where it goes and how it looks."""
     left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
+    left_out |= {"on_error", "stop_after_no_gain"}
     left_out.add("objective")  # it has become the method
     return {name: value for name, value in vars(options).items() if name not in left_out}
 
@@ -375,6 +384,10 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _check_numbers(options: argparse.Namespace) -> None:
     for name, minimum in (("rounds", 1), ("initial", 0), ("seed", 0)):
         check_integer(f"--{name}", getattr(options, name), minimum)
+    if getattr(options, "stop_after_no_gain", None) is not None:
+        check_integer("--stop-after-no-gain", options.stop_after_no_gain, 1)
+    if hasattr(options, "on_error"):
+        ErrorPolicy.read(options.on_error, "--on-error")
 
 
 def _build_problem(options: argparse.Namespace) -> tuple[TuningProblem, str]:
@@ -476,6 +489,8 @@ def _start_tune(options: argparse.Namespace) -> Session:
         settings={**settings, "workers": waiting.num_workers},
         reference=(f"scikit-learn's default{' after the shift' * bool(options.shift)}", default),
         progress=not options.quiet,
+        on_error=options.on_error,
+        stop_after_no_gain=options.stop_after_no_gain,
     )
 
 
@@ -505,6 +520,8 @@ def _start_optimize(options: argparse.Namespace) -> Session:
         changes=changes,
         settings={**settings, "workers": waiting.num_workers},
         progress=not options.quiet,
+        on_error=options.on_error,
+        stop_after_no_gain=options.stop_after_no_gain,
     )
 
 

@@ -46,6 +46,28 @@ def add_journal_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
+    """Add what is done about evaluations that fail, and what else ends a run.
+
+    Args:
+        parser: Of a command.
+        default: Of ``--on-error``; None for a command that continues another one.
+    """
+    parser.add_argument(
+        "--on-error",
+        default=default,
+        metavar="raise|skip|retry:N",
+        help="what is done if the function raises or returns no number: end the run (raise, the "
+        "default), record it and go on (skip), or try N more times first (retry:N)",
+    )
+    parser.add_argument(
+        "--stop-after-no-gain",
+        type=int,
+        metavar="N",
+        help="end the run after N rounds without a better reward; a larger N goes on",
+    )
+
+
 def add_resume_parser(commands: Any) -> argparse.ArgumentParser:
     """Add the command ``resume`` and return its parser; what it starts is left to be set.
 
@@ -60,6 +82,7 @@ def add_resume_parser(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("file", metavar="FILE", help="a journal that --journal made")
     parser.add_argument("--rounds", type=int, help="rounds in total, if they are to be others")
+    add_ending_arguments(parser, default=None)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 
@@ -164,8 +187,9 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
     """
     command, path = read_command(options.file), Path(options.file).resolve()
     arguments = [*command.arguments, "--journal", str(path)]
-    if options.rounds is not None:
-        arguments += ["--rounds", str(options.rounds)]
+    for name in ("rounds", "on_error", "stop_after_no_gain"):
+        if getattr(options, name) is not None:
+            arguments += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     if options.quiet:
         arguments.append("--quiet")
     if not Path(command.folder).is_dir():

@@ -17,14 +17,14 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from botorch.exceptions.warnings import InputDataWarning
-from torch import Tensor
 
-from botorch_bandits.checks import check_carried, check_reward
+from botorch_bandits.asynchronous import AsyncResult, run_async
 from botorch_bandits.cli.command_line import (
     INTERRUPTED,
     replaced_at_the_end,
@@ -45,15 +45,16 @@ from botorch_bandits.cli.options import (
     parameters_of,
     show_value,
 )
-from botorch_bandits.cli.parallel import EvaluationError, run_parallel
+from botorch_bandits.cli.parallel import WorkerPool, evaluate_known
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.evaluation import ByRound, progress_of, run
-from botorch_bandits.feedback import Censored, LateOutcomeWarning
+from botorch_bandits.evaluation import ByRound, RunResult, progress_of, run
+from botorch_bandits.feedback import BelowMinimumError, Censored, LateOutcomeWarning
 from botorch_bandits.history import History, flatten_records
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems.tuning import TuningProblem
 from botorch_bandits.progress import ProgressBar
+from botorch_bandits.stopping import EvaluationError, EvaluationFailedWarning
 from botorch_bandits.version import __version__
 
 HISTORY_FILE = "history.json"
@@ -371,6 +372,8 @@ class Session:
         settings: What was asked for; kept in ``result.json``.
         reference: A reward to compare with, and what it is.
         progress: Whether to show a progress bar.
+        on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
+        stop_after_no_gain: After how many rounds without a better reward the run ends, if ever.
     """
 
     loop: BanditLoop
@@ -384,6 +387,8 @@ class Session:
     settings: Mapping[str, Any] = field(default_factory=dict)
     reference: tuple[str, float] | None = None
     progress: bool = True
+    on_error: str = "raise"
+    stop_after_no_gain: int | None = None
 
     def execute(self) -> int:
         """Run, print the summary, write the files; returns the exit code."""
@@ -393,6 +398,7 @@ class Session:
             # the model standardizes; what is left is that the first outcomes are all equal
             warnings.filterwarnings("ignore", ".*is not standardized", InputDataWarning)
             warnings.filterwarnings("once", category=InfeasibleConstraintsWarning)
+            warnings.simplefilter("always", EvaluationFailedWarning)
             warnings.showwarning = _one_line_each(warnings.showwarning)
             return self._execute()
 
@@ -407,90 +413,58 @@ class Session:
                 f"all {self.num_rounds} rounds were played before; --rounds N goes on to N",
                 file=sys.stderr,
             )
-        exit_code = 0
+        exit_code, stopped = 0, None
         try:
-            self._play(max(self.num_rounds - num_known, 0))
+            stopped = self._play(max(self.num_rounds - num_known, 0)).stopped
         except KeyboardInterrupt:
             exit_code = INTERRUPTED
+        except BelowMinimumError as error:
+            print(
+                f"error: {str(error).partition(',')[0]}, below --minimum "
+                f"{self.loop.settings.feedback.minimum:g}. Start afresh with a minimum that holds, "  # type: ignore[attr-defined]
+                "and --overwrite.",
+                file=sys.stderr,
+            )
+            exit_code = BAD_REWARD
         except EvaluationError as error:
             print(f"error: {error}", file=sys.stderr)
             exit_code = BAD_REWARD
         finally:
             signal.signal(signal.SIGTERM, previous)
             # also when the user's function raises: what was told is kept
-            self._finish(time.monotonic() - started, exit_code == INTERRUPTED)
+            self._finish(time.monotonic() - started, exit_code == INTERRUPTED, stopped)
             self.loop.close()
         return exit_code
 
-    def _play(self, num_rounds: int) -> None:
-        if self.waiting.num_workers > 1:
-            run_parallel(
-                self.loop,
-                self.function,
-                num_rounds,
-                self.waiting.num_workers,
-                check=lambda reading, query: self._check_reading(reading, query.x),
-                progress=self.progress,
-                on_change=self._write,
-                shown=self._shown,
-            )
-            return
-        run(
-            self.loop,
-            ByRound(self._evaluate),
-            num_rounds,
-            delays=self.waiting.delays,
-            progress=self.progress,
-            on_round=lambda query, outcome: self._write(),
-            shown=self._shown,
-        )
+    def _play(self, num_rounds: int) -> RunResult | AsyncResult:
+        common: dict[str, Any] = {
+            "on_error": self.on_error,
+            "stop_after_no_gain": self.stop_after_no_gain,
+            "progress": self.progress,
+            "on_round": lambda query, event: self._write(),
+            "shown": self._shown,
+        }
+        workers = self.waiting.num_workers
+        if workers > 1:
+            # before an evaluation begins its query is on disk
+            pool = partial(WorkerPool, self.function, workers, self._write)
+            function = ByRound(evaluate_known)
+            return run_async(self.loop, function, pool, workers, num_rounds, **common)
+        function, delays = ByRound(self._evaluate), self.waiting.delays
+        return run(self.loop, function, num_rounds, delays=delays, **common)
 
-    def _evaluate(self, x: Tensor, round_number: int) -> Any:
+    def _evaluate(self, argument: Any, round_number: int) -> Any:
         if self.waiting.delays is not None:
             # many rounds may pass until the next outcome
             self._write()
-        return self._check_reading(self.function(x, round_number), x)
+        return self.function(argument, round_number)
 
     def _shown(self, loop: BanditLoop) -> dict[str, float | str]:
-        best = {name: value for name, value in progress_of(loop).items() if name == "best"}
-        return {**best, **self.changes.shown(loop), **self.budgets.shown(loop)}
-
-    def _check_reading(self, value: Any, x: Tensor) -> Any:
-        """Return what the function returned if it is a reward, with budgets one with costs."""
-        if self.budgets.rule is None:
-            return self._check_reward(value, x)
-        reward, constraints = value
-        return self._check_reward(reward, x), constraints
-
-    def _check_reward(self, value: Any, x: Tensor) -> float:
-        """Return a reward if it is one.
-
-        Args:
-            value: What the function returned.
-            x: Where, ``d``-dimensional.
-
-        Raises:
-            EvaluationError: If it is no finite number, too large, or below the minimum of censored
-                feedback.
-        """
-        try:
-            reward = check_carried("reward", check_reward("reward", value))
-        except (TypeError, ValueError) as error:
-            raise EvaluationError(
-                f"the function returned {value!r} at {x.tolist()}: {error} The run can be "
-                "continued with the same command."
-            ) from error
-        settings = self.loop.settings
-        feedback, least = settings.feedback, None
-        minimum = feedback.minimum if isinstance(feedback, Censored) else None
-        if isinstance(feedback, Censored) and minimum is not None and reward < minimum:
-            least = feedback.least_reward(self.loop.history, settings.outcome_scale)
-        if least is not None and reward < least:
-            raise EvaluationError(
-                f"the function returned {reward} at {x.tolist()}, below --minimum "
-                f"{minimum:g}. Start afresh with a minimum that holds, and --overwrite."
-            )
-        return reward
+        shown = progress_of(loop)
+        kept: dict[str, float | str] = {
+            name: shown[name] for name in ("best", "failed") if name in shown
+        }
+        return {**kept, **self.changes.shown(loop), **self.budgets.shown(loop)}
 
     def _write(self) -> None:
         self.output.write_history(self.loop.history)
@@ -504,7 +478,7 @@ class Session:
             counts = dict(zip(counts, numbers, strict=True))
         return counts
 
-    def _finish(self, seconds: float, interrupted: bool) -> None:
+    def _finish(self, seconds: float, interrupted: bool, stopped: str | None) -> None:
         history = self.loop.history
         self._write()
         best = self.loop.best()
@@ -519,7 +493,9 @@ class Session:
             else history.num_queries,
             "num_arrived": history.num_arrived,
             **self._count_waiting(),
+            "num_failed": history.num_failed,
             "interrupted": interrupted,
+            "stopped": stopped,
             "seconds": round(seconds, 3),
             "best_reward": None if best is None else best[1].reward,
             "best_round": None if best is None else best[0].round_number,
@@ -559,6 +535,14 @@ class Session:
                     f"{result['num_pending']} pending, {result['num_lost']} lost",
                 )
             )
+        if result["stopped"] is not None:
+            more = ""
+            if self.stop_after_no_gain is not None:
+                more = f"; --stop-after-no-gain {2 * self.stop_after_no_gain} goes on"
+            rows.append(("stopped", f"{result['stopped']}{more}"))
+        if result["num_failed"]:
+            what = "evaluation" if result["num_failed"] == 1 else "evaluations"
+            rows.append(("failed", f"{result['num_failed']} {what} (reasons: history.csv)"))
         if result["best_reward"] is not None:
             name = "best within budget" if self.budgets.budgets else "best reward"
             rows.append((name, f"{result['best_reward']:.6g}"))
@@ -578,10 +562,10 @@ class Session:
 
 
 def _one_line_each(show: Callable[..., None]) -> Callable[..., None]:
-    """Return what shows a warning about constraints without the line of code that it is from."""
+    """Return what shows a warning about the run without the line of code that it is from."""
 
     def show_one_line(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        if issubclass(category, InfeasibleConstraintsWarning):
+        if issubclass(category, InfeasibleConstraintsWarning | EvaluationFailedWarning):
             print(f"\nwarning: {message}", file=sys.stderr)
         else:
             show(message, category, *rest)

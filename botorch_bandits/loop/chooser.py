@@ -68,6 +68,9 @@ from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.moments import prior_means, variances_of_outputs
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
+FAILURES_BEFORE_UNIFORM = 3
+"""After so many failures in a row points are drawn uniformly, until an outcome arrives."""
+
 
 class Chooser:
     """Chooses points from settings and a history that grows as the loop goes on.
@@ -251,6 +254,9 @@ class Chooser:
             return self._sample(round_number), "random", {}
         if self.has_no_data():
             # a user's model cannot be built without data
+            return self._sample(round_number), "initial", {}
+        if self.current.avoided_in_a_row() >= FAILURES_BEFORE_UNIFORM:
+            # the model learns nothing from failures, and would go on beside the last ones
             return self._sample(round_number), "initial", {}
         if self._stream is not None:
             x, diagnostics = self._stream.choose(local_round, now)
@@ -451,9 +457,9 @@ class AcquisitionBuilder:
             return self._build_censored(self._feedback, acquisition, round_number, domain, now)
         model = self.model(round_number, now)
         X_pending = None
-        enter = with_pending and not isinstance(self._feedback, Ignored)
-        if self._history.num_pending and enter:
-            X_pending = self._history.pending_inputs()
+        if with_pending and not isinstance(self._feedback, Ignored):
+            inputs = self._history.inputs_to_avoid()
+            X_pending = inputs if len(inputs) else None
         if isinstance(acquisition, AcquisitionRecipe):
             X, Y = self._history.arrived()
             return acquisition.build(
@@ -656,8 +662,8 @@ class ForgettingBuilder(AcquisitionBuilder):
     def _pending(self, round_number: int) -> Tensor | None:
         if isinstance(self._feedback, Ignored):
             return None
-        X = self._history.pending_inputs()
-        rounds = _rounds(self._history.pending()).to(X.device)
+        X = self._history.inputs_to_avoid()
+        rounds = _rounds(self._history.queries_to_avoid()).to(X.device)
         if isinstance(self._forgetting, SlidingWindow):
             kept = self._forgetting.keeps(rounds, round_number)
             X, rounds = X[kept], rounds[kept]
@@ -734,9 +740,9 @@ class ArmsStream:
         self.catch_up()
         if not isinstance(self._feedback, Censored):
             pending = None
-            if self._history.num_pending and not isinstance(self._feedback, Ignored):
-                ids = [query.id for query in self._history.pending()]
-                pending = torch.tensor([self._arms[i] for i in ids], device=self._device)
+            if not isinstance(self._feedback, Ignored):
+                arms = [self._arms[query.id] for query in self._history.queries_to_avoid()]
+                pending = torch.tensor(arms, device=self._device) if arms else None
             seen = self._look(round_number, self._rule, pending)
             arm = self.engine.choose(seen)
             described = self.engine.describe(seen, arm)

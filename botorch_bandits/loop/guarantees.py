@@ -44,7 +44,7 @@ from botorch_bandits.constraints import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated
-from botorch_bandits.history import History, Query
+from botorch_bandits.history import Failure, History, Query
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import BanditGPRecipe
 
@@ -158,13 +158,13 @@ def _any_late(history: History) -> bool:
 def _with_hallucinated(
     guarantee: Guarantee, acquisition: BanditAcquisition, history: History
 ) -> Guarantee:
-    """Take away the confidence bounds of rounds with pending queries."""
-    if history.num_pending:
-        is_redrawn = getattr(acquisition, "pending", "hallucinate") == "redraw"
-        if not is_redrawn:
-            return guarantee.with_gaps(
-                f"{history.num_pending} pending points enter at the posterior mean", of="bands"
-            )
+    """Take away the confidence bounds of rounds with pending queries, or failed ones."""
+    is_redrawn = getattr(acquisition, "pending", "hallucinate") == "redraw"
+    num_avoided = sum(failure.avoided for failure in history.failures)
+    counts = [(history.num_pending, "pending"), (num_avoided, "failed")]
+    shown = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+    if shown and not is_redrawn:
+        return guarantee.with_gaps(f"{shown} points enter at the posterior mean", of="bands")
     is_late = any(
         event.arrived_round != history.query(event.query_id).round_number
         for event in history.events
@@ -194,7 +194,12 @@ def rounds_in_hand(history: History, starts: Iterable[int] = ()) -> list[Query]:
         history: The history of all rounds.
         starts: The ids of the first queries of later segments.
     """
-    ended = {event.query_id: event.arrived_round for event in history.events}
+    ended = {
+        event.query_id: math.inf  # its place is taken for good
+        if isinstance(event, Failure) and event.avoided
+        else event.arrived_round
+        for event in history.events
+    }
     withdrawn, begins = set(history.rounds_with_retracted()), set(starts)
     found, latest = [], 0.0  # the round in which the last earlier outcome arrived
     for query in history.queries:

@@ -52,7 +52,8 @@ def record_of(*entries: Query | Event) -> dict[str, Any]:
         return {"kind": "retracted", "id": first.query_id, "at": at, "reason": first.reason}
     if isinstance(first, Failure):
         reason = {} if first.reason is None else {"reason": first.reason}
-        return {"kind": "failed", "id": first.query_id, "at": first.arrived_at, **reason}
+        avoided = {"avoided": True} if first.avoided else {}
+        return {"kind": "failed", "id": first.query_id, "at": first.arrived_at, **reason, **avoided}
     return _told(first)
 
 
@@ -86,7 +87,9 @@ def replay(record: Mapping[str, Any], history: History) -> None:
                 record["id"], record["reward"], record["at"], record.get("constraints")
             )
         elif kind == "failed":
-            history.add_failure(record["id"], record["at"], record.get("reason"))
+            history.add_failure(
+                record["id"], record["at"], record.get("reason"), bool(record.get("avoided"))
+            )
         elif kind == "retracted":
             history.add_retraction(record["id"], record["reason"], record["at"])
         elif kind != "asked":

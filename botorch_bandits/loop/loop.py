@@ -360,16 +360,20 @@ class BanditLoop:
                 chooser.add_outcome(outcome)
             return outcome
 
-    def tell_failed(self, query_id: int, reason: str | None = None) -> Failure:
+    def tell_failed(self, query_id: int, reason: str | None = None, avoid: bool = False) -> Failure:
         """Record that no outcome of a query will come.
 
-        The query is no longer pending, and no model sees it. With censored feedback it is lost: it
-        keeps the minimum. Its round remains. Telling it again does nothing and returns the failure
-        that is known.
+        The query is no longer pending, and no model sees it, so that its point may be chosen again
+        at once. With ``avoid=True`` the acquisition function keeps it among its pending points: it
+        counts as known to have the posterior mean. With censored feedback a failed query is lost:
+        it keeps the minimum. Its round remains. Telling it again does nothing and returns the
+        failure that is known.
 
         Args:
             query_id: The id of a query that :meth:`ask` returned.
             reason: Why.
+            avoid: Whether the point is to be kept away from, because it is at fault. It makes a
+                difference with ``Hallucinated`` feedback only.
 
         Raises:
             KeyError: If the id was never asked.
@@ -382,7 +386,8 @@ class BanditLoop:
             told = self._history.failure(query_id)
             if told is not None:
                 return told
-            failure = self._history.new_failure(query_id, self._clock(), reason)
+            avoided = avoid and isinstance(self.settings.feedback, Hallucinated)
+            failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
             with self._derived_state() as chooser:
                 self._record(failure)
                 chooser.add_failure(failure)

@@ -458,7 +458,7 @@ class Segments:
         """Take in the failure of a query of the whole history; no test sees the query."""
         local_id = failure.query_id - self.first_id
         if local_id >= 0:
-            self.current.add_failure(local_id, failure.arrived_at, failure.reason)
+            self.current.add_failure(local_id, failure.arrived_at, failure.reason, failure.avoided)
 
     def replay(self, history: History) -> None:
         """Take in a whole history, in the order in which things happened."""

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from botorch_bandits import BanditLoop, Box, Censored, RandomSearch, run_async
+from botorch_bandits import BanditLoop, Box, Censored, EvaluationError, RandomSearch, run_async
 from botorch_bandits.feedback import LateOutcomeWarning
 
 from .cases import ARMS, BOX, MODEL, SETTINGS, UCB
@@ -92,7 +92,8 @@ def check(loop: BanditLoop, result: Any, num_rounds: int, bad: str) -> None:
 def test_a_task_that_raises_fails_after_its_retries(retries: int) -> None:
     loop = random_loop()
     with ThreadPoolExecutor(3) as threads:
-        result = run_async(loop, raise_at_bad, threads, 3, 20, retries=retries, progress=False)
+        on_error = f"retry:{retries}" if retries else "skip"
+        result = run_async(loop, raise_at_bad, threads, 3, 20, on_error=on_error, progress=False)
     check(loop, result, 20, "failed")
     for task in result.tasks:
         assert task.num_tries == (retries + 1 if task.state == "failed" else 1)
@@ -103,7 +104,7 @@ def test_a_task_that_raises_fails_after_its_retries(retries: int) -> None:
 def test_a_worker_that_dies_fails_its_own_query_alone() -> None:
     loop = random_loop()
     with pool() as processes:
-        result = run_async(loop, die_at_bad, processes, 2, 4, retries=0, progress=False)
+        result = run_async(loop, die_at_bad, processes, 2, 4, on_error="skip", progress=False)
     check(loop, result, 4, "failed")
     assert {failure.reason for failure in loop.history.failures} == {"its worker died"}
     assert result.num_replaced > 0
@@ -114,7 +115,7 @@ def test_a_query_whose_worker_died_once_is_evaluated_again(
 ) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     with BanditLoop.open(tmp_path / "run.journal", BOX, None, RandomSearch()) as loop:
-        result = run_async(loop, die_once, forked, 2, 8, retries=1, progress=False)
+        result = run_async(loop, die_once, forked, 2, 8, progress=False)
         assert result.count("told") == loop.history.num_arrived == 8
         assert any(task.num_tries > 1 for task in result.tasks)
     assert any(is_bad(query.x) for query in loop.history.queries)
@@ -206,9 +207,9 @@ def nonsense(x: Tensor) -> Any:
 
 def test_results_that_are_no_rewards_fail_with_the_reason() -> None:
     loop = random_loop()
-    with ThreadPoolExecutor(2) as threads:
-        result = run_async(loop, nonsense, threads, 2, 12, retries=0, progress=False)
-    assert result.count("failed") == 12
+    with ThreadPoolExecutor(2) as threads, pytest.raises(EvaluationError, match=r"10 .* in a row"):
+        run_async(loop, nonsense, threads, 2, 12, on_error="skip", progress=False)
+    assert loop.history.num_failed == 10
     reasons = " ".join(str(failure.reason) for failure in loop.history.failures)
     for word in ("reward is nan", "must be one number", "a tensor of shape (2,)"):
         assert word in reasons

@@ -1,0 +1,288 @@
+"""When a run stops, and what it makes of evaluations that fail.
+
+A run ends after its rounds, by :class:`StopRun`, when rewards have not become better for a while
+(:func:`rounds_without_gain`), or because evaluations failed. These are shared by all that run a
+loop against a function.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    check_carried,
+    check_integer,
+    check_reward,
+    level_of_users_line,
+)
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.history import Failure, Outcome, Query, check_observed
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.queries import argument_of
+
+__all__ = ["EvaluationError", "EvaluationFailedWarning", "StopRun", "rounds_without_gain"]
+
+
+class StopRun(Exception):  # noqa: N818, like StopIteration
+    """Raise it in ``on_round=`` to end a run in good order; its text is ``result.stopped``.
+
+    Everything that was told is kept, and what is on its way is told first where workers evaluate
+    it. The function that is evaluated may raise it, too: its query stays pending.
+
+    Example:
+        >>> from botorch_bandits import BanditLoop, Box, RandomSearch, run
+        >>> def stop_when_good(query, event):
+        ...     if event.reward > 0.5:
+        ...         raise StopRun("good enough")
+        >>> loop = BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch())
+        >>> result = run(loop, lambda x: x[0], 100, on_round=stop_when_good, progress=False)
+        >>> result.stopped, len(result.rewards) < 100
+        ('good enough', True)
+    """
+
+
+class EvaluationError(ValueError):
+    """The function gave no usable reward, or too many evaluations in a row failed."""
+
+
+class EvaluationFailedWarning(RuntimeWarning):
+    """An evaluation failed; that is on record, and the run goes on."""
+
+
+MOST_FAILURES_IN_A_ROW = 10
+"""So many evaluations that fail one after the other end a run."""
+
+
+@dataclass(frozen=True)
+class ErrorPolicy:
+    """What is done about evaluations that fail.
+
+    Attributes:
+        skips: Record them as failed and go on; otherwise their error ends the run.
+        num_retries: How often an evaluation is tried again before it has failed.
+    """
+
+    skips: bool = False
+    num_retries: int = 0
+
+    @classmethod
+    def read(cls, on_error: Any, name: str = "on_error") -> ErrorPolicy:
+        """Return what ``on_error=`` says.
+
+        Args:
+            on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``.
+            name: Of the argument, for errors.
+
+        Raises:
+            ValueError: If it is none of these.
+        """
+        if on_error in ("raise", "skip"):
+            return cls(on_error == "skip")
+        word, colon, number = on_error.partition(":") if isinstance(on_error, str) else ("", "", "")
+        if word != "retry" or not colon or not number.isdecimal() or int(number) < 1:
+            raise ValueError(
+                f"{name} is {on_error!r}; it must be 'raise', 'skip' or 'retry:N', as in 'retry:2'."
+            )
+        return cls(True, int(number))
+
+
+class FailureKeeper:
+    """Decides what becomes of an evaluation that failed for good: the run ends, or goes on.
+
+    Args:
+        loop: The loop.
+        policy: What the user wants.
+        left: Queries that an earlier run left pending; one of these that fails ends no run.
+        most_in_a_row: How many failures one after the other end a run that skips them.
+    """
+
+    def __init__(
+        self,
+        loop: BanditLoop,
+        policy: ErrorPolicy,
+        left: Iterable[Query],
+        most_in_a_row: int = MOST_FAILURES_IN_A_ROW,
+    ) -> None:
+        self._loop, self.policy, self._most = loop, policy, most_in_a_row
+        self._left = {query.id for query in left}
+        self._in_a_row = 0
+
+    def note_success(self) -> None:
+        """Begin to count anew."""
+        self._in_a_row = 0
+
+    def check(self, query: Query, error: Exception) -> None:
+        """Return if the run goes on, once the failure is on record.
+
+        Without ``skips`` a query that an earlier run left pending may fail, for it would fail in
+        every run; the next one that fails ends the run.
+
+        Args:
+            query: The query whose evaluation failed.
+            error: What it raised, or an :class:`EvaluationError`.
+
+        Raises:
+            Exception: The error, with a note on what to do, if the run ends and the query stays
+                pending.
+        """
+        self._in_a_row += 1
+        if self.policy.skips or (query.id in self._left and self._in_a_row == 1):
+            return
+        also = " So did the one before it: is the function itself at fault?" * (self._in_a_row > 1)
+        note = (
+            f"Query {query.id} at {shown_point(query)} failed and stays pending.{also} The next "
+            "run evaluates it once more, and goes on if it fails again. With on_error='skip' "
+            "(--on-error skip) a run records failures and goes on at once, with 'retry:2' after "
+            "two more tries."
+        )
+        if isinstance(argument_of(query), Tensor) and "tensor" in str(error).lower():
+            note += (
+                " The function is given a float64 tensor: x.tolist() is a list of Python numbers."
+            )
+        if isinstance(error, EvaluationError):
+            raise EvaluationError(f"{one_line(str(error))}. {note}") from error
+        error.add_note(note)
+        raise error
+
+    def record(self, query: Query, reason: str) -> Failure:
+        """Record that a query failed, and say so.
+
+        Args:
+            query: The query.
+            reason: Why.
+
+        Raises:
+            EvaluationError: If too many failed in a row; the failure is on record then.
+        """
+        failure = self._loop.tell_failed(query.id, reason, avoid=True)
+        again = "again" if query.id in self._left and not self.policy.skips else ""
+        told = f"query {query.id} at {shown_point(query)} failed {again}".rstrip()
+        if self._in_a_row >= self._most:
+            raise EvaluationError(
+                f"{self._in_a_row} evaluations in a row failed; the last one was {told}: "
+                f"{one_line(reason)}. They are on record as failed. Repair the function and run "
+                "again, which goes on with other points."
+            )
+        warnings.warn(
+            f"{told}: {one_line(reason)}. It is recorded as failed, and the run goes on.",
+            EvaluationFailedWarning,
+            stacklevel=level_of_users_line(),
+        )
+        return failure
+
+
+def shown_point(query: Query) -> str:
+    """Return a query's point as a user reads it: by names, or as a list with the context."""
+    argument = argument_of(query)
+    return str(argument.tolist() if isinstance(argument, Tensor) else argument)
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line, without a full stop at its end."""
+    return " ".join(text.split()).rstrip(".")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what a history says of an error: its class and its text."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def check_told(
+    loop: BanditLoop, query: Query, told: tuple[Any, Any]
+) -> tuple[float, list[float] | None]:
+    """Return the reward and the constraint values that a function returned, if they are some.
+
+    Args:
+        loop: The loop.
+        query: The query that was evaluated.
+        told: The reward and the constraint values, or None in their place without constraints.
+
+    Raises:
+        EvaluationError: If a number is none, not finite or too large, or there are too few.
+    """
+    reward, constraints = told
+    try:
+        checked = check_carried("reward", check_reward("reward", reward))
+        if constraints is None:
+            return checked, None
+        values = check_observed("constraints", constraints, loop.history.num_constraints)
+        return checked, [check_carried(f"constraints[{i}]", g) for i, g in enumerate(values)]
+    except (TypeError, ValueError) as error:
+        returned = reward if constraints is None else (reward, constraints)
+        raise EvaluationError(
+            f"the function returned {returned!r} at {shown_point(query)}: {error}"
+        ) from error
+
+
+def rounds_without_gain(loop: BanditLoop) -> int:
+    """Return how many rounds have ended since the reward that is the best so far.
+
+    What ends a round is its outcome or its failure. Initial rounds and attached points do not
+    count; nor, after a reset, do the rounds before it. With constraints the best reward is that of
+    the outcomes that meet them.
+
+    Args:
+        loop: The loop.
+
+    Example:
+        >>> from botorch_bandits import BanditLoop, Box, RandomSearch
+        >>> loop = BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch())
+        >>> for reward in (1.0, 3.0, 2.0, 3.0):
+        ...     outcome = loop.tell(loop.ask().id, reward)
+        >>> rounds_without_gain(loop)
+        2
+    """
+    history, resets = loop.history, loop.resets
+    first_id = resets[-1].after_round if resets else 0
+    best, count = -math.inf, 0
+    for event in history.events:
+        query = history.query(event.query_id)
+        if query.id < first_id:
+            continue
+        is_feasible = isinstance(event, Outcome) and max(event.constraints, default=0.0) <= 0.0
+        if isinstance(event, Outcome) and is_feasible and event.reward > best:
+            best, count = event.reward, 0
+        elif query.origin not in ("initial", "attached"):
+            count += 1
+    return count
+
+
+class NoGain:
+    """Whether a run ends because its best reward has not become better.
+
+    Args:
+        loop: The loop.
+        num_rounds: What the user gave as ``stop_after_no_gain``.
+
+    Raises:
+        TypeError: If it is no integer.
+        ValueError: If it is below 1, or rewards of this loop cannot be compared over rounds.
+    """
+
+    def __init__(self, loop: BanditLoop, num_rounds: int | None) -> None:
+        self._loop, self._num_rounds = loop, num_rounds
+        if num_rounds is None:
+            return
+        self._num_rounds = check_integer("stop_after_no_gain", num_rounds, minimum=1)
+        for name in ("context_dim", "forgetting"):
+            if getattr(loop.settings, name):
+                raise ValueError(
+                    f"stop_after_no_gain is {num_rounds}, but the loop has {name}=, so that "
+                    "rewards of different rounds cannot be compared. Leave it out, and raise "
+                    "StopRun in on_round= where you know when to stop."
+                )
+
+    def reason(self) -> str | None:
+        """Return why no other query is to be asked, or None."""
+        if self._num_rounds is None or rounds_without_gain(self._loop) < self._num_rounds:
+            return None
+        return f"no better reward in {self._num_rounds} rounds"
+
+
+fill_in_docstrings(__name__)

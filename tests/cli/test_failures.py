@@ -1,0 +1,191 @@
+"""Functions that crash, from the command line: the next command goes on, or the same one does."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from botorch_bandits.cli import main
+
+FUNCTION = """
+import math
+from pathlib import Path
+
+def call():
+    with open("calls.txt", "a") as calls:
+        calls.write("x")
+    return len(Path("calls.txt").read_text())
+
+def crashing_above(x):
+    call()
+    if x[0] > 0.5:
+        raise MemoryError("too large")
+    return x[0]
+
+def nan_above(x):
+    return math.nan if x[0] > 0.5 else x[0]
+
+def broken(x):
+    raise KeyError("typo")
+
+def crashing_once(x):
+    if call() == 2:
+        raise OSError("no network")
+    return x[0]
+
+def flat(x):
+    return 1.0 if call() == 4 else 0.0
+
+def stopping(x):
+    from botorch_bandits import StopRun
+    if call() == 3:
+        raise StopRun("enough")
+    return x[0]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "failing_module.py").write_text(FUNCTION)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "failing_module", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return tmp_path
+
+
+def command(name: str, *more: str, method: str = "random") -> list[str]:
+    arguments = ["optimize", f"failing_module:{name}", "--bounds", "0:1", "--method", method]
+    return [*arguments, "--rounds", "8", "--initial", "2", "--out", "run", "--quiet", *more]
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "run" / "result.json").read_text())
+    return found
+
+
+def states_of(folder: Path) -> list[str]:
+    with (folder / "run" / "history.csv").open() as file:
+        return [row["state"] for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("more", [(), ("--journal", "run.journal")], ids=["folder", "journal"])
+def test_a_run_whose_function_crashed_goes_on_with_the_next_command(
+    folder: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    """It used to evaluate the same point again, and crash there for ever."""
+    arguments = command("crashing_above", *more)
+    with pytest.raises(MemoryError, match="too large") as caught:
+        main(arguments)
+    note = caught.value.__notes__[0]
+    assert re.search(r"Query \d at \[0\.[5-9]\d*\] failed and stays pending", note)
+    assert "--on-error skip" in note
+    counts = [(states_of(folder).count("failed"), len(states_of(folder)))]
+    assert states_of(folder)[-1] == "pending"
+    capsys.readouterr()
+    for _ in range(4):
+        if "pending" not in states_of(folder):
+            break
+        with contextlib.suppress(MemoryError):
+            assert main(arguments) == 0
+        errors = capsys.readouterr().err
+        assert re.search(r"warning: query \d at .* failed again: MemoryError: too large\.", errors)
+        counts.append((states_of(folder).count("failed"), len(states_of(folder))))
+    assert [number for number, _ in counts] == list(range(len(counts)))
+    assert counts[-1][1] == 8 or counts[-1][1] > counts[0][1]
+
+
+def test_failures_that_are_skipped_are_counted_with_their_reasons(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command("crashing_above", "--on-error", "skip")) == 0
+    output, errors = capsys.readouterr()
+    result = result_of(folder)
+    number = states_of(folder).count("failed")
+    assert result["num_failed"] == number > 0
+    assert states_of(folder).count("told") == 8 - number
+    assert f"{number} evaluation" in output
+    assert errors.count("warning: query ") == number
+    assert len(errors.splitlines()) == 2 * number  # a line for each, and one before it
+    with (folder / "run" / "history.csv").open() as file:
+        reasons = {row["reason"] for row in csv.DictReader(file) if row["state"] == "failed"}
+    assert reasons == {"MemoryError: too large"}
+    assert result["best_reward"] <= 0.5
+
+
+def test_what_is_no_number_is_skipped_likewise(folder: Path) -> None:
+    assert main(command("nan_above", "--on-error", "skip")) == 0
+    assert result_of(folder)["num_failed"] > 0
+    assert main(command("nan_above", "--on-error", "raise", "--overwrite")) == 1
+
+
+def test_a_retry_is_no_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command("crashing_once", "--on-error", "retry:1")) == 0
+    assert states_of(folder) == ["told"] * 8
+    assert (folder / "calls.txt").read_text() == "x" * 9
+    assert "failed" not in capsys.readouterr().out
+
+
+def test_a_function_that_always_fails_ends_the_run_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command("broken", "--on-error", "skip", "--rounds", "40")) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("error: 10 evaluations in a row failed; the last one was query 9 at")
+    assert "KeyError: 'typo'. They are on record as failed. Repair the function" in last
+    assert states_of(folder) == ["failed"] * 10
+
+
+def test_a_run_ends_without_gain_and_goes_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = command("flat", "--stop-after-no-gain", "3", "--rounds", "20")
+    assert main(arguments) == 0
+    output = capsys.readouterr().out
+    assert result_of(folder)["stopped"] == "no better reward in 3 rounds"
+    assert re.search(r"stopped +no better reward in 3 rounds; --stop-after-no-gain 6 goes", output)
+    assert len(states_of(folder)) == 7
+    assert main(arguments) == 0  # nothing to do
+    assert len(states_of(folder)) == 7
+    assert main([*arguments, "--stop-after-no-gain", "5"]) == 0
+    assert len(states_of(folder)) == 9
+
+
+def test_the_function_may_end_the_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command("stopping")) == 0
+    assert result_of(folder)["stopped"] == "enough"
+    assert re.search(r"stopped +enough\n", capsys.readouterr().out)
+    assert states_of(folder) == ["told", "told", "pending"]
+
+
+def test_resume_takes_the_options_of_the_end(folder: Path) -> None:
+    journal = ("--journal", "run.journal")
+    with pytest.raises(MemoryError):
+        main(command("crashing_above", *journal, "--stop-after-no-gain", "7"))
+    more = ("--on-error", "skip", "--stop-after-no-gain", "20")
+    assert main(["resume", "run.journal", *more, "--quiet"]) == 0
+    assert len(states_of(folder)) == 8
+    assert result_of(folder)["num_failed"] > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (("--on-error", "ignore"), "--on-error is 'ignore'; it must be 'raise', 'skip' or"),
+        (("--stop-after-no-gain", "0"), "--stop-after-no-gain is 0; it must be at least 1"),
+    ],
+)
+def test_bad_options_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], expected: str
+) -> None:
+    assert main(command("flat", *more)) == 2
+    errors = capsys.readouterr().err
+    assert len(errors.splitlines()) == 1
+    assert expected in errors
+    assert not (folder / "run").exists()

@@ -1,0 +1,532 @@
+"""Evaluations that raise or return no reward: what is recorded, what is asked next, what stops."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from botorch_bandits import (
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    EvaluationError,
+    Exponential,
+    Float,
+    GPUpperConfidenceBound,
+    History,
+    Ignored,
+    MultiplicativeEpochs,
+    RandomSearch,
+    Space,
+    StopRun,
+    run,
+    run_async,
+)
+from botorch_bandits.problems import ConstantDelay
+from botorch_bandits.stopping import EvaluationFailedWarning, rounds_without_gain
+
+from .cases import ARMS, BOX, MODEL, UCB
+
+FAILED = pytest.mark.filterwarnings("ignore::botorch_bandits.stopping.EvaluationFailedWarning")
+
+
+def value(x: Tensor) -> float:
+    return -float((x[-1] - 0.3) ** 2)
+
+
+class Flaky:
+    """Raises in some of its calls, counted from 1."""
+
+    def __init__(self, *bad_calls: int, error: type[BaseException] = OSError) -> None:
+        self.bad_calls, self.error = bad_calls, error
+        self.points: list[list[float]] = []
+
+    def __call__(self, x: Tensor) -> float:
+        self.points.append(x.tolist())
+        if len(self.points) in self.bad_calls:
+            raise self.error("no such machine")
+        return value(x)
+
+
+def arms_loop(**more: Any) -> BanditLoop:
+    return BanditLoop(ARMS, MODEL, UCB, **more)
+
+
+def random_loop(**more: Any) -> BanditLoop:
+    return BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch(), **more)
+
+
+def play(loop: BanditLoop, function: Any, num_rounds: int, way: str, **more: Any) -> Any:
+    """Play with ``run``, or in one thread with ``run_async``, which tell in the same order."""
+    if way == "run":
+        return run(loop, function, num_rounds, progress=False, **more)
+    with ThreadPoolExecutor(1) as threads:
+        return run_async(loop, function, threads, 1, num_rounds, progress=False, **more)
+
+
+both = pytest.mark.parametrize("way", ["run", "run_async"])
+
+
+# --- raise ------------------------------------------------------------------------------------
+
+
+@both
+def test_an_error_ends_the_run_and_its_query_stays_pending(way: str) -> None:
+    loop, function = random_loop(), Flaky(3)
+    with pytest.raises(OSError, match="no such machine") as caught:
+        play(loop, function, 6, way, on_error="raise")
+    assert (loop.history.num_arrived, loop.history.num_pending) == (2, 1)
+    (note,) = caught.value.__notes__
+    assert f"Query 2 at {function.points[2]} failed and stays pending" in note
+    assert "--on-error skip" in note
+    assert "tensor" not in note  # it has nothing to do with the argument
+    play(loop, function, 3, way, on_error="raise")  # the machine is there again
+    assert function.points[3] == function.points[2]
+    assert (loop.history.num_arrived, loop.history.num_failed) == (6, 0)
+
+
+@both
+def test_what_fails_again_is_recorded_and_the_run_goes_on(way: str) -> None:
+    """A run whose function crashes at a point for ever goes on with the next command."""
+    loop, function = random_loop(), Flaky(3, 4)
+    with pytest.raises(OSError, match="no such machine"):
+        play(loop, function, 6, way, on_error="raise")
+    message = r"query 2 at \[0\.\d+\] failed again: OSError: no such machine\. It is recorded"
+    with pytest.warns(EvaluationFailedWarning, match=message):
+        play(loop, function, 3, way, on_error="raise")
+    history = loop.history
+    assert (history.num_queries, history.num_arrived, history.num_pending) == (6, 5, 0)
+    (failure,) = history.failures
+    assert (failure.query_id, failure.reason) == (2, "OSError: no such machine")
+
+
+@both
+def test_one_query_a_run_is_given_up_where_every_evaluation_fails(way: str) -> None:
+    """A function that is broken costs no more than one pending query a run."""
+    loop = random_loop()
+    queries = [loop.ask() for _ in range(3)]
+    with pytest.raises(OSError, match="no such") as caught, pytest.warns(EvaluationFailedWarning):
+        play(loop, Flaky(*range(1, 99)), 5, way, on_error="raise")
+    assert [loop.history.state(query.id) for query in queries] == ["failed", "pending", "pending"]
+    assert loop.history.num_queries == 3
+    assert "is the function itself at fault?" in caught.value.__notes__[0]
+
+
+@both
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("on_error", ["raise", "skip", "retry:2"])
+def test_interrupts_are_never_swallowed(
+    way: str, error: type[BaseException], on_error: str
+) -> None:
+    loop, function = random_loop(), Flaky(3, error=error)
+    with pytest.raises(error):
+        play(loop, function, 6, way, on_error=on_error)
+    assert (loop.history.num_arrived, loop.history.num_pending) == (2, 1)
+    assert len(function.points) == 3
+
+
+@both
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (math.nan, "reward is nan; it must be finite"),
+        (None, "reward must be one number, got None"),
+        (1e60, "its absolute value must be at most 1e"),
+        ((1.0, [0.0]), "one number|there are no constraints"),
+    ],
+    ids=str,
+)
+def test_what_is_no_reward_is_a_failure(way: str, returned: Any, reason: str) -> None:
+    loop = random_loop()
+    with pytest.raises(EvaluationError, match=reason) as caught:
+        play(loop, lambda x: returned, 2, way, on_error="raise")
+    assert "Query 0 at [" in str(caught.value)
+    assert loop.history.num_pending == 1
+    with pytest.warns(EvaluationFailedWarning, match="failed"), pytest.raises(EvaluationError):
+        play(loop, lambda x: returned, 2, way, on_error="raise")
+    assert re.search(reason, str(loop.history.failures[0].reason))
+
+
+def test_the_note_says_what_the_argument_is_where_that_is_the_trouble() -> None:
+    def insists_on_numbers(x: Tensor) -> float:
+        return round(x[0], 2)  # type: ignore[call-overload, no-any-return]
+
+    with pytest.raises(TypeError, match="__round__") as caught:
+        run(random_loop(), insists_on_numbers, 1, progress=False)
+    assert "x.tolist() is a list of Python numbers" in caught.value.__notes__[0]
+    named = BanditLoop(Space({"rate": Float(0.0, 1.0)}), None, RandomSearch())
+    with pytest.raises(KeyError, match="tensor") as caught:
+        run(named, lambda parameters: parameters["tensor"], 1, progress=False)
+    assert "tolist" not in caught.value.__notes__[0]
+    assert "at {'rate': 0." in caught.value.__notes__[0]
+
+
+# --- skip and retry ---------------------------------------------------------------------------
+
+
+@both
+def test_skipped_failures_are_on_record_and_the_run_goes_on(way: str) -> None:
+    loop, function = random_loop(), Flaky(2, 5)
+    events = []
+    with pytest.warns(EvaluationFailedWarning, match="It is recorded as failed, and the run goes"):
+        play(
+            loop,
+            function,
+            6,
+            way,
+            on_error="skip",
+            on_round=lambda query, event: events.append((query.id, type(event).__name__)),
+        )
+    history = loop.history
+    assert [history.state(i) for i in range(6)] == [
+        "told",
+        "failed",
+        "told",
+        "told",
+        "failed",
+        "told",
+    ]
+    assert all(failure.avoided for failure in history.failures)
+    assert events == [(i, "Failure" if i in (1, 4) else "Outcome") for i in range(6)]
+    assert len(function.points) == 6
+
+
+@both
+@FAILED
+def test_a_failure_is_retried_at_the_same_point(way: str) -> None:
+    loop, function = random_loop(), Flaky(2, 3, 5, 6, 7)
+    play(loop, function, 3, way, on_error="retry:2")
+    assert [loop.history.state(i) for i in range(3)] == ["told", "told", "failed"]
+    assert function.points[1] == function.points[2] == function.points[3]
+    assert function.points[4] == function.points[5] == function.points[6]
+    assert len(function.points) == 7
+
+
+@both
+@FAILED
+def test_ten_failures_in_a_row_end_the_run(way: str) -> None:
+    loop, function = random_loop(), Flaky(*range(4, 99))
+    with pytest.raises(EvaluationError, match=r"10 evaluations in a row failed; .* query 12 at"):
+        play(loop, function, 50, way, on_error="skip")
+    assert (loop.history.num_arrived, loop.history.num_failed) == (3, 10)
+    play(loop, value, 2, way, on_error="skip")  # it can be repaired
+    assert (loop.history.num_arrived, loop.history.num_pending) == (5, 0)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_reward_below_the_stated_minimum_is_never_recorded_as_a_failure(on_error: str) -> None:
+    """The evaluation was right, and the setting is wrong."""
+    loop = arms_loop(feedback=Censored(minimum=-0.05, outcome_bound=1.0))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"reward is -0\..*, below minimum=-0\.05"):
+            run(loop, value, 12, on_error=on_error, progress=False)
+    assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
+
+
+@FAILED
+def test_a_result_that_the_loop_refuses_otherwise_is_a_failure() -> None:
+    results = iter([1.0, (1.0, [0.0]), 2.0, 3.0])
+    rule = MultiplicativeEpochs(1, 4, penalty=Exponential(3.0))
+    loop = random_loop(constraints=rule)
+    told = iter([(1.0, [0.0]), (1.0, [1e3]), (2.0, [0.0])])
+    run(loop, lambda x: next(told), 3, on_error="skip", progress=False)
+    assert [loop.history.state(i) for i in range(3)] == ["told", "failed", "told"]
+    assert "the loop refused the result: constraints is" in str(loop.history.failures[0].reason)
+    loop = random_loop()
+    run(loop, lambda x: next(results), 4, on_error="skip", progress=False)
+    assert [loop.history.state(i) for i in range(4)] == ["told", "failed", "told", "told"]
+
+
+@FAILED
+def test_failures_become_known_after_the_delay_of_their_outcome() -> None:
+    loop = random_loop()
+    result = run(loop, Flaky(2), 6, delays=ConstantDelay(3), on_error="skip", progress=False)
+    (failure,) = loop.history.failures
+    assert (failure.query_id, failure.arrived_round) == (1, 4)
+    assert torch.isnan(result.rewards[1])
+    assert torch.isinf(result.arrivals[1])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("on_error", ["Skip", "retry", "retry:0", "retry:-1", "retry:x", 3, None])
+def test_other_words_are_refused_before_anything_is_asked(on_error: Any) -> None:
+    for way in ("run", "run_async"):
+        loop = random_loop()
+        with pytest.raises(ValueError, match="must be 'raise', 'skip' or 'retry:N'"):
+            play(loop, value, 1, way, on_error=on_error)
+        assert loop.history.num_queries == 0
+
+
+# --- what the acquisition makes of failures ---------------------------------------------------
+
+
+def fails_above(limit: float) -> Callable[[Tensor], float]:
+    """Grows toward 1, where it cannot be evaluated."""
+
+    def function(x: Tensor) -> float:
+        if float(x[-1]) > limit:
+            raise OSError("out of memory")
+        return float(x[-1])
+
+    return function
+
+
+@FAILED
+@pytest.mark.parametrize("kind", ["arms", "box", "contexts", "window"])
+def test_the_acquisition_keeps_away_from_points_that_failed(kind: str) -> None:
+    """Its pending points are the failed ones, beside those without an outcome."""
+    seen: list[Any] = []
+    model = BanditGP.with_kernel(MODEL.kernel, noise=0.01)
+
+    class Watched(GPUpperConfidenceBound):
+        def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+            seen.append(None if X_pending is None else X_pending.tolist())
+            super().set_X_pending(X_pending)
+
+    more: dict[str, Any] = {"context_dim": 1} if kind == "contexts" else {}
+    acquisition = Watched.with_options(width=2.0)
+    if kind == "contexts":
+        model = BanditGP.with_kernel(MODEL.kernel, noise=0.01)
+    domain = BOX if kind == "box" else ARMS
+    loop = BanditLoop(domain, model, acquisition, **more)
+    context = [0.5] if kind == "contexts" else None
+    front = context or []
+    queries = [loop.ask(context) for _ in range(3)]
+    loop.tell(queries[0].id, 0.5)
+    loop.tell_failed(queries[1].id, "out of memory", avoid=True)
+    seen.clear()
+    loop.ask(context)
+    expected = [[*front, *query.x.tolist()] for query in queries[1:]]
+    assert [rows for rows in seen if rows][-1] == expected
+    loop.tell_failed(queries[2].id, "a power cut")  # its point may come again
+    seen.clear()
+    loop.ask(context)
+    assert queries[2].x.tolist() not in [row[-1:] for row in [rows for rows in seen if rows][-1]]
+
+
+@FAILED
+def test_arms_that_failed_are_not_asked_again_at_once() -> None:
+    """Left out, the arm that failed is chosen for ever; avoided, another one is."""
+    left_out = arms_loop()
+    for _ in range(8):
+        query = left_out.ask()
+        try:
+            left_out.tell(query.id, fails_above(0.7)(query.x))
+        except OSError as error:
+            left_out.tell_failed(query.id, str(error))
+    points = [float(query.x) for query in left_out.history.queries[-3:]]
+    assert points[0] == points[1] == points[2] > 0.7
+    loop = arms_loop()
+    run(loop, fails_above(0.7), 25, on_error="skip", progress=False)
+    best = loop.best()
+    assert best is not None
+    assert best[1].reward == max(float(x) for x in ARMS.choices if float(x) <= 0.7)
+    ignored = arms_loop(feedback=Ignored())
+    failure = ignored.tell_failed(ignored.ask().id, avoid=True)
+    assert not failure.avoided  # such a loop leaves out whatever has no outcome
+
+
+def test_arms_and_boxes_take_failures_as_they_take_pending_queries() -> None:
+    """To the last digit: failed and avoided, or pending, makes no difference."""
+    failed, pending = arms_loop(), arms_loop()
+    for loop in (failed, pending):
+        for _ in range(6):
+            loop.ask()
+        for i in (0, 2, 3):
+            loop.tell(i, 0.1 * i)
+    failed.tell_failed(1, avoid=True)
+    failed.tell_failed(4, avoid=True)
+    for _ in range(3):
+        ours, theirs = failed.ask(), pending.ask()
+        assert ours.x.equal(theirs.x)
+        assert ours.diagnostics == theirs.diagnostics
+
+
+@FAILED
+def test_after_three_failures_in_a_row_points_are_uniform_until_one_works() -> None:
+    loop = arms_loop()
+    origins = []
+    outcomes = [0.5, None, None, None, None, 0.1, None]
+    for reward in outcomes:
+        query = loop.ask()
+        origins.append(query.origin)
+        if reward is None:
+            loop.tell_failed(query.id, avoid=True)
+        else:
+            loop.tell(query.id, reward)
+    uniform = ["initial"] * 2
+    assert origins == ["acquisition"] * 4 + uniform + ["acquisition"]
+
+
+@FAILED
+def test_guarantees_know_points_that_are_avoided() -> None:
+    loop = BanditLoop(ARMS, MODEL, GPUpperConfidenceBound.with_options(delta=0.1), num_initial=0)
+    run(loop, value, 3, progress=False)
+    before = loop.guarantee()
+    assert before.regret is not None
+    assert before.regret.num_rounds == 3
+    query = loop.ask()
+    loop.tell_failed(query.id, "out of memory", avoid=True)
+    run(loop, value, 2, progress=False)
+    after = loop.guarantee()
+    assert after.regret is not None
+    assert after.bands is not None
+    assert "1 failed points enter at the posterior mean" in after.bands.gaps
+    assert (after.regret.num_rounds, after.regret.num_others) == (4, 2)
+
+
+# --- journals and records ---------------------------------------------------------------------
+
+
+@FAILED
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_a_journal_with_failures_goes_on_to_the_last_bit(domain: Any, tmp_path: Path) -> None:
+    def open_loop() -> BanditLoop:
+        return BanditLoop.open(tmp_path / "run.journal", domain, MODEL, UCB)
+
+    function = Flaky(2, 3, 4, 5, 8)
+    whole = BanditLoop(domain, MODEL, UCB)
+    run(whole, function, 10, on_error="skip", progress=False)
+    again = Flaky(2, 3, 4, 5, 8)
+    for num_rounds in (1, 2, 1, 3, 3):
+        with open_loop() as loop:
+            run(loop, again, num_rounds, on_error="skip", progress=False)
+    assert again.points == function.points
+    with open_loop() as loop:
+        assert [failure.avoided for failure in loop.history.failures] == [True] * 5
+        records = [{**r, "asked_at": 0, "arrived_at": 0} for r in loop.history.to_records()]
+        expected = [{**r, "asked_at": 0, "arrived_at": 0} for r in whole.history.to_records()]
+        assert records == expected
+        assert records[1]["avoided"] is True
+        assert "avoided" not in records[0]
+        rebuilt = History.from_records(loop.history.to_records(), dim=1)
+        assert rebuilt.failures == loop.history.failures
+        assert BanditLoop(domain, MODEL, UCB, history=rebuilt).ask().x.equal(whole.ask().x)
+
+
+@FAILED
+def test_a_process_that_dies_between_the_runs_changes_nothing(tmp_path: Path) -> None:
+    """Raise, with a journal: the crashed query is evaluated once more, then recorded."""
+    path = tmp_path / "run.journal"
+
+    def start(num_rounds: int) -> History:
+        with BanditLoop.open(path, ARMS, MODEL, UCB) as loop:
+            with contextlib.suppress(OSError):
+                run(loop, fails_above(0.8), num_rounds, progress=False)
+            return loop.history
+
+    counts = []
+    for _ in range(6):
+        history = start(20)
+        counts.append((history.num_queries, history.num_failed, history.num_pending))
+    assert counts[0][1:] == (0, 1)  # the first crash is on record as pending alone
+    for before, after in itertools.pairwise(counts):
+        assert after[0] > before[0]  # each command goes further
+        assert after[1:] == (before[1] + 1, 1)
+
+
+# --- the end of a run -------------------------------------------------------------------------
+
+
+@both
+def test_a_callback_ends_the_run(way: str) -> None:
+    loop = random_loop()
+
+    def stop(query: Any, event: Any) -> None:
+        if query.id == 3:
+            raise StopRun("that is enough")
+
+    result = play(loop, value, 10, way, on_round=stop)
+    assert result.stopped == "that is enough"
+    assert "stopped: that is enough" in repr(result)
+    assert (loop.history.num_arrived, loop.history.num_pending) == (4, 0)
+    result = play(loop, value, 2, way)
+    assert result.stopped is None
+    assert loop.history.num_arrived == 6
+
+
+@both
+def test_the_function_may_end_the_run_too(way: str) -> None:
+    loop, function = random_loop(), Flaky(3, error=StopRun)
+    result = play(loop, function, 10, way, on_error="skip")
+    assert result.stopped == "no such machine"
+    assert (loop.history.num_arrived, loop.history.num_pending) == (2, 1)
+
+
+def test_what_is_on_its_way_is_told_before_the_run_ends() -> None:
+    loop = random_loop()
+
+    def stop(query: Any, event: Any) -> None:
+        raise StopRun
+
+    with ThreadPoolExecutor(4) as threads:
+        result = run_async(loop, value, threads, 4, 50, on_round=stop, progress=False)
+    assert result.stopped == "StopRun"
+    assert loop.history.num_queries == 4
+    assert loop.history.num_pending == 0
+
+
+def test_due_outcomes_are_told_before_the_run_ends() -> None:
+    loop = random_loop()
+    seen = []
+
+    def stop(query: Any, event: Any) -> None:
+        seen.append(query.id)
+        raise StopRun
+
+    run(loop, value, 3, delays=ConstantDelay(20), progress=False)
+    run(loop, value, 20, delays=ConstantDelay(2), on_round=stop, progress=False)
+    assert seen == [0, 1]  # both were due; the third was not
+
+
+@both
+@FAILED
+def test_a_run_ends_without_gain_and_goes_on_with_a_larger_number(way: str) -> None:
+    rewards = iter([5.0, 1.0, 7.0, 3.0, None, 7.0, 8.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+
+    def function(x: Tensor) -> float:
+        reward = next(rewards)
+        if reward is None:
+            raise OSError
+        return reward
+
+    loop = random_loop()
+    options = {"on_error": "skip"}
+    result = play(loop, function, 12, way, stop_after_no_gain=3, **options)
+    assert result.stopped == "no better reward in 3 rounds"
+    assert loop.history.num_queries == 6  # a failure is a round, and an equal reward is no gain
+    assert rounds_without_gain(loop) == 3
+    result = play(loop, function, 6, way, stop_after_no_gain=3, **options)
+    assert loop.history.num_queries == 6
+    result = play(loop, function, 6, way, stop_after_no_gain=4, **options)
+    assert loop.history.num_queries == 11
+    assert result.stopped == "no better reward in 4 rounds"
+
+
+def test_initial_rounds_do_not_count_nor_attached_points() -> None:
+    loop = BanditLoop(ARMS, MODEL, UCB, num_initial=5)
+    result = run(
+        loop, lambda x: -float(loop.history.num_queries), 9, stop_after_no_gain=2, progress=False
+    )
+    assert loop.history.num_queries == 7
+    assert result.stopped is not None
+    loop.attach(ARMS.choices[0], -50.0)
+    assert rounds_without_gain(loop) == 2
+
+
+def test_rewards_that_cannot_be_compared_end_no_run() -> None:
+    loop = random_loop(context_dim=1)
+    with pytest.raises(ValueError, match=r"stop_after_no_gain is 3, but the loop has context_dim="):
+        run(loop, value, 2, contexts=lambda t: torch.zeros(1), stop_after_no_gain=3)
+    with pytest.raises(ValueError, match="stop_after_no_gain is 0; it must be at least 1"):
+        run(random_loop(), value, 2, stop_after_no_gain=0)
