@@ -129,7 +129,11 @@ def test_inputs_are_normalized_before(name: str) -> None:
     assert torch.equal(model.train_inputs[0], raw(X))
     model.eval()
     assert_dense(model, function, X, outcomes(X), 0.01, raw=raw)
-    assert model.closed_form is None
+    points = raw(uniform(7, 2, seed=1))
+    mean, variance = model.closed_form.mean_and_variance(points)  # of raw inputs
+    found = model.posterior(points)
+    assert torch.allclose(mean, found.mean[:, 0], rtol=0, atol=1e-10)
+    assert torch.allclose(variance, found.variance[:, 0], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-3])
