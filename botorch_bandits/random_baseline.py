@@ -36,7 +36,7 @@ class RandomBaseline:
 
     Example:
         >>> baseline = RandomBaseline([1.0, 2.0, 3.0, 4.0])
-        >>> baseline.expected_best(1), baseline.expected_best(4)
+        >>> round(baseline.expected_best(1), 6), baseline.expected_best(4)
         (2.5, 4.0)
         >>> baseline.quantile(2, 0.5)
         3.0

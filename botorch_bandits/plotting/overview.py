@@ -449,7 +449,7 @@ def plot_run(
         TypeError: If ``run`` is neither.
 
     Example:
-        >>> from botorch_bandits import BanditLoop, Float, Space
+        >>> from botorch_bandits import BanditLoop, Float, RandomSearch, Space
         >>> from botorch_bandits import run as run_rounds
         >>> space = Space({"C": Float(1e-3, 1e3, log=True), "gamma": Float(0.0, 1.0)})
         >>> loop = BanditLoop(space, None, RandomSearch())

@@ -45,7 +45,6 @@ from botorch_bandits.problems import (
     TuningProblem,
     load_dataset,
 )
-from botorch_bandits.problems.delays import NEVER
 from botorch_bandits.progress import ProgressBar
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -198,7 +197,7 @@ class Loss(Delays):
     def draw(self, x: Tensor, stream: torch.Generator) -> float:
         """See the base class."""
         is_lost = float(torch.rand((), dtype=torch.float64, generator=stream)) < self.share
-        return NEVER if is_lost else self.delays.draw(x, stream)
+        return math.inf if is_lost else self.delays.draw(x, stream)
 
 
 DELAYS: dict[str, Delays] = {

@@ -332,9 +332,8 @@ class TestSettings:
             BanditLoop(box, recipe, UpperConfidenceBound(model, beta=1.0))  # type: ignore[arg-type]
 
     def test_infeasible_settings_fail_before_the_first_round(self) -> None:
-        half = GPUpperConfidenceBound.with_options(rkhs_bound=2.0)
-        with pytest.raises(ValueError, match=r"rkhs_bound= and information_gain=.*got rkhs_bound=2"):
-            BanditLoop(small_box(), MODELS["fixed"](), half)
+        with pytest.raises(ValueError, match=r"exactly one width .*got rkhs_bound=2\.0"):
+            GPUpperConfidenceBound.with_options(rkhs_bound=2.0)
         with pytest.raises(ValueError, match="num_initial is -1"):
             make_loop("box", "fixed", "random", num_initial=-1)
         with pytest.raises(TypeError, match="seed must be an integer"):
