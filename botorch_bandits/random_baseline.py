@@ -40,7 +40,7 @@ class RandomBaseline:
         (2.5, 4.0)
         >>> baseline.quantile(2, 0.5)
         3.0
-        >>> baseline.chance(2, 4.0), baseline.rounds_to(4.0)
+        >>> round(baseline.chance(2, 4.0), 6), baseline.rounds_to(4.0)
         (0.5, 4.0)
     """
 
