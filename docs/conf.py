@@ -20,7 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "results/league.md"]  # the latter is a part of league.md
 templates_path: list[str] = []
 
 # A reference that has the full name of something in these packages must lead somewhere. Names of
