@@ -254,7 +254,8 @@ def run_async(
             hangs is killed when the other tasks of its pool have ended; a thread cannot be.
         on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. With ``"raise"`` what
             else is on its way stays pending. Where failures are recorded, as many in a row as
-            twice ``max_pending``, and at least ten, end the run.
+            twice ``max_pending``, and at least ten, end the run. Results that came together with
+            the one that ends it are told or recorded first.
         stop_after_no_gain: Ask no further query while the last so many rounds have brought no
             better reward; see :func:`run`. What is on its way is waited for first, and may change
             that.

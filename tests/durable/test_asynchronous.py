@@ -209,7 +209,8 @@ def test_results_that_are_no_rewards_fail_with_the_reason() -> None:
     loop = random_loop()
     with ThreadPoolExecutor(2) as threads, pytest.raises(EvaluationError, match=r"10 .* in a row"):
         run_async(loop, nonsense, threads, 2, 12, on_error="skip", progress=False)
-    assert loop.history.num_failed == 10
+    # a result that came together with the tenth is on record, too
+    assert 10 <= loop.history.num_failed <= 11
     reasons = " ".join(str(failure.reason) for failure in loop.history.failures)
     for word in ("reward is nan", "must be one number", "a tensor of shape (2,)"):
         assert word in reasons
