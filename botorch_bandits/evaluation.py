@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, TypeAlias
 
 import torch
@@ -24,6 +25,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import BelowMinimumError
+from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
@@ -587,10 +589,27 @@ class _Run:
         )
 
 
+NUM_LAST = 20
+"""Outcomes whose mean is shown where none of them is the best."""
+
+
 def progress_of(loop: BanditLoop) -> dict[str, float | str]:
-    """Return what a progress bar shows of a loop: best reward, reset, failures, multipliers."""
-    best = loop.best()
-    shown: dict[str, float | str] = {} if best is None else {"best": f"{best[1].reward:.6g}"}
+    """Return what a progress bar shows of a loop: best reward, reset, failures, multipliers.
+
+    The best reward is that of :meth:`.BanditLoop.best`. With contexts, or where old outcomes fade,
+    no reward is the best for all rounds; then it is the mean of the last ones.
+    """
+    shown: dict[str, float | str] = {}
+    has_best = isinstance(loop.settings.forgetting, SlidingWindow | None)
+    if has_best and not loop.settings.context_dim:
+        best = loop.best()
+        if best is not None:
+            shown["best"] = f"{best[1].reward:.6g}"
+    else:
+        last = loop.history.outcomes_since(max(loop.history.num_arrived - NUM_LAST, 0))
+        if last:
+            mean = fmean(outcome.reward for outcome in last)
+            shown[f"mean of the last {len(last)}"] = f"{mean:.6g}"
     if loop.resets:
         shown["reset"] = f"after round {loop.resets[-1].after_round}"
     if loop.history.num_failed:

@@ -497,6 +497,14 @@ class Changes:
         resets = [reset.after_round for reset in loop.resets if reset.after_round < last]
         return sorted({max(rounds) + 1 for rounds in (changes, resets) if rounds})
 
+    def best(self, loop: BanditLoop) -> tuple[int, tuple[Query, Outcome] | None]:
+        """Return the first round that counts now, and the best query since then, if any.
+
+        That is the round after the last reset or the last known change, whichever came later.
+        """
+        first = max([1, *self.beginnings(loop)])
+        return first, loop.best() if first == 1 else self.best_since(loop, first)
+
     def best_since(self, loop: BanditLoop, round_number: int) -> tuple[Query, Outcome] | None:
         """Return the query with the largest reward among those from a round on, if any.
 
@@ -512,12 +520,10 @@ class Changes:
         return best
 
     def shown(self, loop: BanditLoop) -> dict[str, str]:
-        """Return what the progress bar shows beside the best reward."""
+        """Return what the progress bar shows beside the best reward of now."""
         shown = {}
-        for first in self.beginnings(loop)[-1:]:
-            best = self.best_since(loop, first)
-            if best is not None:
-                shown[f"since round {first}"] = f"{best[1].reward:.6g}"
+        if self.beginnings(loop) and (largest := loop.history.best()) is not None:
+            shown["largest ever"] = f"{largest[1].reward:.6g}"
         if loop.resets:
             shown["reset"] = f"after round {loop.resets[-1].after_round}"
         return shown
@@ -539,11 +545,16 @@ class Changes:
                         "parameters": parameters_of(query),
                     }
                 )
+        ever = loop.history.best()
+        largest = None
+        if ever is not None:
+            largest = {"reward": ever[1].reward, "round": ever[0].round_number}
         return {
             "change_points": list(self.change_points),
             "resets": [plain_record(reset) for reset in loop.resets],
             "num_tests": len(loop.change_tests),
             "best_since": since,
+            "largest": largest,
         }
 
     def rows(self, result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -561,7 +572,16 @@ class Changes:
             rows.append(("reset after", f"{reset['after_round']} ({found})"))
         if not result["resets"] and self.restart is not None:
             rows.append(("resets", "none"))
+        first, largest = result["best_since_round"], result["largest"]
+        if first > 1 and largest is not None:
+            found = "" if result["best_reward"] is not None else ", where none has come yet"
+            rows.append(("best is counted", f"from round {first} on{found}"))
+            rows.append(
+                ("largest reward ever", f"{largest['reward']:.6g} in round {largest['round']}")
+            )
         for best in result["best_since"]:
+            if best["since_round"] == first:  # it is the best reward
+                continue
             rows.append((f"best since round {best['since_round']}", f"{best['reward']:.6g}"))
             rows.append(("found in round", str(best["round"])))
             rows += [(f"  {name}", show_value(v)) for name, v in best["parameters"].items()]

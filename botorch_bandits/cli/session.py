@@ -48,7 +48,7 @@ from botorch_bandits.cli.options import (
 from botorch_bandits.cli.parallel import WorkerPool, evaluate_known
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.evaluation import ByRound, RunResult, progress_of, run
+from botorch_bandits.evaluation import ByRound, RunResult, run
 from botorch_bandits.feedback import BelowMinimumError, Censored, LateOutcomeWarning
 from botorch_bandits.history import History, flatten_records
 from botorch_bandits.loop import BanditLoop
@@ -460,11 +460,14 @@ class Session:
         return self.function(argument, round_number)
 
     def _shown(self, loop: BanditLoop) -> dict[str, float | str]:
-        shown = progress_of(loop)
-        kept: dict[str, float | str] = {
-            name: shown[name] for name in ("best", "failed") if name in shown
-        }
-        return {**kept, **self.changes.shown(loop), **self.budgets.shown(loop)}
+        since, best = self.changes.best(loop)
+        shown: dict[str, float | str] = {}
+        if best is not None:
+            name = "best" if since == 1 else f"best since round {since}"
+            shown[name] = f"{best[1].reward:.6g}"
+        if loop.history.num_failed:
+            shown["failed"] = loop.history.num_failed
+        return {**shown, **self.changes.shown(loop), **self.budgets.shown(loop)}
 
     def _write(self) -> None:
         self.output.write_history(self.loop.history)
@@ -481,7 +484,7 @@ class Session:
     def _finish(self, seconds: float, interrupted: bool, stopped: str | None) -> None:
         history = self.loop.history
         self._write()
-        best = self.loop.best()
+        best_since, best = self.changes.best(self.loop)
         guarantee = self.loop.guarantee()
         result: dict[str, Any] = {
             "title": self.title,
@@ -498,6 +501,7 @@ class Session:
             "stopped": stopped,
             "seconds": round(seconds, 3),
             "best_reward": None if best is None else best[1].reward,
+            "best_since_round": best_since,
             "best_round": None if best is None else best[0].round_number,
             "best_parameters": None if best is None else parameters_of(best[0]),
             "reference": None

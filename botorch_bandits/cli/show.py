@@ -399,15 +399,24 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
     )
     best = history.best()
     if best is not None:
-        what = "largest reward" if history.num_constraints else "best reward"
+        changes = settings["context_dim"] or settings.get("forgetting") or settings.get("restart")
+        what = "largest reward" if history.num_constraints or changes else "best reward"
         rows.append([what, f"{best[1].reward:.6g} in round {best[0].round_number}"])
+    for first in resets_on_record(history)[-1:]:
+        since = [outcome for outcome in history.outcomes if outcome.query_id >= first]
+        if since:
+            reward, query_id = max((outcome.reward, -outcome.query_id) for outcome in since)
+            found = f"{reward:.6g} in round {history.query(-query_id).round_number}"
+            rows.append([f"since round {first + 1}", found])
     return _table([], rows)
 
 
 def _rounds(history: History, censored: Censored | None, num_rounds: int | None) -> str:
     rows: list[list[Any]] = []
     best: float | None = None
+    resets = set(resets_on_record(history))
     for query in history.queries:
+        best = None if query.id in resets else best
         outcome = history.outcome(query.id)
         if outcome is not None:
             best = outcome.reward if best is None else max(best, outcome.reward)

@@ -37,6 +37,7 @@ from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucina
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
+from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
@@ -519,18 +520,48 @@ class BanditLoop:
             view = feedback.view(current, current.num_queries + 1, self._clock())
             return view.shifted(self._chooser.rounds_before)
 
-    def best(self) -> tuple[Query, Outcome] | None:
-        """Return the query with the largest observed reward and its outcome, if any.
+    def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
+        """Return the query that is best now and its outcome, if there is one.
 
-        With constraints it is the best of those whose observed values meet all of them, or None
-        without one; see :meth:`feasibility` for the nearest then.
+        It is the one with the largest observed reward. With constraints it is the best of those
+        whose observed values meet all of them; see :meth:`feasibility` for the nearest if there is
+        none. Where the reward is not the same in all rounds, what counts now counts:
+
+        * After a reset only queries since then do.
+        * With ``SlidingWindow`` only those in the window do.
+        * With contexts, ``ExponentialWeights`` or ``TimeVaryingKernel`` it is, of the points that
+          were played, the one with the largest posterior mean now, in the context that is asked
+          for. The outcome is the latest one there, if possible in that context, and may be far from
+          that mean. Without a model only outcomes in the same context count.
+
+        The largest of all rewards is ``loop.history.best()``.
+
+        Args:
+            context: With contexts, ``context_dim`` numbers: for which context the point is to be
+                the best. None without contexts.
+
+        Raises:
+            TypeError: If the context is a tensor of another dtype than float64.
+            ValueError: If the context is missing, not wanted, of the wrong length or not finite.
+
+        Example:
+            >>> from botorch_bandits import Box, OracleRestart
+            >>> restart = OracleRestart(change_points=(2,), exploration=None)
+            >>> loop = BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch(), restart=restart)
+            >>> for reward in (5.0, 9.0, 1.0, 3.0, 2.0):
+            ...     outcome = loop.tell(loop.ask().id, reward)
+            >>> loop.best()[1].reward, loop.history.best()[1].reward
+            (3.0, 9.0)
         """
+        if context is None and self.settings.context_dim:
+            raise ValueError(
+                f"context is missing: the loop has context_dim={self.settings.context_dim}, and "
+                "which point is best depends on the context. Ask with best(context=...); the "
+                "largest of all rewards is history.best()."
+            )
+        context = self._check_context(context)
         with self._lock:
-            multipliers = self._chooser.multipliers
-            if multipliers is None:
-                return self._history.best()
-            best = multipliers.best
-            return None if best is None else (self._history.query(best.query_id), best)
+            return best_now(self.settings, self._history, self._chooser, context, self._clock())
 
     @property
     def resets(self) -> tuple[Reset, ...]:

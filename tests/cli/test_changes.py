@@ -83,7 +83,8 @@ def test_the_function_of_a_round_is_that_of_its_population(
     assert result["change_points"] == [3]
     after = [q for q in queries_in(folder / "run") if q["id"] >= 3 and q["reward"] is not None]
     (best,) = result["best_since"]
-    assert best["since_round"] == 4
+    assert best["since_round"] == result["best_since_round"] == 4
+    assert best["reward"] == result["best_reward"]
     assert best["reward"] == max(query["reward"] for query in after)
     assert result["reference"]["reward"] == halves[1].default_accuracy()
     with Image.open(folder / "run" / "timeline.png") as picture:
@@ -119,7 +120,16 @@ def test_a_change_is_detected_shown_and_survives_a_restart_of_the_command(
     assert first["reason"] == "detection"
     assert first["statistic"] > first["threshold"]
     assert f"reset=after round {first['after_round']}" in shown.err
-    assert re.search(r"best=[\d.]+, since round \d+=", shown.err)
+    since = result["best_since_round"]
+    assert since == result["resets"][-1]["after_round"] + 1
+    assert re.search(rf"best since round {since}=[\d.]+, largest ever=[\d.]+", shown.err)
+    told = [q for q in queries_in(folder / "whole") if q["reward"] is not None]
+    assert result["best_reward"] == max(q["reward"] for q in told if q["round_number"] >= since)
+    assert result["largest"]["reward"] == max(q["reward"] for q in told)
+    best = re.escape(f"{result['best_reward']:.6g}")
+    assert re.search(rf"best reward +{best}\b", shown.out)
+    assert re.search(rf"best is counted +from round {since} on\n", shown.out)
+    assert re.search(r"largest reward ever +[\d.]+ in round \d+\n", shown.out)
     assert f"{first['after_round']} (detection, change placed before" in shown.out
     assert result["settings"]["threshold"]["horizon"] == 18  # 3 sqrt(30), rounded up, and one
     # the threshold is not simulated again, and is the same although there are more rounds
