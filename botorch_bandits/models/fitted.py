@@ -9,7 +9,7 @@ hyperparameters.
 square root of the dimension (Hvarfner, Hellsten and Nardi 2024); an output scale with a wide prior
 around 1, without which the few large outcomes of a first design hide what is near the optimum; and
 noise that may be as small as 1e-6 of the variance of the outcomes, where BoTorch's default stops at
-1e-4.
+1e-4, if many outcomes say so.
 """
 
 from __future__ import annotations
@@ -88,8 +88,12 @@ class LearnedGP(IncrementalGP):
 SMALLEST_NOISE = 1e-6
 """Noise variances below this, in variances of the outcomes, cannot be told from none."""
 
-NOISE_PRIOR = (-8.0, 3.0)
-"""Mean and standard deviation of the logarithm of the noise variance: from none to half."""
+NOISE_PRIOR = (-4.0, 2.0)
+"""Mean and standard deviation of the logarithm of the noise variance: from none to all.
+
+A prior farther left lets a few smooth outcomes settle that there is no noise, and
+then the rounds of an accuracy, which is flat in places, are spent on one spot.
+"""
 
 OUTPUT_SCALE_PRIOR = (0.0, 1.5)
 """Likewise of the output scale, in variances of the outcomes."""
