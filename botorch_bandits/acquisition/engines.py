@@ -432,7 +432,7 @@ def build_box_engine(
     Raises:
         ValueError: If the settings are infeasible on this box.
     """
-    if isinstance(acquisition, RandomSearch) or box.integer_dims or box.dim > MAXIMUM_DIMENSION:
+    if isinstance(acquisition, RandomSearch) or box.discrete_dims or box.dim > MAXIMUM_DIMENSION:
         return None
     is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
     rule = acquisition.arms_rule(box) if is_bound else None

@@ -29,13 +29,16 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
-from botorch.models.model import Model
+from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
-from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
+from botorch.sampling.pathwise import SamplePath, draw_kernel_feature_paths, draw_matheron_paths
+from botorch.sampling.pathwise.features import KernelFeatureMap, gen_kernel_features
+from botorch.sampling.pathwise.utils import get_train_inputs
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from gpytorch.distributions import MultitaskMultivariateNormal
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import select_output
@@ -148,7 +151,7 @@ class SeededDraw(BanditAcquisition):
     def _draw_path(self) -> GenericDeterministicModel:
         try:
             with torch.no_grad(), seeded_globally(self._seed_of("path")):
-                return get_matheron_path_model(self.model)
+                return draw_path(self.model)
         except NotImplementedError as error:
             raise UnsupportedError(
                 "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
@@ -157,6 +160,48 @@ class SeededDraw(BanditAcquisition):
 
     def _seed_of(self, purpose: str) -> int:
         return derive_seed(self.seed, self._num_draws, f"{self.stream} {purpose}")
+
+
+def draw_path(model: Model) -> GenericDeterministicModel:
+    """Draw a function from a model's posterior, by random Fourier features and Matheron's rule.
+
+    That is BoTorch's ``get_matheron_path_model`` with the same random numbers, but the features are
+    those of the columns that the kernel sees: BoTorch counts columns before the input transform,
+    which an encoding of categories makes more.
+
+    Args:
+        model: Of BoTorch; several outputs, batches and lists are possible.
+
+    Returns:
+        A model that is the draw: it maps ``batch_shape x n x d`` to ``batch_shape x n x m``.
+
+    Raises:
+        NotImplementedError: If BoTorch has no random features for the kernel.
+        UnsupportedError: If a model in a list has several outputs.
+    """
+    if isinstance(model, ModelList) and len(model.models) != model.num_outputs:
+        raise UnsupportedError(
+            f"a list of {len(model.models)} models has {model.num_outputs} outputs, and a pathwise "
+            "draw needs one a model. Pass choices=, or one model an output."
+        )
+    path = draw_matheron_paths(model, torch.Size(), prior_sampler=_draw_prior)
+
+    def evaluate(X: Tensor) -> Tensor:
+        if isinstance(model, ModelList):
+            return torch.stack(path(X), dim=-1)
+        values: Tensor = path(X) if model.num_outputs == 1 else path(X.unsqueeze(-3))
+        return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
+
+    return GenericDeterministicModel(evaluate, model.num_outputs)
+
+
+def _draw_prior(model: Model, sample_shape: torch.Size) -> SamplePath:
+    num_columns = get_train_inputs(model, transformed=True)[0].shape[-1]
+
+    def generate(kernel: Kernel, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
+        return gen_kernel_features(kernel, num_inputs=num_columns, num_outputs=num_outputs)
+
+    return draw_kernel_feature_paths(model, sample_shape=sample_shape, map_generator=generate)
 
 
 def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
@@ -275,9 +320,9 @@ class GrowingDiscretization:
         """Check the settings."""
         store_checked(self, lipschitz=check_positive("lipschitz", self.lipschitz))
         store_checked(self, max_points=check_integer("max_points", self.max_points, minimum=2))
-        if self.box is not None and self.box.integer_dims:
+        if self.box is not None and self.box.discrete_dims:
             raise ValueError(
-                f"box has integer dimensions {self.box.integer_dims}; list its points as Arms."
+                f"box has discrete dimensions {self.box.discrete_dims}; list its points as Arms."
             )
 
     def on(self, box: Box) -> GrowingDiscretization:

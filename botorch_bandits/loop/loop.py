@@ -51,6 +51,7 @@ from botorch_bandits.loop.settings import (
 )
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.spaces import Space
 
 
 class BanditLoop:
@@ -181,7 +182,7 @@ class BanditLoop:
         sizes = (settings.domain.dim, settings.context_dim, settings.num_constraints)
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
-            settings.domain.check_point(f"x of query {query.id} in history", query.x)
+            _check_given(settings.domain, query)
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
         self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
@@ -756,6 +757,19 @@ class BanditLoop:
                 "ask(context=...)."
             )
         return check_vector("context", context, length=context_dim)
+
+
+def _check_given(domain: Domain, query: Query) -> None:
+    """Raise unless a query of a history that is given is of the domain, and its names are too."""
+    x = domain.check_point(f"x of query {query.id} in history", query.x)
+    if query.parameters is None or not isinstance(domain, Space):
+        return
+    at = domain.check_point(f"parameters of query {query.id} in history", query.parameters)
+    if not torch.allclose(at, x, rtol=1e-9, atol=1e-9):
+        raise ValueError(
+            f"query {query.id} in history has the parameters {query.parameters}, but its x is "
+            f"{domain.decode(x)} on this domain; pass the history of a loop on the same Space."
+        )
 
 
 def _check_size(outcome: Outcome) -> None:

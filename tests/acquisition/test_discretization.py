@@ -79,5 +79,5 @@ def test_bad_settings_are_named() -> None:
         GrowingDiscretization(1.0).points(1, 1.0)
     with pytest.raises(ValueError, match="lipschitz is 0"):
         GrowingDiscretization(0.0)
-    with pytest.raises(ValueError, match=r"integer dimensions \(0,\)"):
+    with pytest.raises(ValueError, match=r"discrete dimensions \(0,\)"):
         GrowingDiscretization(1.0).on(Box([[0], [5]], integer_dims=[0]))

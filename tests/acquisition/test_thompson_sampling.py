@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,24 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import SingleTaskGP
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.optim import optimize_acqf
+from botorch.sampling.pathwise import get_matheron_path_model
 from botorch.utils.testing import MockModel, MockPosterior
-from gpytorch.kernels import PeriodicKernel, RBFKernel
+from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 from scipy.stats import chi2
 from torch import Tensor
 
-from botorch_bandits import BanditGP, GPThompsonSampling
+from botorch_bandits import (
+    BanditGP,
+    Categorical,
+    Float,
+    GPThompsonSampling,
+    LagrangianThompsonSampling,
+    Space,
+)
+from botorch_bandits.acquisition.thompson_sampling import draw_path
 from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (
@@ -193,6 +203,69 @@ def test_outputs_of_one_path_are_scalarized_linearly() -> None:
     assert first.shape == (4,)
     assert not torch.allclose(first, second)
     assert torch.allclose(draw([0.7, -1.2], 0.4), 0.4 + 0.7 * first - 1.2 * second, atol=1e-10)
+
+
+def kind_space_model(on_columns: bool) -> tuple[Space, Callable[[Tensor], Tensor], BanditGP]:
+    """A model on a number and three kinds; the map of its inputs, which it may be behind of."""
+    space = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b", "c"])})
+    encode = space.input_transform()
+    assert encode is not None
+    X, Y = space.sample(9, torch.Generator().manual_seed(3)), uniform(9, 1, seed=4)
+    model = BanditGP(
+        encode(X) if on_columns else X,
+        Y,
+        kernel=MaternKernel(nu=2.5, ard_num_dims=space.num_columns).double(),
+        noise=0.01,
+        input_transform=None if on_columns else encode,
+    )
+    return space, encode if on_columns else Tensor.clone, model
+
+
+@pytest.mark.parametrize("pending", [None, [[0.3, 2.0]]], ids=["observed", "hallucinated"])
+def test_a_path_on_categories_is_that_on_their_columns(pending: list[list[float]] | None) -> None:
+    """BoTorch counts a model's columns before its transform, which makes three of the kinds."""
+    found = []
+    for on_columns in (False, True):
+        space, see, model = kind_space_model(on_columns)
+        points = None if pending is None else see(double(pending))
+        x = see(space.sample(7, torch.Generator().manual_seed(5))).unsqueeze(-2)
+        acqf = GPThompsonSampling(model, width=2.0, pending="hallucinate", X_pending=points, seed=1)
+        found.append(acqf(x).detach())
+    assert float((found[0] - found[1]).abs().max()) < 1e-8
+
+
+def test_a_path_on_categories_passes_through_the_data_of_each_kind() -> None:
+    space = Space({"x": Float(0.0, 1.0), "kind": Categorical(["a", "b", "c"])})
+    X = double([[x, kind] for x in (0.1, 0.5, 0.9) for kind in (0.0, 1.0, 2.0)])
+    Y = (X[:, :1] * 3.0).sin() + double([0.0, 2.0, -1.0])[X[:, 1].long()].unsqueeze(-1)
+    models = [
+        SingleTaskGP(
+            X,
+            sign * Y,
+            torch.full_like(Y, 1e-6),
+            covar_module=RBFKernel(ard_num_dims=4),
+            input_transform=space.input_transform(),
+        )
+        for sign in (1.0, -1.0)
+    ]
+    acqf = GPThompsonSampling(models[0], width=1.0, seed=0)
+    assert torch.allclose(acqf(X.unsqueeze(-2)), Y[:, 0], atol=0.05)
+    both = LagrangianThompsonSampling(ModelListGP(*models), multipliers=[1.0], seed=0)
+    assert torch.allclose(both.draw(X.unsqueeze(-2)), torch.cat([Y, -Y], dim=-1), atol=0.05)
+
+
+def test_without_an_encoding_paths_are_those_of_botorch() -> None:
+    """Bit for bit, so that suggestions on record come again."""
+    model = named(MODELS, "SingleTaskGP, two outputs, scalarized").build()
+    single = bandit_gp()
+    x = uniform(5, 2, seed=3)
+    for each in (model, single, ModelListGP(single, bandit_gp(noise=0.3))):
+        with torch.no_grad():
+            drawn = []
+            for draw in (draw_path, get_matheron_path_model):
+                torch.manual_seed(7)
+                drawn.append(draw(each)(x))
+        assert torch.equal(*drawn)
 
 
 def test_a_kernel_without_pathwise_draws_names_the_way_out() -> None:

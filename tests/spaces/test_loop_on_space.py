@@ -181,6 +181,17 @@ def test_a_history_without_names_gets_those_of_the_space() -> None:
     assert named.pending()[0].parameters == query.parameters
 
 
+def test_a_history_of_another_space_is_refused() -> None:
+    loop = make_loop()
+    loop.attach({**GIVEN, "kernel": "poly"}, 1.5)
+    turned = Space({**SPACE.parameters, "kernel": Categorical(["poly", "rbf", None])}, 2, 16)
+    with pytest.raises(ValueError, match=r"query 0 in history has .*'poly'.* but its x is .*'rbf'"):
+        BanditLoop(turned, None, RandomSearch(), history=loop.history)
+    fewer = Space({**SPACE.parameters, "kernel": Categorical(["rbf", "linear", None])}, 2, 16)
+    with pytest.raises(ValueError, match=r"parameter 'kernel' is 'poly'; it must be one of"):
+        BanditLoop(fewer, None, RandomSearch(), history=loop.history)
+
+
 def test_tables_have_a_column_a_parameter() -> None:
     loop = make_loop()
     play(loop, 3)
