@@ -36,6 +36,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_positive,
     check_reward,
+    shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import ByRound, Contexts, check_contexts, context_of, progress_of
@@ -551,9 +552,9 @@ def outcome_of(returned: Any) -> tuple[float, list[float] | None]:
 
     Raises:
         TypeError: If it is neither a real number nor a pair of one and constraint values.
-        ValueError: If a number is not finite, or there are more than two parts.
+        ValueError: If a number is not finite.
     """
-    if isinstance(returned, tuple):
+    if isinstance(returned, tuple) and len(returned) == 2:
         reward, constraints = returned
         return check_reward("reward", reward), check_observed("constraints", constraints)
     return check_reward("reward", returned), None
@@ -581,7 +582,7 @@ def _evaluate(
     try:
         return outcome_of(returned)
     except (TypeError, ValueError) as error:
-        raise EvaluationError(f"the function returned {returned!r}: {error}") from None
+        raise EvaluationError(f"the function returned {shown_value(returned)}: {error}") from None
 
 
 fill_in_docstrings(__name__)

@@ -104,13 +104,21 @@ def check_finite(name: str, value: Tensor) -> Tensor:
     return value
 
 
-def check_matrix(name: str, value: Any, num_columns: int | None = None) -> Tensor:
+def check_matrix(
+    name: str,
+    value: Any,
+    num_columns: int | None = None,
+    rows: str = "one point a row",
+    remedy: str = "A single point x becomes one row with x.unsqueeze(0).",
+) -> Tensor:
     """Return ``value`` as a finite float64 matrix.
 
     Args:
         name: The argument's name, for errors.
         value: A two-dimensional float64 tensor, or nested sequences of numbers.
         num_columns: The number of columns required, if any.
+        rows: What its rows are, for errors.
+        remedy: What to do about another shape.
 
     Raises:
         TypeError: If it is a tensor of another dtype, or not numeric.
@@ -120,8 +128,7 @@ def check_matrix(name: str, value: Any, num_columns: int | None = None) -> Tenso
     if tensor.dim() != 2 or (num_columns is not None and tensor.shape[-1] != num_columns):
         wanted = "a matrix" if num_columns is None else f"a matrix with {num_columns} columns"
         raise ValueError(
-            f"{name} must be {wanted} (one point a row), got shape {tuple(tensor.shape)}. "
-            "A single point x becomes one row with x.unsqueeze(0)."
+            f"{name} must be {wanted} ({rows}), got shape {tuple(tensor.shape)}. {remedy}"
         )
     return check_finite(name, tensor)
 
@@ -189,15 +196,16 @@ def convert_number(name: str, value: Any) -> float:
             "rounding is accepted."
         )
     if isinstance(value, complex) or kind in ("c", "m", "M"):  # which numpy would convert
-        raise TypeError(f"{name} must be one real number, got {value!r}.")
+        raise TypeError(f"{name} must be one real number, got {shown_value(value)}.")
     if isinstance(value, (str, bytes)):
-        raise TypeError(f"{name} must be one number, got the text {value!r}.")
+        raise TypeError(f"{name} must be one number, got the text {shown_value(value)}.")
     try:
         return float(value)
     except OverflowError as error:
-        raise ValueError(f"{name} is {value}, which is too large for float64.") from error
+        shown = shown_value(value)
+        raise ValueError(f"{name} is {shown}, which is too large for float64.") from error
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be one number, got {value!r}.") from error
+        raise TypeError(f"{name} must be one number, got {shown_value(value)}.") from error
 
 
 def check_reward(name: str, value: Any) -> float:
@@ -209,7 +217,7 @@ def check_reward(name: str, value: Any) -> float:
     Args:
         name: The argument's name, for errors.
         value: A Python number, a ``Fraction`` or a ``Decimal``; a numpy number, or a tensor or an
-            array with exactly one entry, of any real dtype. A gradient is dropped.
+            array, of any library, with exactly one entry, of any real dtype. A gradient is dropped.
 
     Raises:
         TypeError: If it is not one real number.
@@ -219,15 +227,36 @@ def check_reward(name: str, value: Any) -> float:
         >>> check_reward("reward", torch.tensor([0.1]))
         0.10000000149011612
     """
-    if isinstance(value, Tensor) and value.numel() == 1:
-        value = value.detach().item()
-    elif (
-        isinstance(value, np.ndarray | np.generic)
-        and value.size == 1
-        and value.dtype.kind in "biuf"
-    ):
-        value = value.item()
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError(f"{name} is masked, so that it is no number.")
+    if isinstance(value, Tensor):
+        value = value.detach().item() if value.numel() == 1 else value
+    elif getattr(value, "size", None) == 1 and callable(getattr(value, "item", None)):
+        # times and complex numbers are no real ones, and item() may make them some
+        is_other = getattr(getattr(value, "dtype", None), "kind", "") in ("c", "m", "M")
+        value = value if is_other else value.item()
     return check_number(name, value)
+
+
+LONGEST_SHOWN = 160
+"""Characters of a value in an error; a history keeps errors as the reasons of failures."""
+
+
+def shown_value(value: Any) -> str:
+    """Return what an error shows of a value: its representation in one line, cut if it is long.
+
+    Args:
+        value: Anything.
+
+    Example:
+        >>> shown_value([0.5, 1.0]), len(shown_value([0] * 1000))
+        ('[0.5, 1.0]', 160)
+    """
+    try:
+        shown = " ".join(repr(value).split())
+    except Exception:  # of a class of the user, or an integer with too many digits
+        return f"an object of the class {type(value).__name__}"
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 3]}..."
 
 
 def check_text(name: str, value: Any, remedy: str = "leave it out or give it some letters.") -> str:

@@ -380,6 +380,9 @@ class Arms(Domain):
         return torch.tensor(index, dtype=torch.long, device=self.choices.device)
 
 
+ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."
+
+
 def read_bounds(name: str, bounds: Any) -> Tensor:
     """Return what a user gave as the bounds of a box, ``2 x d``, lower bounds first.
 
@@ -393,6 +396,7 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
             upper bound.
     """
     has_pairs = False
+    _check_names(name, bounds)
     if isinstance(bounds, list | tuple):
         are_tuples = [isinstance(row, tuple) for row in bounds]
         has_pairs = any(are_tuples)
@@ -401,11 +405,8 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
                 f"{name} has tuples beside other rows: {bounds!r}. Give one (low, high) tuple a "
                 "dimension, or a list of lower bounds and a list of upper bounds."
             )
-        if bounds and all(isinstance(entry, int | float) for entry in bounds):
-            raise ValueError(
-                f"{name} is {bounds!r}, which has no dimensions. One dimension from 0 to 1 is "
-                "[(0.0, 1.0)]."
-            )
+        if all(isinstance(entry, int | float) for entry in bounds):
+            raise ValueError(f"{name} is {bounds!r}, which has no dimensions. {ONE_DIMENSION}")
     if has_pairs:
         for i, pair in enumerate(bounds):
             if len(pair) != 2:
@@ -415,7 +416,9 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
                 )
         rows = check_matrix(name, [list(pair) for pair in bounds]).T.contiguous()
     else:
-        rows = check_matrix(name, bounds).detach().clone()
+        bounds = _rows_in_lists(name, bounds)
+        layout = "lower bounds, then upper bounds"
+        rows = check_matrix(name, bounds, rows=layout, remedy=ONE_DIMENSION).detach().clone()
     if rows.shape[0] != 2 or rows.shape[1] < 1:
         of_pairs = ""
         if rows.shape[1] == 2 and rows.shape[0] > 0:
@@ -437,6 +440,25 @@ def read_bounds(name: str, bounds: Any) -> Tensor:
                 f"{name} of dimension {i} are [{low}, {high}]; too long a side for float64."
             )
     return rows
+
+
+def _check_names(name: str, bounds: Any) -> None:
+    """Raise if bounds have names, which a box has not."""
+    if isinstance(bounds, Mapping):
+        raise TypeError(
+            f"{name} is a dictionary, but the dimensions of a box have no names. Named parameters "
+            "are a Space, as in Space({'rate': Float(0.0, 1.0)})."
+        )
+
+
+def _rows_in_lists(name: str, bounds: Any) -> Any:
+    """Return bounds whose rows are vectors of a library as nested lists; others as they are."""
+    if not isinstance(bounds, list | tuple):
+        return bounds
+    has_vectors = any(getattr(row, "ndim", 0) == 1 for row in bounds)
+    if not has_vectors:
+        return bounds
+    return [check_vector(f"{name}[{i}]", row).tolist() for i, row in enumerate(bounds)]
 
 
 def _other_reading(rows: Tensor, has_pairs: bool) -> str:
@@ -490,6 +512,11 @@ class Box(Domain):
         """See the class."""
         self.bounds = read_bounds("bounds", bounds)
         self.dim = self.bounds.shape[1]
+        if not isinstance(integer_dims, Iterable):
+            raise TypeError(
+                f"integer_dims is {integer_dims!r}; give the indices of the dimensions in a list, "
+                f"as in [{integer_dims!r}]."
+            )
         self.integer_dims = tuple(
             sorted({check_integer("integer_dims entry", i, minimum=0) for i in integer_dims})
         )
@@ -502,7 +529,7 @@ class Box(Domain):
             if not torch.equal(self.bounds[:, i], self.bounds[:, i].round()):
                 raise ValueError(
                     f"bounds of integer dimension {i} are {self.bounds[:, i].tolist()}; they must "
-                    "be whole numbers."
+                    f"be whole numbers.{self._pairs_meant(bounds)}"
                 )
         self.num_restarts = check_integer("num_restarts", num_restarts, minimum=1)
         self.raw_samples = check_integer("raw_samples", raw_samples, minimum=num_restarts)
@@ -510,7 +537,7 @@ class Box(Domain):
     @classmethod
     def from_pairs(
         cls,
-        pairs: Tensor | Sequence[Sequence[float]],
+        pairs: Tensor | Iterable[Sequence[float]],
         integer_dims: Sequence[int] = (),
         num_restarts: int = 10,
         raw_samples: int = 256,
@@ -518,7 +545,8 @@ class Box(Domain):
         """Return the box of one ``(low, high)`` pair a dimension.
 
         Args:
-            pairs: A ``d x 2`` tensor, array or nested sequence.
+            pairs: A ``d x 2`` tensor or array, or pairs in any iterable, such as a list of lists or
+                ``zip(low, high)``.
             integer_dims: As for the class.
             num_restarts: As for the class.
             raw_samples: As for the class.
@@ -531,9 +559,23 @@ class Box(Domain):
             >>> Box.from_pairs([[-5.0, 10.0], [0.0, 15.0]])
             Box([[-5.0, 0.0], [10.0, 15.0]])
         """
-        rows = check_matrix("pairs", pairs, num_columns=2)
+        _check_names("pairs", pairs)
+        if isinstance(pairs, Iterable) and not isinstance(pairs, Tensor | str | bytes):
+            pairs = pairs if hasattr(pairs, "dtype") else _rows_in_lists("pairs", list(pairs))
+        rows = check_matrix("pairs", pairs, 2, "one (low, high) pair a row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
         return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples)
+
+    def _pairs_meant(self, bounds: Any) -> str:
+        """Say so if nested lists make sense as pairs, with integers."""
+        if not isinstance(bounds, list | tuple) or isinstance(bounds[0], tuple):
+            return ""
+        rows = self.bounds
+        columns = rows[[i for i in self.integer_dims if i < len(rows)]]
+        makes_sense = rows.shape == (2, 2) and bool((rows[:, 0] < rows[:, 1]).all())
+        if not makes_sense or not torch.equal(columns, columns.round()):
+            return ""
+        return f" {_other_reading(rows, has_pairs=False)}"
 
     def __repr__(self) -> str:
         """Show the bounds as the user would type them."""

@@ -22,6 +22,7 @@ from botorch_bandits.checks import (
     check_instance,
     check_integer,
     check_matrix,
+    shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import BelowMinimumError
@@ -168,9 +169,9 @@ def read_told(loop: BanditLoop, returned: Any) -> Told:
         return returned, None
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TypeError(
-            f"the function returned {returned!r}, but the loop has constraints; return a pair of "
-            f"the reward and the {loop.history.num_constraints} constraint values, such as "
-            "(reward, [g]). At most 0 is feasible."
+            f"the function returned {shown_value(returned)}, but the loop has constraints; return "
+            f"a pair of the reward and the {loop.history.num_constraints} constraint values, such "
+            "as (reward, [g]). At most 0 is feasible."
         )
     return returned
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from botorch_bandits.checks import check_integer, check_number, check_probability
+from botorch_bandits.checks import check_integer, check_probability, check_reward
 from botorch_bandits.docstrings import fill_in_docstrings
 
 __all__ = ["RandomBaseline"]
@@ -46,7 +46,7 @@ class RandomBaseline:
 
     def __init__(self, rewards: Iterable[float]) -> None:
         """See the class."""
-        checked = [check_number(f"rewards[{i}]", y) for i, y in enumerate(rewards)]
+        checked = [check_reward(f"rewards[{i}]", y) for i, y in enumerate(rewards)]
         if not checked:
             raise ValueError("rewards is empty; give the reward of at least one random point.")
         self.rewards = tuple(sorted(checked))
@@ -116,7 +116,7 @@ class RandomBaseline:
         return len(self) / reached if reached else None
 
     def _num_below(self, reward: float) -> int:
-        reward = check_number("reward", reward)
+        reward = check_reward("reward", reward)
         # sums of the same numbers in another order count as equal
         return int(np.searchsorted(self.rewards, reward - 1e-12 * abs(reward), side="left"))
 

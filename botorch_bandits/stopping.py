@@ -20,6 +20,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_reward,
     level_of_users_line,
+    shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Failure, Outcome, Query, check_observed
@@ -214,9 +215,9 @@ def check_told(
         values = check_observed("constraints", constraints, loop.history.num_constraints)
         return checked, [check_carried(f"constraints[{i}]", g) for i, g in enumerate(values)]
     except (TypeError, ValueError) as error:
-        returned = reward if constraints is None else (reward, constraints)
+        returned = shown_value(reward if constraints is None else (reward, constraints))
         raise EvaluationError(
-            f"the function returned {returned!r} at {shown_point(query)}: {error}"
+            f"the function returned {returned} at {shown_point(query)}: {error}"
         ) from error
 
 

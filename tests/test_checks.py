@@ -157,6 +157,18 @@ def test_what_is_not_one_number_is_refused(
         check_number("x", value)
 
 
+class ScalarOfAnotherLibrary:
+    """An array with one entry in single precision, as JAX's are."""
+
+    dtype, size = np.dtype("float32"), 1
+
+    def item(self) -> float:
+        return float(np.float32(0.1))
+
+    def __float__(self) -> float:
+        return self.item()
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -176,6 +188,8 @@ def test_what_is_not_one_number_is_refused(
         (torch.tensor([[7]], dtype=torch.int32), 7.0),
         (torch.tensor(True), 1.0),
         (double(0.3).requires_grad_(), 0.3),
+        (np.array([Fraction(1, 3)], dtype=object), 1 / 3),
+        (ScalarOfAnotherLibrary(), float(np.float32(0.1))),
     ],
     ids=repr,
 )
@@ -204,6 +218,10 @@ def test_a_reward_is_any_real_number(value: Any, expected: float) -> None:
         ("1.0", TypeError, "one number, got the text '1.0'"),
         (None, TypeError, "one number, got None"),
         ([1.0], TypeError, r"one number, got \[1\.0\]"),
+        (np.array("1.0"), TypeError, "one number, got the text '1.0'"),
+        (np.array("1.0", dtype=object), TypeError, "one number, got the text '1.0'"),
+        (np.array(1j, dtype=object), TypeError, "one real number, got 1j"),
+        (np.ma.masked, TypeError, "x is masked, so that it is no number"),
         ({"reward": 1.0}, TypeError, "one number, got {"),
     ],
     ids=repr,
@@ -213,6 +231,16 @@ def test_a_reward_is_one_finite_real_number(
 ) -> None:
     with pytest.raises(error, match=message):
         check_reward("x", value)
+
+
+def test_a_reward_that_is_long_is_cut_in_the_error() -> None:
+    with pytest.raises(TypeError, match=r"^x must be one number, got \[0\.0, .{151}\.\.\.\.$"):
+        check_reward("x", [0.0] * 1000)
+
+
+def test_a_reward_that_cannot_be_shown_is_refused_by_its_class() -> None:
+    with pytest.raises(ValueError, match="x is an object of the class int, which is too large"):
+        check_reward("x", 10**5000)  # more digits than Python writes
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,14 @@ def test_bad_integrands_are_refused(
         ([[], []], ValueError, r"got \(2, 0\)"),
         ([0.0, 1.0], ValueError, r"no dimensions.*\[\(0\.0, 1\.0\)\]"),
         ((0.0, 1.0), ValueError, "no dimensions"),
+        ([], ValueError, r"bounds is \[\], which has no dimensions"),
+        (
+            double([0.0, 1.0]),
+            ValueError,
+            r"lower bounds, then upper bounds\), got shape \(2,\)\. One",
+        ),
+        ([torch.zeros(1), torch.ones(1)], TypeError, r"bounds\[0\] has dtype torch\.float32"),
+        ({"rate": (0.0, 1.0)}, TypeError, r"bounds is a dictionary.*Named parameters are a Space"),
         (torch.tensor([[0.0], [1.0]]), TypeError, r"float32.*bounds\.double\(\)"),
         ("unit", TypeError, "bounds must be a float64 tensor or nested sequences"),
     ],
@@ -355,7 +363,8 @@ def test_bad_bounds_are_refused(bounds: Any, error: type[Exception], message: st
         ([2], ValueError, "integer_dims names dimension 2, but the box has 2"),
         ([-1], ValueError, "integer_dims entry is -1"),
         ([0.0], TypeError, "integer_dims entry must be an integer"),
-        ([1], ValueError, r"bounds of integer dimension 1 are \[0\.5, 2\.0\]; .*whole numbers"),
+        ([1], ValueError, r"bounds of integer dimension 1 are \[0\.5, 2\.0\]; .*whole numbers\.$"),
+        (1, TypeError, r"integer_dims is 1; .*in a list, as in \[1\]"),
     ],
 )
 def test_bad_integer_dimensions_are_refused(
@@ -394,9 +403,12 @@ def test_points_outside_a_box_are_refused(x: Any, error: type[Exception], messag
         ([-5.0, 0.0], [10.0, 15.0]),
         np.array([[-5.0, 0.0], [10.0, 15.0]]),
         double([[-5.0, 0.0], [10.0, 15.0]]),
+        [double([-5.0, 0.0]), double([10.0, 15.0])],
+        [np.array([-5.0, 0.0]), np.array([10.0, 15.0])],
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("error")
 def test_tuples_are_pairs_and_all_else_has_lower_bounds_first(bounds: Any) -> None:
     box = Box(bounds)
     assert box.bounds.tolist() == [[-5.0, 0.0], [10.0, 15.0]]
@@ -404,7 +416,21 @@ def test_tuples_are_pairs_and_all_else_has_lower_bounds_first(bounds: Any) -> No
     assert box.check_point("x", [9.0, 14.0]).tolist() == [9.0, 14.0]
 
 
-@pytest.mark.parametrize("kind", [list, tuple, double, np.array], ids=lambda kind: kind.__name__)
+def test_lists_that_make_sense_with_integers_only_as_pairs_say_so() -> None:
+    pairs: list[list[float]] = [[0.5, 0.9], [1, 10]]
+    with pytest.raises(
+        ValueError, match=r"dimension 1 are \[0\.9, 10\.0\]; .*give tuples, \[\(0\.5"
+    ):
+        Box(pairs, integer_dims=[1])
+    assert Box.from_pairs(pairs, integer_dims=[1]).bounds.tolist() == [[0.5, 1.0], [0.9, 10.0]]
+    for given in ([(0.5, 0.9), (1, 10.5)], double(pairs)):  # nothing else is meant
+        with pytest.raises(ValueError, match=r"they must be whole numbers\.$"):
+            Box(given, integer_dims=[1])
+
+
+@pytest.mark.parametrize(
+    "kind", [list, tuple, double, np.array, iter], ids=lambda kind: kind.__name__
+)
 def test_a_box_from_pairs(kind: Any) -> None:
     pairs = kind([[-5.0, 10.0], [0.0, 15.0], [1.0, 4.0]])
     box = Box.from_pairs(pairs, integer_dims=[2], num_restarts=3, raw_samples=7)
@@ -412,8 +438,10 @@ def test_a_box_from_pairs(kind: Any) -> None:
     assert (box.integer_dims, box.num_restarts, box.raw_samples) == ((2,), 3, 7)
     with pytest.raises(ValueError, match=r"pairs of dimension 0 are \[0\.0, 0\.0\]"):
         Box.from_pairs([[0.0, 0.0], [1.0, 1.0]])
-    with pytest.raises(ValueError, match="pairs must be a matrix with 2 columns"):
+    with pytest.raises(ValueError, match=r"matrix with 2 columns \(one \(low, high\) pair a row\)"):
         Box.from_pairs([[0.0, 1.0, 2.0]])
+    with pytest.raises(TypeError, match=r"pairs is a dictionary.*Space"):
+        Box.from_pairs({"rate": (0.0, 1.0)})  # type: ignore[dict-item]
 
 
 def test_a_box_keeps_its_own_bounds_and_shows_them() -> None:
