@@ -18,6 +18,7 @@ from botorch_bandits.checks import (
     check_callable,
     check_double,
     check_finite,
+    check_instance,
     check_matrix,
     check_nonnegative,
     check_number,
@@ -405,16 +406,20 @@ def _section(
 def _section_of_space(
     space: Space, front: Tensor, at: Mapping[str, Any] | None
 ) -> tuple[Section, Tensor, bool]:
-    held = dict(at or {})
+    held = {} if at is None else check_instance("at", at, Mapping, "Pass a dict of values by name.")
+    point = space.encode({**space.decode(space.bounds[0]), **held}).cpu()
     free = tuple(i for i, name in enumerate(space.names) if name not in held)
-    if not 1 <= len(free) <= 2:
+    if not free:
+        raise ValueError(
+            f"at holds all parameters that vary ({', '.join(space.names)}), but a figure draws one "
+            "or two of them. Leave those out of at."
+        )
+    if len(free) > 2:
         names = [space.names[i] for i in free]
         raise ValueError(
-            f"the space has {len(free)} parameters that vary ({', '.join(names) or 'none'}), but a "
-            "figure has one or two. Hold the others with at={name: value, ...}."
+            f"{len(free)} parameters of the space vary ({', '.join(names)}), but a figure draws "
+            "one or two. Hold the others with at={name: value, ...}."
         )
-    anywhere = space.decode(space.bounds[0])
-    point = space.encode({**anywhere, **held}).cpu()
     num_points = POINTS_ON_A_LINE if len(free) == 1 else POINTS_ON_A_SIDE
     counts = {i: count for i, count in space.num_values.items() if i in free}
     is_arms = any(i in space.unordered_dims for i in free) or (

@@ -6,6 +6,7 @@ What a :class:`.Space` has not is refused, and the error says what to do.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -54,12 +55,23 @@ def _read_value(text: str) -> Plain:
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return text
-    return value if value is None or isinstance(value, str | int | float) else text
+        value = ...
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if text[0] in "'\"([{":
+        raise ValueError(
+            f"{text} is no plain value; write a number, True, False, None or a text. A text with a "
+            "comma, a quote or a bracket in front goes in quotes, as in 'a,b'."
+        )
+    return text
+
+
+_VALUES = re.compile(r"""(\s*(?:'[^']*'|"[^"]*")\s*|[^,]*),""")
+"""A value of a list and the comma behind it; a comma in quotes is part of the value."""
 
 
 def _read_values(text: str) -> list[Plain]:
-    return [_read_value(part) for part in text.split(",")]
+    return [_read_value(part) for part in _VALUES.findall(f"{text},")]
 
 
 def _read_range(text: str, number: Callable[[str], Any]) -> tuple[Any, Any]:

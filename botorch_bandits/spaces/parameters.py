@@ -114,11 +114,12 @@ class Float(Parameter):
         if low >= high:
             raise ValueError(
                 f"low is {low!r} and high is {high!r}; low must be less than high. A value that "
-                "does not vary is Fixed(value)."
+                "does not vary is Fixed(value), as a text fixed:VALUE."
             )
         if _check_log(self.log) and low <= 0.0:
             raise ValueError(
-                f"low is {low!r}, but log=True needs a positive one. Raise it, or leave log out."
+                f"low is {low!r}, but log=True needs a positive one. Raise it, or leave log out, "
+                "as a text float:LOW:HIGH."
             )
         store_checked(self, low=low, high=high)
         if self.bounds[0] >= self.bounds[1]:
@@ -189,7 +190,7 @@ class Integer(Parameter):
         if low >= high:
             raise ValueError(
                 f"low is {low} and high is {high}; low must be less than high. A value that does "
-                "not vary is Fixed(value)."
+                "not vary is Fixed(value), as a text fixed:VALUE."
             )
         largest = LARGEST_LOG_INTEGER if _check_log(self.log) else LARGEST_INTEGER
         if high > largest:
@@ -199,7 +200,8 @@ class Integer(Parameter):
             )
         if self.log and low < 1:
             raise ValueError(
-                f"low is {low}, but log=True needs at least 1. Raise it, or leave log out."
+                f"low is {low}, but log=True needs at least 1. Raise it, or leave log out, as a "
+                "text int:LOW:HIGH."
             )
         store_checked(self, low=low, high=high)
 
@@ -285,7 +287,7 @@ class Categorical(Parameter):
         if len(values) < 2:
             raise ValueError(
                 f"values is {list(values)}; a category has at least two. A value that does not "
-                "vary is Fixed(value)."
+                "vary is Fixed(value), as a text fixed:VALUE."
             )
         if len(values) > LARGEST_CATEGORICAL:
             raise ValueError(

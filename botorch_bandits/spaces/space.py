@@ -94,7 +94,7 @@ class Space(Box):
         """Return the space that texts describe, as the command line's ``--param`` takes them.
 
         Values in lists are Python's numbers, ``True``, ``False``, ``None`` and quoted texts; all
-        else is a text. They are separated by commas, and cannot have one.
+        else is a text. They are separated by commas; a text with a comma needs quotes.
 
         Args:
             texts: One a parameter: ``NAME=float:LOW:HIGH``, ``NAME=log:LOW:HIGH`` (real, on a

@@ -302,8 +302,10 @@ def test_queries_of_a_section_are_told_from_those_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("domain", "at", "message"),
     [
-        (SPACE, None, r"the space has 3 parameters that vary \(C, depth, kernel\), but a figure"),
-        (SPACE, {"C": 1.0, "depth": 3, "kernel": "rbf"}, r"0 parameters that vary \(none\)"),
+        (SPACE, None, r"3 parameters of the space vary \(C, depth, kernel\), but a figure draws"),
+        (SPACE, {"C": 1.0, "depth": 3, "kernel": "rbf"}, r"at holds all .* Leave those out of at"),
+        (SPACE, {"C": 1.0, "depth": 3, "gama": 1, "kernel": "rbf"}, "'gama' is not known; the"),
+        (SPACE, ["C"], r"at is \['C'\]. Pass a dict of values by name"),
         (SPACE, {"depth": 3, "kernel": "sigmoid"}, "parameter 'kernel' is 'sigmoid'; it must be"),
         (SPACE, {"depth": 3, "gamma": 1.0}, "parameter 'gamma' is not known"),
         (Box([[0.0], [1.0]]), {"C": 1.0}, r"at is \{'C': 1.0\}, but the domain has no names"),

@@ -59,6 +59,9 @@ def test_texts_describe_a_space() -> None:
         ("C=log:0:1", "'C=log:0:1': low is 0.0, but log=True needs a positive one"),
         ("k=choice:a", "'k=choice:a': .* a category has at least two"),
         ("k=choice:a,,b", "'k=choice:a,,b': a value is empty; leave out the comma"),
+        ("k=choice:'a,b", "'a is no plain value; write a number, True, False, None or a text"),
+        ("k=choice:(1,2),(3,4)", r"\(1 is no plain value; .* in quotes, as in 'a,b'"),
+        ("k=fixed:[1]", r"\[1\] is no plain value"),
         ("k=choice:1,True", r"'k=choice:1,True': values\[0\] and values\[1\] are 1 and True"),
     ],
 )
@@ -67,6 +70,11 @@ def test_texts_that_describe_nothing_name_themselves_and_the_remedy(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Space.parse([text])
+
+
+def test_a_value_in_quotes_may_have_a_comma() -> None:
+    space = Space.parse(["k=choice: 'a,b' ,\"c,'d'\",it's,'',e"])
+    assert space.parameters["k"] == Categorical(["a,b", "c,'d'", "it's", "", "e"])
 
 
 def test_a_name_is_described_once() -> None:
