@@ -18,6 +18,7 @@ from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.command_line import CommandParser, run_command
 from botorch_bandits.cli.journals import (
     add_ending_arguments,
+    add_error_argument,
     add_journal_argument,
     add_resume_parser,
     resume,
@@ -366,6 +367,7 @@ def _build_parser() -> argparse.ArgumentParser:
     against.add_argument("--methods", default="best,random", help="names separated by commas")
     against.add_argument("--seeds", type=int, default=10, help="number of seeds (default 10)")
     add_run_arguments(against)
+    add_error_argument(against)
     against.set_defaults(start=_start_compare)
 
     add_resume_parser(commands).set_defaults(start=lambda options: resume(options, main))
@@ -548,4 +550,5 @@ def _start_compare(options: argparse.Namespace) -> int:
             },
         },
         progress=not options.quiet,
+        on_error=options.on_error,
     )

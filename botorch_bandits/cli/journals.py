@@ -46,8 +46,8 @@ def add_journal_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
-    """Add what is done about evaluations that fail, and what else ends a run.
+def add_error_argument(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
+    """Add what is done about evaluations that fail.
 
     Args:
         parser: Of a command.
@@ -60,6 +60,16 @@ def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = 
         help="what is done if the function raises or returns no number: end the run (raise, the "
         "default), record it and go on (skip), or try N more times first (retry:N)",
     )
+
+
+def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
+    """Add what is done about evaluations that fail, and what else ends a run.
+
+    Args:
+        parser: Of a command.
+        default: Of ``--on-error``; None for a command that continues another one.
+    """
+    add_error_argument(parser, default)
     parser.add_argument(
         "--stop-after-no-gain",
         type=int,

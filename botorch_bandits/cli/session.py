@@ -45,7 +45,13 @@ from botorch_bandits.cli.options import (
     parameters_of,
     show_value,
 )
-from botorch_bandits.cli.parallel import WorkerPool, evaluate_known
+from botorch_bandits.cli.parallel import (
+    MARK_FILE,
+    MOST_DEATHS,
+    EvaluationMark,
+    WorkerPool,
+    evaluate_known,
+)
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import ByRound, RunResult, run
@@ -54,7 +60,7 @@ from botorch_bandits.history import History, flatten_records
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems.tuning import TuningProblem
 from botorch_bandits.progress import ProgressBar
-from botorch_bandits.stopping import EvaluationError, EvaluationFailedWarning
+from botorch_bandits.stopping import EvaluationError, EvaluationFailedWarning, shown_point
 from botorch_bandits.version import __version__
 
 HISTORY_FILE = "history.json"
@@ -100,6 +106,8 @@ class OutputFolder:
                 self._known = known
             write_atomically(self.path / ".writable", "")
             (self.path / ".writable").unlink()
+            if overwrite:
+                (self.path / MARK_FILE).unlink(missing_ok=True)
         except OSError as error:
             raise ValueError(f"output folder {path} cannot be used: {error}") from error
         except ValueError as error:
@@ -291,6 +299,7 @@ def compare(
     folder: Path,
     settings: Mapping[str, Any],
     progress: bool = True,
+    on_error: str = "raise",
 ) -> int:
     """Run every method with every seed and print a table of the best rewards.
 
@@ -306,6 +315,7 @@ def compare(
         folder: One file a trial, and ``compare.csv``.
         settings: Trials on file with other settings are run again.
         progress: Show a progress bar.
+        on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
 
     Returns:
         The exit code.
@@ -313,6 +323,7 @@ def compare(
     folder.mkdir(parents=True, exist_ok=True)
     known = json.loads(json.dumps(dict(settings)))
     best: dict[str, list[float]] = {method: [] for method in acquisitions}
+    num_failed = 0
     with ProgressBar(len(seeds) * len(acquisitions), "trials", progress) as bar:
         for seed in seeds:
             for method, acquisition in acquisitions.items():
@@ -320,10 +331,12 @@ def compare(
                 trial = _load(path)
                 if trial is None or trial["settings"] != known:
                     loop = build_loop(problem.box, acquisition, num_initial, seed)
-                    result = run(loop, problem, num_rounds, progress=False)
+                    result = run(loop, problem, num_rounds, on_error=on_error, progress=False)
                     trial = {"settings": known, "best_so_far": result.best_so_far.tolist()}
+                    trial["num_failed"] = loop.history.num_failed
                     write_atomically(path, json.dumps(trial) + "\n")
                 best[method].append(trial["best_so_far"][-1])
+                num_failed += trial.get("num_failed", 0)
                 bar.advance(last=f"{method} {best[method][-1]:.4f}")
     rows = ["method,seed,best_reward"]
     rows += [
@@ -340,6 +353,8 @@ def compare(
             f"{min(values):>10.5f}{max(values):>10.5f}   {METHODS[method]}"
         )
     print(f"{'default':<10}{problem.default_accuracy():>10.5f}   scikit-learn's default")
+    if num_failed:
+        print(f"{num_failed} of {len(seeds) * len(acquisitions) * num_rounds} evaluations failed")
     return 0
 
 
@@ -406,6 +421,7 @@ class Session:
         started = time.monotonic()
         previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
         num_known = self.loop.history.num_queries
+        self._mark = EvaluationMark(self.output.path)
         if num_known > 0:
             print(f"continuing {self.output.path} after {num_known} rounds", file=sys.stderr)
         if num_known >= self.num_rounds > 0:
@@ -415,7 +431,9 @@ class Session:
             )
         exit_code, stopped = 0, None
         try:
-            stopped = self._play(max(self.num_rounds - num_known, 0)).stopped
+            self._give_up_fatal_queries()
+            num_left = self.num_rounds - self.loop.history.num_queries
+            stopped = self._play(max(num_left, 0)).stopped
         except KeyboardInterrupt:
             exit_code = INTERRUPTED
         except BelowMinimumError as error:
@@ -457,7 +475,22 @@ class Session:
         if self.waiting.delays is not None:
             # many rounds may pass until the next outcome
             self._write()
-        return self.function(argument, round_number)
+        with self._mark.around(argument, round_number):
+            return self.function(argument, round_number)
+
+    def _give_up_fatal_queries(self) -> None:
+        """Record queries in whose evaluation process after process died."""
+        while (query := self._mark.fatal_query(self.loop, self.num_rounds)) is not None:
+            reason = f"the process that evaluated it ended {MOST_DEATHS} times"
+            self.loop.tell_failed(query.id, reason, avoid=True)
+            self._write()
+            self._mark.forget(query.round_number)
+            warnings.warn(
+                f"query {query.id} at {shown_point(query)} failed: {reason}. It is recorded as "
+                "failed, and the run goes on.",
+                EvaluationFailedWarning,
+                stacklevel=1,
+            )
 
     def _shown(self, loop: BanditLoop) -> dict[str, float | str]:
         since, best = self.changes.best(loop)

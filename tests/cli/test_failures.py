@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import multiprocessing
 import re
 import sys
 from pathlib import Path
@@ -13,9 +14,14 @@ from typing import Any
 import pytest
 
 from botorch_bandits.cli import main
+from botorch_bandits.cli.session import OutputFolder
+from botorch_bandits.problems.tuning import TuningProblem
+from botorch_bandits.stopping import EvaluationFailedWarning
 
 FUNCTION = """
 import math
+import os
+import signal
 from pathlib import Path
 
 def call():
@@ -39,6 +45,28 @@ def crashing_once(x):
     if call() == 2:
         raise OSError("no network")
     return x[0]
+
+def exiting_above(x):
+    call()
+    if x[0] > 0.5:
+        raise SystemExit(5)
+    return x[0]
+
+def killing(x):
+    call()
+    if x[0] > 0.5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x[0]
+
+def interrupted(x):
+    if call() < 4:
+        raise KeyboardInterrupt
+    return x[0]
+
+def named_exit(values):
+    if values["a"] > 0.5:
+        raise SystemExit(5)
+    return values["a"]
 
 def flat(x):
     return 1.0 if call() == 4 else 0.0
@@ -99,6 +127,111 @@ def test_a_run_whose_function_crashed_goes_on_with_the_next_command(
         counts.append((states_of(folder).count("failed"), len(states_of(folder))))
     assert [number for number, _ in counts] == list(range(len(counts)))
     assert counts[-1][1] == 8 or counts[-1][1] > counts[0][1]
+
+
+def plays_until_done(arguments: list[str]) -> list[int | None]:
+    """Run a command until it ends by itself; return the exit codes."""
+    codes: list[int | None] = []
+    while (codes or [None])[-1] != 0:
+        assert len(codes) < 20, "it goes on for ever"
+        try:
+            codes.append(main(arguments))
+        except SystemExit as ending:
+            codes.append(ending.code)  # type: ignore[arg-type]
+    return codes
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing is what takes the time of short runs."""
+    monkeypatch.setattr(OutputFolder, "write_pictures", lambda *_, **__: None)
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("kind", ["folder", "journal", "delays", "names"])
+def test_a_point_at_which_processes_end_is_given_up(
+    folder: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    more = {"journal": ["--journal", "run.journal"], "delays": ["--delay", "constant:2"]}
+    arguments = command("exiting_above", *more.get(kind, []))
+    if kind == "names":
+        arguments[1] = "failing_module:named_exit"
+        bounds = arguments.index("--bounds")
+        arguments[bounds : bounds + 2] = ["--param", "a=float:0:1", "--param", "b=choice:u,v"]
+    codes = plays_until_done(arguments)
+    states = states_of(folder)
+    number = states.count("failed")
+    assert number > 0
+    assert codes == [5, 5] * number + [0]
+    assert states.count("told") + states.count("pending") == 8 - number
+    if kind != "delays":
+        assert "pending" not in states
+    with (folder / "run" / "history.csv").open() as file:
+        reasons = {row["reason"] for row in csv.DictReader(file) if row["state"] == "failed"}
+    assert reasons == {"the process that evaluated it ended 2 times"}
+    warned = capsys.readouterr().err.count("is recorded as failed, and the run goes on")
+    assert warned == number
+    assert not (folder / "run" / "evaluating.json").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_function_that_kills_the_process_is_not_called_there_for_ever(folder: Path) -> None:
+    arguments = command("killing", "--rounds", "3")
+    for _ in range(2):
+        process = multiprocessing.get_context("fork").Process(target=main, args=(arguments,))
+        process.start()
+        process.join(120)
+        assert process.exitcode == -9
+    num_calls = len((folder / "calls.txt").read_text())
+    assert main(arguments) == 0
+    assert states_of(folder) == ["told", "told", "failed"]
+    assert len((folder / "calls.txt").read_text()) == num_calls == 4
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_an_interrupt_says_nothing_against_a_point(folder: Path) -> None:
+    arguments = command("interrupted", "--rounds", "3")
+    assert [main(arguments) for _ in range(4)] == [130, 130, 130, 0]
+    assert states_of(folder) == ["told"] * 3
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_run_that_begins_afresh_gives_every_point_another_chance(folder: Path) -> None:
+    arguments = command("exiting_above", "--rounds", "3")
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            main(arguments)
+    assert json.loads((folder / "run" / "evaluating.json").read_text())["3"]["times"] == 2
+    with pytest.raises(SystemExit):
+        main([*arguments, "--overwrite"])
+    assert json.loads((folder / "run" / "evaluating.json").read_text())["3"]["times"] == 1
+    (folder / "run" / "evaluating.json").write_text("{")  # damaged, it says nothing
+    with pytest.raises(SystemExit):
+        main(arguments)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_compare_skips_failures(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def fails_at_times(problem: TuningProblem, **hyperparameters: float) -> float:
+        calls.append(hyperparameters)
+        if len(calls) == 3:
+            raise OSError("no space left")
+        return 0.5
+
+    monkeypatch.setattr(TuningProblem, "accuracy", fails_at_times)
+    arguments = ["compare", "--dataset", "iris", "--methods", "random", "--seeds", "2"]
+    arguments += ["--rounds", "3", "--initial", "1", "--out", "compared", "--quiet"]
+    assert main(arguments) == 2
+    assert "error: no space left" in capsys.readouterr().err
+    calls.clear()
+    with pytest.warns(EvaluationFailedWarning, match="OSError: no space left"):
+        assert main([*arguments, "--on-error", "skip"]) == 0
+    assert "1 of 6 evaluations failed" in capsys.readouterr().out
+    assert main([*arguments, "--on-error", "ignore"]) == 2
 
 
 def test_failures_that_are_skipped_are_counted_with_their_reasons(
