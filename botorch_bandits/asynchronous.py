@@ -469,13 +469,15 @@ class _Run:
     def _tell(self, task: _Task, reward: float, constraints: list[float] | None) -> None:
         loop, query_id = self.loop, task.query.id
         try:
-            self._note(task, loop.tell(query_id, reward, constraints))
+            outcome = loop.tell(query_id, reward, constraints)
         except (TypeError, ValueError) as error:
             if loop.history.state(query_id) == "pending":
                 self._fail(task, f"the loop refused the result: {error}")
             else:  # somebody else told it, or that it failed
                 task.reasons.append(f"a second result was dropped: {error}")
                 self.bar.advance(1, **self._shown())
+        else:
+            self._note(task, outcome)
 
     def _fail_try(self, task: _Task, error: Exception, reason: str, queue: deque[_Task]) -> None:
         num_failed = 1 + sum(reason != "a worker died beside it" for reason in task.reasons)

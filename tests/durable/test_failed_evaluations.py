@@ -172,6 +172,20 @@ def test_the_note_says_what_the_argument_is_where_that_is_the_trouble() -> None:
     assert "at {'rate': 0." in caught.value.__notes__[0]
 
 
+@both
+@pytest.mark.parametrize("error", [ValueError, TypeError, OSError])
+def test_an_error_of_the_callback_ends_the_run(way: str, error: type[Exception]) -> None:
+    """It is no evaluation that failed, and what was told before is on record."""
+
+    def breaks(query: Any, event: Any) -> None:
+        raise error("of the callback")
+
+    loop = random_loop()
+    with pytest.raises(error, match="of the callback"):
+        play(loop, value, 3, way, on_error="skip", on_round=breaks)
+    assert (loop.history.num_arrived, loop.history.num_failed) == (1, 0)
+
+
 # --- skip and retry ---------------------------------------------------------------------------
 
 
