@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import analytic
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction, _log_ei_helper
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
@@ -29,7 +29,10 @@ from botorch_bandits.acquisition.scores import (
     ImprovementArmsRule,
     OneMomentArmsRule,
     deviation_of,
+    log_noise_discount,
+    noise_that_counts,
     prior_mean_of_scalar,
+    prior_variance_of_scalar,
     scale_in_outcomes,
 )
 from botorch_bandits.checks import (
@@ -202,6 +205,8 @@ class _Improvement(HallucinatesPending):
 
     observed_best_f: Tensor
     best_f: Tensor
+    noise_variance: Tensor | None
+    """Of an outcome; there if expected improvement is augmented."""
 
     def __init__(
         self,
@@ -235,6 +240,7 @@ class _Improvement(HallucinatesPending):
             posterior_transform=posterior_transform,
             maximize=maximize,
         )
+        self.register_buffer("noise_variance", None)
         self.margin = self._margin(margin)
         self.base_model = model
         self._summary = PriorSummary(model, posterior_transform)
@@ -251,6 +257,7 @@ class _Improvement(HallucinatesPending):
             cls._margin(options["margin"]),
             None if best_f is None else check_number("best_f", best_f),
             options["maximize"],
+            options.get("augmented", False),
         )
 
     @classmethod
@@ -298,12 +305,14 @@ class _Improvement(HallucinatesPending):
             posterior is None
             or self.posterior_transform is not None
             or self.best_f.numel() != 1
+            or (self.noise_variance is not None and self.noise_variance.numel() != 1)
             or any(getattr(cls, name) is not getattr(base, name) for name in names)
             or cls.__call__ is not AnalyticAcquisitionFunction.__call__
         ):
             return None
         sign = 1.0 if self.maximize else -1.0
-        return ClosedFormImprovement(posterior, float(self.best_f), sign, self.is_expected)
+        noise = None if self.noise_variance is None else float(self.noise_variance)
+        return ClosedFormImprovement(posterior, float(self.best_f), sign, self.is_expected, noise)
 
     @property
     def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
@@ -349,7 +358,18 @@ class _Improvement(HallucinatesPending):
             ``batch_shape`` values.
         """
         check_single_point(self, X)
-        return super().forward(X)
+        return super().forward(X) if self.noise_variance is None else self._augmented(X)
+
+    @t_batch_mode_transform(expected_q=1)
+    @average_over_ensemble_models
+    def _augmented(self, X: Tensor) -> Tensor:
+        mean, sigma = self._mean_and_sigma(X)  # ``batch_shape x 1``
+        assert sigma is not None
+        assert self.noise_variance is not None
+        scaled = (mean - self.best_f) / sigma * (1.0 if self.maximize else -1.0)
+        discount = log_noise_discount(sigma.square(), self.noise_variance)
+        value: Tensor = _log_ei_helper(scaled) + sigma.log() + discount
+        return value.squeeze(-1)
 
 
 class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
@@ -370,6 +390,11 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
             ``"observed"``.
         X_pending: ``n x d`` points whose outcomes have not arrived; they enter at the posterior
             mean.
+        augmented: Whether values are multiplied by what noise leaves of an improvement,
+            ``1 - noise / sqrt(variance + noise**2)`` (Huang, Allen, Notz and Zeng 2006): points
+            where one more noisy outcome would tell little are left alone. The noise variance is
+            what the model expects at the observed points, on average, less a thousandth of the
+            prior variance; with less noise than that nothing changes. It needs ``X_observed``.
 
     Example:
         >>> from botorch_bandits import FittedSingleTaskGP
@@ -383,6 +408,41 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
     defines_rule: ClassVar[bool] = True
     default_margin: ClassVar[float] = 0.0
     is_expected: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: Model,
+        best_f: float | Tensor | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        *,
+        incumbent: str = "posterior_mean",
+        margin: float | None = None,
+        X_observed: Tensor | None = None,
+        Y_observed: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        augmented: bool = False,
+    ) -> None:
+        """See the class."""
+        super().__init__(
+            model,
+            best_f,
+            posterior_transform,
+            maximize,
+            incumbent=incumbent,
+            margin=margin,
+            X_observed=X_observed,
+            Y_observed=Y_observed,
+            X_pending=X_pending,
+        )
+        if augmented:
+            if X_observed is None:
+                raise ValueError(
+                    "augmented is True, which needs X_observed=: the noise is read there."
+                )
+            noise = _noise_variance(model, X_observed, posterior_transform)
+            prior_variance = prior_variance_of_scalar(self._summary) or 1.0
+            self.noise_variance = noise_that_counts(noise, prior_variance)
 
 
 class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprovement):
@@ -415,6 +475,27 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
     defines_rule: ClassVar[bool] = True
     default_margin: ClassVar[float] = 0.01
     is_expected: ClassVar[bool] = False
+
+
+def _noise_variance(
+    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None
+) -> Tensor:
+    """Return the mean noise variance of an outcome at some points, in outcome units.
+
+    It is a scalar, or ``members x 1`` for an ensemble or a batched model; 0 without points.
+    """
+    if X.shape[-2] == 0:
+        return X.new_zeros(())
+    check_finite("X_observed", check_double("X_observed", X))
+    with torch.no_grad():
+        variances = [
+            model.posterior(
+                X, observation_noise=noisy, posterior_transform=posterior_transform
+            ).variance.squeeze(-1)
+            for noisy in (True, False)
+        ]
+    difference = (variances[0] - variances[1]).clamp_min(0.0)
+    return difference.mean(-1, keepdim=difference.dim() > 1)
 
 
 def _given_best(best_f: float | Tensor) -> Tensor:

@@ -510,6 +510,7 @@ class ImprovementArmsRule(ArmsRule):
         margin: By how much the incumbent is to be improved.
         best_f: The incumbent, where it is given.
         maximize: If False, the reward is minimized.
+        augmented: Whether expected improvement is discounted by :func:`log_noise_discount`.
     """
 
     is_expected: bool
@@ -517,6 +518,7 @@ class ImprovementArmsRule(ArmsRule):
     margin: float
     best_f: float | None
     maximize: bool
+    augmented: bool = False
 
     @property
     def needs_extremes(self) -> bool:  # type: ignore[override]
@@ -529,9 +531,14 @@ class ImprovementArmsRule(ArmsRule):
         deviation = seen.standard_deviation(MINIMUM_VARIANCE_OF_IMPROVEMENT)
         improvement = sign * (seen.mean - self._best(seen)) - self.margin
         standardized = improvement.div_(deviation)
-        if self.is_expected:
-            return _log_ei_helper(standardized) + deviation.log_()
-        return log_Phi(standardized)
+        if not self.is_expected:
+            return log_Phi(standardized)
+        value = _log_ei_helper(standardized)
+        if self.augmented:
+            noise = along_arms(seen.posterior.regularization)
+            noise = noise_that_counts(noise, seen.prior_deviation**2)
+            value = value + log_noise_discount(deviation.square(), noise)
+        return value + deviation.log_()
 
     def value_scale(self, seen: ArmsRound) -> ValueScale:
         """See the base class; scores are logarithms, whose unit is 1 at any scale."""
@@ -643,6 +650,42 @@ class ClosedFormBound:
         )
 
 
+NEGLIGIBLE_NOISE = 1e-3
+"""A noise variance of this many prior variances counts as none.
+
+A fit learns about as much where outcomes are exact, and there a discount would keep the last digits
+from being improved.
+"""
+
+
+def noise_that_counts(noise_variance: Tensor, prior_variance: float) -> Tensor:
+    """Return the noise variance less what is negligible, in the same unit, not negative.
+
+    Args:
+        noise_variance: Of an outcome.
+        prior_variance: Of the function.
+    """
+    return (noise_variance - NEGLIGIBLE_NOISE * prior_variance).clamp_min(0.0)
+
+
+def log_noise_discount(variance: Tensor, noise_variance: Tensor | float) -> Tensor:
+    r"""Return the logarithm of what noise leaves of an improvement.
+
+    That is :math:`1 - \tau / \sqrt{\sigma^2 + \tau^2}`: 1 where the posterior variance
+    :math:`\sigma^2` dwarfs the noise variance :math:`\tau^2`, and near 0 where one more noisy
+    outcome would tell nothing (Huang, Allen, Notz and Zeng 2006, the augmented expected
+    improvement).
+
+    Args:
+        variance: Posterior variances of the function, positive.
+        noise_variance: Of an outcome, in the same unit, not negative; it broadcasts.
+    """
+    predictive = (variance + noise_variance).sqrt()
+    deviation = noise_variance**0.5
+    # the difference in the numerator, multiplied out so that little noise costs no digits
+    return variance.log() - predictive.log() - (predictive + deviation).log()
+
+
 class ClosedFormImprovement:
     r"""The logarithm of expected improvement, or of its probability, without autograd.
 
@@ -653,21 +696,35 @@ class ClosedFormImprovement:
        \frac{\partial}{\partial \mu} = \frac{\Phi(u)}{\sigma h(u)}, \qquad
        \frac{\partial}{\partial \sigma} = \frac{\varphi(u)}{\sigma h(u)}.
 
-    The probability of improvement is :math:`\Phi(u)`.
+    The probability of improvement is :math:`\Phi(u)`. Augmented expected improvement adds
+    :func:`log_noise_discount`, whose slope in the variance is, with
+    :math:`t^2 = \sigma^2 + \tau^2`,
+
+    .. math::
+       \frac{1}{\sigma^2} - \frac{1}{2 t^2} - \frac{1}{2 t (t + \tau)}.
 
     Args:
         posterior: As for :class:`ClosedFormBound`.
         best_f: :math:`y^*`, what is to be improved, the margin included.
         sign: 1 to maximize the reward, -1 to minimize it.
         is_expected: Expected improvement; otherwise its probability.
+        noise_variance: :math:`\tau^2` of the augmented form of expected improvement.
     """
 
-    def __init__(self, posterior: Any, best_f: float, sign: float, is_expected: bool) -> None:
+    def __init__(
+        self,
+        posterior: Any,
+        best_f: float,
+        sign: float,
+        is_expected: bool,
+        noise_variance: float | None = None,
+    ) -> None:
         """See the class."""
         self.posterior = posterior
         self.best_f = best_f
         self.sign = sign
         self.is_expected = is_expected
+        self.noise_variance = noise_variance
 
     @property
     def has_cheap_gradients(self) -> bool:
@@ -692,6 +749,12 @@ class ClosedFormImprovement:
         # of the mean, and of the variance, whose square root is the deviation
         of_mean = of_mean.mul_(self.sign).div_(deviation)
         of_variance = 0.5 * of_deviation / deviation.square()
+        if self.noise_variance is not None:
+            used = deviation.square()
+            value = value + log_noise_discount(used, self.noise_variance)
+            predictive = (used + self.noise_variance).sqrt()
+            both = predictive + math.sqrt(self.noise_variance)
+            of_variance += 1.0 / used - 0.5 / predictive.square() - 0.5 / (predictive * both)
         of_variance = torch.where(variance >= smallest, of_variance, 0.0)
         slope = of_mean.unsqueeze(-1) * mean_slope
         return value, slope.addcmul_(of_variance.unsqueeze(-1), variance_slope)

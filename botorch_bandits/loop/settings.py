@@ -102,7 +102,7 @@ def default_acquisition(
         return GPUpperConfidenceBound.with_options(width=EARNING_WIDTH)
     if has_contexts or is_censored:
         return GPUpperConfidenceBound.with_options(width=DEFAULT_WIDTH)
-    return LogExpectedImprovement.with_options()
+    return LogExpectedImprovement.with_options(augmented=True)
 
 
 DEFAULT_WIDTH = 2.0

@@ -15,7 +15,9 @@ from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from botorch_bandits import (
+    Arms,
     BanditGP,
+    BanditLoop,
     Box,
     Categorical,
     FittedSingleTaskGP,
@@ -29,6 +31,7 @@ from botorch_bandits import optim as generation
 from botorch_bandits.acquisition.scores import (
     MINIMUM_VARIANCE_OF_IMPROVEMENT,
     ClosedFormImprovement,
+    log_noise_discount,
 )
 
 from .cases import uniform
@@ -95,6 +98,88 @@ def test_values_and_gradients_are_botorchs(
         size = float(slope.abs().max())
         assert torch.allclose(gradient, slope, rtol=1e-8, atol=1e-8 * size)
         assert torch.allclose(value, ours(X.unsqueeze(-2)), rtol=1e-10, atol=1e-10)
+
+
+def noisy_model() -> tuple[Any, Tensor, float]:
+    X = uniform(14, 3, seed=0)
+    model = FittedSingleTaskGP([(0.0, 1.0)] * 3)(X, outcomes(5.0 * X))
+    model.likelihood.noise = 0.2
+    variance = model.outcome_transform.stdvs.item() ** 2
+    return model.eval(), X, variance * model.covar_module.outputscale.item()
+
+
+@both_ways
+@pytest.mark.parametrize("name", ["fixed", "fitted"])
+def test_the_augmented_form_is_the_papers(maximize: bool, name: str) -> None:
+    model, observed, prior_variance = (
+        noisy_model() if name == "fitted" else (*MODELS[name][:2], 1.0)
+    )
+    X = uniform(9, 3, seed=3)
+    for pending in (None, uniform(2, 3, seed=4)):
+        given: dict[str, Any] = {"X_observed": observed, "X_pending": pending, "maximize": maximize}
+        ours = LogExpectedImprovement(model, augmented=True, **given)
+        plain = LogExpectedImprovement(model, **given)
+        # the paper's factor from the moments of BoTorch's posteriors
+        variance = ours.model.posterior(X).variance.squeeze(-1).detach()
+        noisy = model.posterior(observed, observation_noise=True).variance
+        noise = float((noisy - model.posterior(observed).variance).mean()) - 1e-3 * prior_variance
+        assert noise > 0.01
+        factor = 1.0 - math.sqrt(noise) / (variance + noise).sqrt()
+        expected = plain(X.unsqueeze(-2)).detach() + factor.log()
+        assert torch.allclose(ours(X.unsqueeze(-2)), expected, rtol=1e-8, atol=1e-8)
+        assert ours.closed_form is not None
+        value, gradient = ours.closed_form.value_and_gradient(X)
+        same, slope = values_and_gradients(ours, X)
+        assert torch.allclose(value, same, rtol=1e-10, atol=1e-10)
+        assert torch.allclose(gradient, slope, rtol=1e-8, atol=1e-8 * float(slope.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["fitted", "categories"])
+def test_with_negligible_noise_the_augmented_form_changes_nothing(name: str) -> None:
+    model, observed, domain = MODELS[name]
+    X = domain.sample(9, torch.Generator().manual_seed(3)).unsqueeze(-2)
+    ours = LogExpectedImprovement(model, X_observed=observed, augmented=True)
+    assert float(ours.noise_variance) == 0.0
+    plain = LogExpectedImprovement(model, X_observed=observed)
+    assert torch.allclose(ours(X), plain(X), rtol=1e-9, atol=1e-9)
+
+
+def test_arms_have_the_values_of_the_augmented_form() -> None:
+    choices = uniform(12, 2, seed=5)
+    played = torch.tensor([0, 3, 3, 7, 9, 9])
+    Y = outcomes(choices[played]) - 30.0
+    kernel = MaternKernel(nu=2.5).double()
+    acquisition = LogExpectedImprovement(
+        BanditGP(choices[played], Y, kernel, noise=0.3), X_observed=choices[played], augmented=True
+    )
+    loop = BanditLoop(
+        Arms(choices),
+        BanditGP.with_kernel(
+            MaternKernel(nu=2.5), noise=0.3, lengthscale=float(kernel.lengthscale)
+        ),
+        LogExpectedImprovement.with_options(augmented=True),
+        num_initial=0,
+        seed=0,
+    )
+    for arm, y in zip(played.tolist(), Y.squeeze(-1).tolist(), strict=True):
+        loop.attach(choices[arm], y)
+    query = loop.ask()
+    values = acquisition(choices.unsqueeze(-2))
+    assert query.x.tolist() == choices[values.argmax()].tolist()
+    assert query.diagnostics["acquisition_value"] == pytest.approx(float(values.max()), abs=1e-8)
+
+
+def test_without_noise_the_augmented_form_changes_nothing() -> None:
+    variance = torch.logspace(-12, 2, 15, dtype=torch.float64)
+    assert torch.allclose(log_noise_discount(variance, 0.0), torch.zeros(15).double(), atol=1e-12)
+    # little noise costs no digits: 1 - tau / sqrt(sigma^2 + tau^2) is about sigma^2 / (2 tau^2)
+    found = log_noise_discount(torch.tensor([1e-20], dtype=torch.float64), 1.0)
+    assert float(found) == pytest.approx(math.log(0.5e-20), rel=1e-12)
+
+
+def test_the_augmented_form_needs_points_at_which_the_noise_is_read() -> None:
+    with pytest.raises(ValueError, match="augmented is True, which needs X_observed="):
+        LogExpectedImprovement(MODELS["fitted"][0], best_f=1.0, augmented=True)
 
 
 @both_classes

@@ -56,6 +56,7 @@ RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
     "EI, observed": LogExpectedImprovement.with_options(incumbent="observed"),
     "EI, given": LogExpectedImprovement.with_options(best_f=0.5),
     "EI, minimizing": LogExpectedImprovement.with_options(maximize=False),
+    "EI, augmented": LogExpectedImprovement.with_options(augmented=True),
     "PI": LogProbabilityOfImprovement.with_options(margin=0.05),
     "PI, observed, minimizing": LogProbabilityOfImprovement.with_options(
         incumbent="observed", maximize=False
