@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -282,6 +282,10 @@ class Categorical(Parameter):
         """Check the values."""
         if isinstance(self.values, str | bytes) or not isinstance(self.values, Iterable):
             raise TypeError(f"values is {self.values!r}; pass a list of values.")
+        if isinstance(self.values, Set):  # each process has its own order of texts in a set
+            raise TypeError(
+                f"values is the set {self.values!r}, whose order changes; pass a list of values."
+            )
         values = tuple(check_plain(f"values[{i}]", v) for i, v in enumerate(self.values))
         check_instance("ordered", self.ordered, bool, "Pass ordered=True or ordered=False.")
         if len(values) < 2:

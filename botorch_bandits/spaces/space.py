@@ -102,6 +102,7 @@ class Space(Box):
                 ``NAME=choice:A,B,...``, ``NAME=ordered:A,B,...`` or ``NAME=fixed:VALUE``.
 
         Raises:
+            TypeError: If it is no list of texts.
             ValueError: If they describe none.
 
         Example:
@@ -109,9 +110,11 @@ class Space(Box):
             Space({'C': Float(0.001, 1000.0, log=True), 'depth': Integer(2, 12),
             'kernel': Categorical(['rbf', 'poly'])})
         """
+        if isinstance(texts, str):
+            raise TypeError(f"texts is {texts!r}; pass a list of texts, one a parameter.")
         parameters: dict[str, Parameter] = {}
         for text in texts:
-            name, parameter = parse_parameter(text)
+            name, parameter = parse_parameter(check_text("a parameter", text))
             if name in parameters:
                 raise ValueError(f"{name!r} is described twice; give each parameter once.")
             parameters[name] = parameter

@@ -77,6 +77,13 @@ def test_a_value_in_quotes_may_have_a_comma() -> None:
     assert space.parameters["k"] == Categorical(["a,b", "c,'d'", "it's", "", "e"])
 
 
+def test_texts_are_a_list() -> None:
+    with pytest.raises(TypeError, match="texts is 'C=log:1:2'; pass a list of texts"):
+        Space.parse("C=log:1:2")
+    with pytest.raises(TypeError, match="a parameter must be a text, got 3"):
+        Space.parse([3])  # type: ignore[list-item]
+
+
 def test_a_name_is_described_once() -> None:
     with pytest.raises(ValueError, match="'C' is described twice; give each parameter once"):
         Space.parse(["C=float:0:1", "C=int:0:1"])

@@ -204,6 +204,7 @@ def test_a_missing_value_is_named_and_a_fixed_one_need_not_be_given() -> None:
         (lambda: Integer(1, 10**13, log=True), "it must be at most 1000000000000"),
         (lambda: Categorical(["a"]), r"a category has at least two. .* Fixed\(value\)"),
         (lambda: Categorical("abc"), "values is 'abc'; pass a list"),
+        (lambda: Categorical({"a", "b"}), "values is the set .* whose order changes; pass a list"),  # type: ignore[arg-type]
         (lambda: Categorical([1, 2, True]), r"values\[0\] and values\[2\] are 1 and True, which"),
         (lambda: Categorical(["a", math.nan]), r"values\[1\] is nan; a number must be finite"),
         (lambda: Categorical(["a", (1, 2)]), r"values\[1\] is \(1, 2\), but values are plain"),
