@@ -61,6 +61,7 @@ from botorch_bandits.problems.tuning import (
     load_dataset,
     shift_problem,
 )
+from botorch_bandits.spaces import Space
 from botorch_bandits.stopping import ErrorPolicy
 from botorch_bandits.version import __version__
 
@@ -76,6 +77,13 @@ def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="FILE", help="a CSV file in place of --dataset")
     parser.add_argument("--target", metavar="COLUMN", help="the class column of --data")
     parser.add_argument("--folds", type=int, default=5, help="cross-validation folds (default 5)")
+    parser.add_argument(
+        "--param",
+        action="append",
+        metavar="NAME=KIND:...",
+        help="an argument of the classifier with its range, as in optimize --param: in place of "
+        "the task's range, or beside the task's parameters",
+    )
 
 
 def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> None:
@@ -399,7 +407,14 @@ def _build_problem(options: argparse.Namespace) -> tuple[TuningProblem, str]:
         name, data = options.dataset, load_dataset(options.dataset)
     else:
         name, data = Path(options.data).stem, load_csv(options.data, options.target)
-    return TuningProblem(options.task, *data, num_folds=options.folds), name
+    problem = TuningProblem(options.task, *data, num_folds=options.folds)
+    if options.param is not None:
+        try:
+            space = Space.parse(options.param, problem.space)
+            problem = TuningProblem(options.task, *data, num_folds=options.folds, space=space)
+        except ValueError as error:
+            raise ValueError(f"--param: {error}") from error
+    return problem, name
 
 
 def _acquisition(options: argparse.Namespace, method: str, weighs: bool = False) -> Any:
@@ -546,7 +561,9 @@ def _start_compare(options: argparse.Namespace) -> int:
         settings={
             "rounds": options.rounds,
             **{
-                k: v for k, v in _settings(options).items() if k not in ("methods", "seeds", "seed")
+                k: v
+                for k, v in _settings(options).items()
+                if k not in ("methods", "seeds", "seed") and (k, v) != ("param", None)
             },
         },
         progress=not options.quiet,

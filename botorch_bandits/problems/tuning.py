@@ -115,6 +115,22 @@ class Task:
     space: Space
     build: Callable[..., Any]
 
+    def check_space(self, space: Space) -> Space:
+        """Return a space if the classifier has an argument for each of its parameters.
+
+        Raises:
+            ValueError: If it has not.
+        """
+        built = self.build()
+        known = getattr(built, "steps", [("", built)])[-1][1].get_params()
+        for name in space.parameters:
+            if name not in known:
+                raise ValueError(
+                    f"parameter {name!r} is no argument of {self.title}; it has "
+                    f"{', '.join(sorted(known))}."
+                )
+        return space
+
 
 class TuningProblem(AccuracyProblem):
     """The cross-validated accuracy of a classifier as a function of its hyperparameters.
@@ -125,10 +141,12 @@ class TuningProblem(AccuracyProblem):
         labels: ``n`` class labels.
         num_folds: Folds of the stratified cross-validation.
         fold_seed: Seeds their shuffling; all evaluations share the folds.
+        space: What is tuned; that of the task if omitted. Names are arguments of the classifier.
 
     Raises:
         ImportError: If scikit-learn is not installed.
-        ValueError: If the task is unknown, or the data do not allow stratified folds.
+        ValueError: If the task is unknown, the classifier has no argument of a parameter's name, or
+            the data do not allow stratified folds.
 
     Example:
         >>> import torch
@@ -150,6 +168,7 @@ class TuningProblem(AccuracyProblem):
         labels: NDArray[Any],
         num_folds: int = 5,
         fold_seed: int = 0,
+        space: Space | None = None,
     ) -> None:
         """See the class."""
         need_scikit_learn()
@@ -159,7 +178,7 @@ class TuningProblem(AccuracyProblem):
         if task not in tasks:
             raise ValueError(f"task is {task!r}; it must be one of {', '.join(tasks)}.")
         self.task = tasks[task]
-        self.space = self.task.space
+        self.space = self.task.space if space is None else self.task.check_space(space)
         self.task_name, self._fold_seed = task, fold_seed
         num_folds = check_integer("num_folds", num_folds, minimum=2)
         inputs, labels = check_labeled_data(inputs, labels)
@@ -175,8 +194,8 @@ class TuningProblem(AccuracyProblem):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how other processes make it: a task's functions cannot be pickled."""
-        args = (self.task_name, self.inputs, self.labels, self.num_folds, self._fold_seed)
-        return type(self), args
+        rest = (self.num_folds, self._fold_seed, self.space)
+        return type(self), (self.task_name, self.inputs, self.labels, *rest)
 
     @property
     def num_folds(self) -> int:
@@ -185,7 +204,7 @@ class TuningProblem(AccuracyProblem):
 
     def on_rows(self, rows: NDArray[np.bool_]) -> TuningProblem:
         """Return the same problem on some of the rows; folds are made anew."""
-        rest = (self.num_folds, self._fold_seed)
+        rest = (self.num_folds, self._fold_seed, self.space)
         return TuningProblem(self.task_name, self.inputs[rows], self.labels[rows], *rest)
 
     def default_accuracy(self) -> float:
@@ -237,7 +256,7 @@ def make_tasks() -> dict[str, Task]:
             Space({"C": Float(1e-4, 100.0, log=True), "l1_ratio": Float(0.0, 1.0)}),
             lambda **h: make_pipeline(
                 StandardScaler(),
-                LogisticRegression(**h, solver="saga", max_iter=300, random_state=0),
+                LogisticRegression(**{"solver": "saga", "max_iter": 300, "random_state": 0, **h}),
             ),
         ),
         "gradient-boosting": Task(
@@ -250,7 +269,7 @@ def make_tasks() -> dict[str, Task]:
                 }
             ),
             lambda **h: HistGradientBoostingClassifier(
-                **{"max_iter": 50, **h}, early_stopping=False, random_state=0
+                **{"max_iter": 50, "early_stopping": False, "random_state": 0, **h}
             ),
         ),
     }

@@ -90,7 +90,7 @@ class Space(Box):
         self._logarithms = {i: p for i, p in enumerate(varied) if isinstance(p, Integer) and p.log}
 
     @classmethod
-    def parse(cls, texts: Sequence[str]) -> Space:
+    def parse(cls, texts: Sequence[str], known: Space | None = None) -> Space:
         """Return the space that texts describe, as the command line's ``--param`` takes them.
 
         Values in lists are Python's numbers, ``True``, ``False``, ``None`` and quoted texts; all
@@ -100,6 +100,7 @@ class Space(Box):
             texts: One a parameter: ``NAME=float:LOW:HIGH``, ``NAME=log:LOW:HIGH`` (real, on a
                 logarithmic scale), ``NAME=int:LOW:HIGH``, ``NAME=log-int:LOW:HIGH``,
                 ``NAME=choice:A,B,...``, ``NAME=ordered:A,B,...`` or ``NAME=fixed:VALUE``.
+            known: A space whose parameters are taken where no text has their name.
 
         Raises:
             TypeError: If it is no list of texts.
@@ -118,7 +119,7 @@ class Space(Box):
             if name in parameters:
                 raise ValueError(f"{name!r} is described twice; give each parameter once.")
             parameters[name] = parameter
-        return cls(parameters)
+        return cls({**known.parameters, **parameters} if known is not None else parameters)
 
     @classmethod
     def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:

@@ -130,3 +130,25 @@ def test_what_describes_no_parameters_is_refused_before_anything_is_written(
     assert main([*COMMAND, *arguments, "--out", "out"]) == 2
     assert message in capsys.readouterr().err
     assert not (here / "out").exists()
+
+
+def test_tune_takes_ranges_of_the_classifier(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["tune", "--dataset", "iris", "--folds", "2", "--quiet", "--rounds", "3"]
+    narrowed = [*command, "--param", "C=log:1:2", "--param", "kernel=choice:rbf,poly"]
+    assert main([*narrowed, "--out", "out"]) == 0
+    rows = rows_of(here / "out" / "history.csv")
+    assert [name for name in rows[0] if name in ("C", "gamma", "kernel")] == [
+        "C",
+        "gamma",
+        "kernel",
+    ]
+    assert all(1.0 <= float(row["C"]) <= 2.0 for row in rows)
+    assert {row["kernel"] for row in rows} <= {"rbf", "poly"}
+    capsys.readouterr()
+    assert main([*command, "--out", "out"]) == 2
+    assert "out holds a run with param=['C=log:1:2', " in capsys.readouterr().err
+    assert main([*command, "--out", "other", "--param", "D=log:1:2"]) == 2
+    assert "--param: parameter 'D' is no argument of support vector" in capsys.readouterr().err
+    assert not (here / "other").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from botorch_bandits import Integer, Space
 from botorch_bandits.problems.tuning import TASK_NAMES, TuningProblem, load_csv, load_dataset
 
 
@@ -54,6 +56,38 @@ def test_decoding_respects_scales() -> None:
         "l2_regularization": pytest.approx(1.0),
     }
     assert isinstance(decoded["max_leaf_nodes"], int)
+
+
+def test_a_space_of_ones_own_is_handed_to_the_classifier() -> None:
+    data = load_iris(return_X_y=True)
+    known = TuningProblem("svm", *data).space
+    space = Space.parse(["C=log:0.1:10", "kernel=choice:poly,linear", "degree=fixed:2"], known)
+    assert list(space.parameters) == ["C", "gamma", "kernel", "degree"]
+    assert space.parameters["gamma"] == known.parameters["gamma"]
+    problem = pickle.loads(pickle.dumps(TuningProblem("svm", *data, space=space)))
+    assert problem.space == space
+    expected = cross_val_score(
+        make_pipeline(StandardScaler(), SVC(C=0.5, gamma=0.2, kernel="poly", degree=2)),
+        *data,
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+    ).mean()
+    values = {"C": 0.5, "gamma": 0.2, "kernel": "poly"}
+    assert problem(values) == pytest.approx(expected, abs=1e-12)
+    rows = np.arange(150) % 2 == 0
+    assert problem.on_rows(rows).space == space
+    with pytest.raises(ValueError, match=r"parameter 'depth' is no argument of .* it has C, "):
+        TuningProblem("svm", *data, space=Space({"depth": Integer(1, 3)}))
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [("logistic-regression", "max_iter=int:5:9"), ("gradient-boosting", "max_iter=int:2:4")],
+)
+def test_what_a_task_has_set_can_be_tuned_too(task: str, text: str) -> None:
+    data = load_iris(return_X_y=True)
+    known = TuningProblem(task, *data).space
+    problem = TuningProblem(task, *data, num_folds=2, space=Space.parse([text], known))
+    assert 0.0 <= problem(problem.box.bounds[0]) <= 1.0
 
 
 def test_bad_data_are_named() -> None:
