@@ -121,7 +121,8 @@ class Censored(Censoring, Feedback):
             Such an outcome is recorded as it was told, with a warning for the first one; pending
             queries stay at ``minimum``. None: four times ``noise_bound``, where the acquisition has
             it in units of the reward; otherwise a twentieth of ``outcome_bound``, where that is in
-            units of the reward; otherwise of how far the largest reward lies above ``minimum``.
+            units of the reward; otherwise a quarter of how far the largest of ten rewards or more
+            lies above ``minimum``, and before that any amount, unless none of three lies above it.
     """
 
     minimum: float | None = None  # a loop has one reward
@@ -219,10 +220,10 @@ class Censored(Censoring, Feedback):
         """
         if self.minimum is None or self.on_lower == "lower":
             return None
-        largest = max((outcome.reward for outcome in history.outcomes), default=self.minimum)
+        heights = [outcome.reward - self.minimum for outcome in history.outcomes]
         noise_bound, in_outcomes = (None, True) if scale is None else scale
         bound = self.outcome_bound if in_outcomes else None
-        return self.minimum - self.tolerated(noise_bound, bound, max(largest - self.minimum, 0.0))
+        return self.minimum - self.tolerated(noise_bound, bound, heights)
 
     def current_minimum(self, history: History) -> float | None:
         """Return what pending queries are at: the minimum, or what it was lowered to.

@@ -18,7 +18,7 @@ Algorithm 2 has the constant ``c`` inside ``psi`` (``psi(g)``), while its Assump
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,6 +31,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_number,
     check_positive,
+    check_vector,
     store_checked,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -322,6 +323,34 @@ def _kind(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{value.dtype} of shape {tuple(value.shape)}"
     return type(value).__name__
+
+
+def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
+    """Return multipliers as a float64 vector of numbers that are at least 0.
+
+    Raises:
+        ValueError: If there are none, or one is negative or not finite.
+    """
+    vector = check_vector("multipliers", multipliers).detach().clone()
+    if len(vector) == 0:
+        raise ValueError("multipliers is empty; give one for each constraint.")
+    if bool((vector < 0.0).any()):
+        raise ValueError(f"multipliers is {vector.tolist()}; each must be at least 0.")
+    return vector
+
+
+def check_no_overflow(values: Tensor) -> Tensor:
+    """Return values of a penalized reward if they are finite or NaN.
+
+    Raises:
+        OverflowError: If one is infinite.
+    """
+    if bool(torch.isinf(values).any()):
+        raise OverflowError(
+            "a penalty is too large for float64. Use penalty=Polynomial(c, n), which grows "
+            "more slowly, a smaller c, or smaller multipliers."
+        )
+    return values
 
 
 fill_in_docstrings(__name__)

@@ -357,11 +357,10 @@ def test_an_outcome_that_noise_takes_below_the_minimum_is_told_once(domain: str)
         (Censored(0.0, 2.0, tolerance=0.7), BOUNDS, [], 0.7),
         (Censored(0.0, 2.0), BOUNDS, [], 0.4),
         (Censored(0.0, 2.0), {"width": 1.0}, [], 0.1),
-        (Censored(0.0), {"width": 1.0}, [3.0, 1.0], 0.15),
-        (Censored(0.0, 9.0), {**BOUNDS, "units": "prior"}, [3.0, 1.0], 0.15),
-        (Censored(0.0), {"width": 1.0}, [], 0.0),
+        (Censored(0.0), {"width": 1.0}, [3.0, *[1.0] * 9], 0.75),
+        (Censored(0.0, 9.0), {**BOUNDS, "units": "prior"}, [3.0, *[1.0] * 9], 0.75),
     ],
-    ids=["stated", "noise", "range", "spread", "prior units", "nothing known"],
+    ids=["stated", "noise", "range", "spread", "prior units"],
 )
 def test_how_far_noise_reaches(
     feedback: Censored, options: dict[str, Any], told: list[float], tolerated: float
@@ -373,9 +372,26 @@ def test_how_far_noise_reaches(
     query = loop.ask()
     with pytest.raises(ValueError, match="pass tolerance="):
         loop.tell(query.id, -tolerated - 1e-6)
-    if tolerated:
-        with pytest.warns(BelowMinimumWarning):
-            loop.tell(query.id, -tolerated + 1e-6)
+    with pytest.warns(BelowMinimumWarning):
+        loop.tell(query.id, -tolerated + 1e-6)
+
+
+def test_where_nothing_is_stated_the_first_outcomes_say_how_far_noise_reaches() -> None:
+    """Neither the first outcome nor one beside a small one shows that the minimum is wrong."""
+    recipe = GPUpperConfidenceBound.with_options(width=2.0)
+    loop = make_loop(acquisition=recipe, feedback=Censored(0.0))
+    (text,) = told_below(lambda: loop.tell(loop.ask().id, -0.02))
+    assert "-0.02 lies below minimum=0.0, by no more than noise explains" in text
+    rest = [0.01, -0.05, -0.04, 0.3, -0.1, 2.0, 0.7, -0.08, 0.2, -0.4]
+    for reward in rest:
+        assert told_below(lambda reward=reward: loop.tell(loop.ask().id, reward)) == []
+    with pytest.raises(ValueError, match=r"below minimum=0\.0 by more than the 0\.5 that noise"):
+        loop.tell(loop.ask().id, -0.6)
+    wrong = make_loop(acquisition=recipe, feedback=Censored(0.0))
+    for reward in (-7.0, -9.0, -8.0):
+        told_below(lambda reward=reward: wrong.tell(wrong.ask().id, reward))
+    with pytest.raises(ValueError, match="by more than the 0 that noise explains"):
+        wrong.tell(wrong.ask().id, -7.0)
 
 
 def test_a_minimum_that_is_lowered_is_told_where_it_falls_further() -> None:

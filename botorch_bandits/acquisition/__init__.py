@@ -28,7 +28,6 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition.scores import WideConfidenceWarning
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, GrowingDiscretization
 from botorch_bandits.acquisition.upper_confidence_bound import (
     AMMUpperConfidenceBound,
@@ -38,6 +37,7 @@ from botorch_bandits.acquisition.upper_confidence_bound import (
     RandomizedUpperConfidenceBound,
     WidthUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.wide_confidence import WideConfidenceWarning
 from botorch_bandits.checks import BelowMinimumWarning, MinimumLoweredWarning
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning

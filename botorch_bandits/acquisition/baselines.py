@@ -19,7 +19,11 @@ from botorch.acquisition import analytic
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction, _log_ei_helper
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
+from botorch.utils.transforms import (
+    average_over_ensemble_models,
+    is_ensemble,
+    t_batch_mode_transform,
+)
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_single_point
@@ -49,6 +53,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
+from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 from botorch_bandits.optim import gen_candidates_batched
 
 
@@ -385,9 +390,9 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
         maximize: If False, the reward is minimized.
         incumbent: ``"posterior_mean"`` or ``"observed"``; how ``best_f`` is computed.
         margin: Added to the incumbent (subtracted when minimizing), in outcome units; default 0.
-        X_observed: ``n x d`` observed inputs; needed for ``"posterior_mean"``.
-        Y_observed: ``n x m`` observed outcomes of the model's ``m`` outputs; needed for
-            ``"observed"``.
+        X_observed: ``n x d`` observed inputs, for ``"posterior_mean"``; the model's if omitted.
+        Y_observed: ``n x m`` observed outcomes of the model's ``m`` outputs, for ``"observed"``;
+            the model's if omitted.
         X_pending: ``n x d`` points whose outcomes have not arrived; they enter at the posterior
             mean.
         augmented: Whether values are multiplied by what noise leaves of an improvement,
@@ -400,7 +405,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
         >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
         >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
-        >>> acqf = LogExpectedImprovement(model, X_observed=X)
+        >>> acqf = LogExpectedImprovement(model)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
@@ -467,7 +472,7 @@ class LogProbabilityOfImprovement(_Improvement, analytic.LogProbabilityOfImprove
         >>> from botorch_bandits import FittedSingleTaskGP
         >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
         >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
-        >>> acqf = LogProbabilityOfImprovement(model, X_observed=X, margin=0.05)
+        >>> acqf = LogProbabilityOfImprovement(model, margin=0.05)
         >>> acqf(X.unsqueeze(-2)).shape
         torch.Size([3])
     """
@@ -517,8 +522,12 @@ def _best(
     name, rows = (
         ("Y_observed", Y_observed) if incumbent == "observed" else ("X_observed", X_observed)
     )
+    rows = _rows_of(model, incumbent) if rows is None else rows
     if rows is None:
-        raise ValueError(f"{method} with incumbent={incumbent!r} needs {name}= or best_f=.")
+        raise ValueError(
+            f"{method} with incumbent={incumbent!r} needs {name}= or best_f=: the model is a "
+            "batch, or does not show its own."
+        )
     check_finite(name, check_double(name, rows))
     if rows.dim() < 2:
         raise ValueError(
@@ -534,6 +543,18 @@ def _best(
         rows.squeeze(-1) if posterior_transform is None else posterior_transform.evaluate(rows),
         maximize,
     )
+
+
+def _rows_of(model: Model, incumbent: str) -> Tensor | None:
+    """Return the inputs of a model, or its outcomes ``n x m``; None if it does not show them."""
+    if len(model.batch_shape) and not is_ensemble(model):
+        return None  # each model of a batch has an incumbent of its own
+    if incumbent == "posterior_mean":
+        return observed_inputs(model)
+    outcomes = observed_outcomes(model)
+    if outcomes is None or len({len(column) for column in outcomes}) != 1:
+        return None
+    return torch.stack(outcomes, dim=-1)
 
 
 def _best_mean(

@@ -286,8 +286,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             it becomes the minimum, with a :class:`MinimumLoweredWarning`.
         tolerance: By how much noise can take an outcome below the minimum, in raw outcome units;
             such an outcome is taken as it is, with a :class:`BelowMinimumWarning`. None: four times
-            ``noise_bound``, or without it a twentieth of ``outcome_bound``, or of the spread of
-            outcomes.
+            ``noise_bound``, or without it a twentieth of ``outcome_bound``, or a quarter of how far
+            the largest of ten outcomes lies above the minimum.
         ringing_tolerance: Warn if pending rows raise the posterior's maximum by more than this
             share of its height above the minimum; None: do not look.
         X_observed: ``n x d`` observed inputs; the model's if omitted.

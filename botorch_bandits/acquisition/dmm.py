@@ -14,7 +14,7 @@ Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regress
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -37,6 +37,7 @@ from botorch_bandits.acquisition.scores import (
     prior_variance_of_scalar,
     scale_in_outcomes,
 )
+from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
 from botorch_bandits.checks import (
     check_double,
     check_integer,
@@ -180,7 +181,7 @@ class DMMArmsRule(ArmsRule):
         }
 
 
-class DMMUpperConfidenceBound(HallucinatesPending):
+class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     r"""Upper confidence bound of DMM (Flynn and Reeb 2024), the minimum over ridges.
 
     Recommended where norm and noise bound are known: it is never looser than AMM at the model's
@@ -300,6 +301,7 @@ class DMMUpperConfidenceBound(HallucinatesPending):
                 in_prior_units=is_relative,
             )
         self.set_X_pending(X_pending)
+        self.warn_if_wide()
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -490,6 +492,28 @@ class DMMUpperConfidenceBound(HallucinatesPending):
         super()._apply(fn, recurse)
         self._read_again()  # on the device where the model now is
         return self
+
+    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
+        # where nothing is known the bounds are those of the norm
+        return [
+            (" of the norm's bound", bound / self._data[j].prior.standard_deviation, self._summary)
+            for j, bound in self.rkhs_bounds.items()
+        ]
+
+    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        lower, upper = self.bounds(X.reshape(-1, X.shape[-1]))
+        return (upper if self.maximize else -lower), 0.5 * (upper - lower)
+
+    def _remedy(self) -> str:
+        if "rkhs_bound" in self._not_given:
+            return (
+                "No norm bound was given, and the outcomes refute smaller ones. Use "
+                "ImprovedUpperConfidenceBound without bounds, or width=2.0."
+            )
+        return (
+            "Leave rkhs_bound= and noise_bound= out, give smaller ones, or use "
+            "ImprovedUpperConfidenceBound without bounds."
+        )
 
     @property
     def _is_relative(self) -> bool:

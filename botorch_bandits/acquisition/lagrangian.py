@@ -12,7 +12,7 @@ apart, clipped (from memory of that paper).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -49,7 +49,8 @@ from botorch_bandits.acquisition.scores import (
     score,
 )
 from botorch_bandits.acquisition.thompson_sampling import SeededDraw, draw_outputs
-from botorch_bandits.checks import check_one_of, check_positive, check_probability, check_vector
+from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness, remedy_of
+from botorch_bandits.checks import check_one_of, check_positive, check_probability
 from botorch_bandits.confidence import (
     ConstantWidth,
     GainBound,
@@ -71,21 +72,13 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain, ValueScale
 from botorch_bandits.models.moments import variance_of
-from botorch_bandits.penalties import Linear, Penalty, check_penalty
-
-
-def check_multipliers(multipliers: Tensor | Sequence[float]) -> Tensor:
-    """Return multipliers as a float64 vector of numbers that are at least 0.
-
-    Raises:
-        ValueError: If there are none, or one is negative or not finite.
-    """
-    vector = check_vector("multipliers", multipliers).detach().clone()
-    if len(vector) == 0:
-        raise ValueError("multipliers is empty; give one for each constraint.")
-    if bool((vector < 0.0).any()):
-        raise ValueError(f"multipliers is {vector.tolist()}; each must be at least 0.")
-    return vector
+from botorch_bandits.penalties import (
+    Linear,
+    Penalty,
+    check_multipliers,
+    check_no_overflow,
+    check_penalty,
+)
 
 
 def check_outputs(
@@ -303,7 +296,7 @@ class OutputWidths:
         return combined
 
 
-class LagrangianAcquisition(BanditAcquisition):
+class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     """Multipliers, a penalty, and a width for each output of the model."""
 
     multipliers: Tensor
@@ -357,6 +350,24 @@ class LagrangianAcquisition(BanditAcquisition):
         super()._load_from_state_dict(*args, **kwargs)
         self._output_widths.forget()
 
+    def _widths_of_outputs(self) -> Iterator[tuple[str, Tensor, PriorSummary]]:
+        for j, summary in enumerate(self._output_widths.summaries):
+            if j == 0 or float(self.multipliers[j - 1]) > 0.0:
+                name = f" of constraint {j}" if j else " of the reward"
+                yield name, self.widths[..., j], summary
+
+    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        posterior = self.model.posterior(X, posterior_transform=self.posterior_transform)
+        mean = posterior.mean.squeeze(-2)
+        deviations = variance_of(posterior, self._prior_variances()).clamp_min(0.0).sqrt()
+        half = half_width(deviations.reshape(mean.shape), self.widths)
+        upper, lower = mean[..., 0] + half[..., 0], mean[..., 1:] - half[..., 1:]
+        values = self._penalized(upper, lower)
+        return values, values - self._penalized(mean[..., 0], mean[..., 1:])
+
+    def _remedy(self) -> str:
+        return remedy_of(self.width_rules[0])
+
     def _compute_widths(self) -> None:
         self.widths = self._output_widths.compute().to(self.widths.device)
 
@@ -376,20 +387,6 @@ class LagrangianAcquisition(BanditAcquisition):
             constraints: ``batch_shape x num_constraints`` values ``g``.
         """
         return reward - (self.multipliers * self.penalty.excess(constraints)).sum(dim=-1)
-
-
-def check_no_overflow(values: Tensor) -> Tensor:
-    """Return values of a penalized reward if they are finite or NaN.
-
-    Raises:
-        OverflowError: If one is infinite.
-    """
-    if bool(torch.isinf(values).any()):
-        raise OverflowError(
-            "a penalty is too large for float64. Use penalty=Polynomial(c, n), which grows "
-            "more slowly, a smaller c, or smaller multipliers."
-        )
-    return values
 
 
 class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending):
@@ -505,6 +502,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             assume=assume,
         )
         self.set_X_pending(X_pending)
+        self.warn_if_wide()
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -764,6 +762,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         )
         self._prepare_draws(choices, seed)
         self.set_X_pending(X_pending)
+        self.warn_if_wide()
 
     @classmethod
     def options_from_domain(

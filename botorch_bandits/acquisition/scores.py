@@ -12,8 +12,6 @@ are counted: it is decided in prior standard deviations, from the prior mean.
 from __future__ import annotations
 
 import math
-import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,13 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
-from botorch.models.model import Model
 from botorch.posteriors.posterior import Posterior
 from botorch.utils.probability.utils import log_phi
-from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.irgp import irgp_ucb_width
@@ -41,8 +36,6 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.arms import ArmsPosterior
-from botorch_bandits.models.censoring import spread_points
-from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 from botorch_bandits.models.moments import prior_means, variance_of
 
 
@@ -98,168 +91,6 @@ def score_and_slope(
 def along_arms(values: Tensor) -> Tensor:
     """Return one number a replicate so that it broadcasts against ``batch_shape x num_arms``."""
     return values.unsqueeze(-1) if values.dim() else values
-
-
-class WideConfidenceWarning(RuntimeWarning):
-    """A confidence width dwarfs the outcomes, so that points are chosen by deviation alone."""
-
-
-FEWEST_ROWS = 10
-"""With fewer outcomes nobody knows how far they spread, and exploring is right anyway."""
-
-NUM_PROBES = 128
-"""Points spread evenly over the range of the observed inputs, at which a width is looked at."""
-
-SHARE_OF_EXPLORATION = 0.95
-"""A point counts as chosen by its deviation alone if that is so much of the largest one."""
-
-GROWTH_BETWEEN_LOOKS = 1.5
-"""A width is looked at again when there are so many times as many rows, or it is so much larger."""
-
-
-class _Looks:
-    """Remembers at how many rows widths were looked at last, and whether that brought a warning.
-
-    An acquisition function is built anew in every round, and does not know the others: those of one
-    class on models of one dimension that grow are taken for one loop.
-    """
-
-    largest = 64
-
-    def __init__(self) -> None:
-        self._seen: dict[Any, tuple[int, float, bool]] = {}
-        self._lock = threading.Lock()
-
-    def is_due(self, key: Any, num_rows: int, width: float) -> bool:
-        """Whether to look at this width, by the number of rows of its model."""
-        with self._lock:
-            rows, largest, has_warned = self._seen.get(key, (0, 0.0, False))
-            if num_rows < rows:  # another loop begins
-                rows, largest, has_warned = 0, 0.0, False
-            grown = num_rows >= GROWTH_BETWEEN_LOOKS * rows
-            if has_warned or not (grown or width >= GROWTH_BETWEEN_LOOKS * largest):
-                self._seen[key] = (num_rows if has_warned else rows, largest, has_warned)
-                return False
-            self._seen[key] = (num_rows, width, False)
-            while len(self._seen) > self.largest:
-                del self._seen[next(iter(self._seen))]
-            return True
-
-    def warned(self, key: Any) -> None:
-        """Remember that it warned."""
-        with self._lock:
-            rows, width, _ = self._seen.get(key, (0, 0.0, False))
-            self._seen[key] = (rows, width, True)
-
-
-_looks = _Looks()
-
-
-class WideBand(NamedTuple):
-    """A band that is wider than the outcomes are apart.
-
-    Attributes:
-        half: How far it reaches to either side where nothing is known, in raw outcome units.
-        spread: By how much outcomes differ at most, likewise.
-        num_rows: How many outcomes there are.
-        inputs: ``n x d`` observed inputs.
-    """
-
-    half: float
-    spread: float
-    num_rows: int
-    inputs: Tensor
-
-
-def wide_band(width: Tensor, summary: PriorSummary) -> WideBand | None:
-    """Return the band where nothing is known, if it exceeds all differences between outcomes.
-
-    Only fitted models are looked at, with one output and no batch: whoever gives a prior says how
-    large the reward is, too. It costs nothing.
-
-    Args:
-        width: As it is used.
-        summary: Of the user's model.
-    """
-    if width.numel() != 1 or summary.posterior_transform is not None:
-        return None
-    try:
-        num_rows = summary.num_rows
-        if num_rows < FEWEST_ROWS:
-            return None
-        (prior,) = summary.active_priors
-        inputs, outcomes = observed_inputs(summary.model), observed_outcomes(summary.model)
-    except (UnreadablePriorError, ValueError):
-        return None
-    is_plain = prior.standard_deviation.numel() == 1 and not is_ensemble(summary.model)
-    if not (prior.learned and is_plain) or inputs is None or outcomes is None:
-        return None
-    spread = float(outcomes[0].max() - outcomes[0].min())
-    half = float(width) * float(prior.standard_deviation)
-    return WideBand(half, spread, num_rows, inputs) if half > spread else None
-
-
-def chooses_by_deviation(width: Tensor, inputs: Tensor, model: Model, sign: float) -> bool:
-    """Return whether a bound is largest where the deviation is, as in pure exploration.
-
-    It costs the posterior at :data:`NUM_PROBES` points and the observed ones.
-
-    Args:
-        width: Of the bound.
-        inputs: ``n x d`` observed inputs.
-        model: The one that is evaluated, with pending points.
-        sign: 1 to maximize the reward, -1 to minimize it.
-    """
-    low, high = inputs.amin(0), inputs.amax(0)
-    spread_out = spread_points(inputs.shape[-1], NUM_PROBES).to(inputs)
-    probes = torch.cat([low + (high - low) * spread_out, inputs])
-    with torch.no_grad():
-        posterior = model.posterior(probes.unsqueeze(-2))
-        mean = posterior.mean.reshape(-1)
-        deviations = posterior.variance.reshape(-1).clamp_min(0.0).sqrt()
-        chosen = score(mean, half_width(deviations, width), sign).argmax()
-    return bool(deviations[chosen] >= SHARE_OF_EXPLORATION * deviations.max())
-
-
-def warn_of_wide(
-    name: str, width: Tensor, summary: PriorSummary, model: Model, sign: float
-) -> None:
-    """Warn if outcomes have no say in the choice, because the width is so large.
-
-    It is, if :func:`wide_band` and :func:`chooses_by_deviation` say so. The latter is asked once
-    while the rows grow by half. ``python tests/benchmarks without-bounds widths`` measures how
-    often this agrees with the choice that is made: on Branin, Hartmann6 and an SVM it was said in a
-    sixth to three quarters of the rounds with widths that were too large, nearly all of them rounds
-    of exploration, and never with a width of 2 or without bounds.
-
-    Args:
-        name: The acquisition class.
-        width: As it is used.
-        summary: Of the user's model.
-        model: The one that is evaluated, with pending points.
-        sign: 1 to maximize the reward, -1 to minimize it.
-
-    Warns:
-        WideConfidenceWarning: If it is too large, once while a model grows.
-    """
-    band = wide_band(width, summary)
-    if band is None:
-        return
-    key = (name, band.inputs.shape[-1])
-    if not _looks.is_due(key, band.num_rows, float(width)):
-        return
-    if not chooses_by_deviation(width, band.inputs, model, sign):
-        return
-    _looks.warned(key)
-    warnings.warn(
-        f"{name}: the width {float(width):.3g} dwarfs the outcomes. Where nothing is known the "
-        f"band reaches {band.half:.3g} to either side, and all {band.num_rows} outcomes lie within "
-        f"{band.spread:.3g} of each other, so that points are chosen as by pure exploration, by "
-        "their deviation alone. Leave rkhs_bound= and noise_bound= out, give smaller ones, fit the "
-        "model to standardized outcomes, or use width=2.0 or DMMUpperConfidenceBound.",
-        WideConfidenceWarning,
-        stacklevel=level_of_users_line(),
-    )
 
 
 class Draw(Protocol):

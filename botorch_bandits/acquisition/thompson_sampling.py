@@ -18,7 +18,7 @@ tradeoffs in Gaussian process bandit optimization*, JMLR 2014, the rule for pend
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -60,7 +60,11 @@ from botorch_bandits.acquisition.scores import (
     half_width,
     scale_in_outcomes,
     score,
-    warn_of_wide,
+)
+from botorch_bandits.acquisition.wide_confidence import (
+    WarnsOfWideness,
+    optimistic_values,
+    remedy_of,
 )
 from botorch_bandits.checks import (
     check_integer,
@@ -405,7 +409,7 @@ PENDING = ("redraw", "hallucinate")
 """What a draw can make of pending points."""
 
 
-class GPThompsonSampling(SeededDraw):
+class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     r"""GP-TS (Chowdhury and Gopalan 2017): one draw of the posterior, scaled by ``v_t``.
 
     .. math:: v_t = B + R \sqrt{2 (\gamma_{t-1} + 1 + \ln(2/\delta))}
@@ -614,14 +618,14 @@ class GPThompsonSampling(SeededDraw):
         self._forget_draw()  # the same random numbers, scaled anew
         self.warn_if_wide()
 
-    def warn_if_wide(self) -> None:
-        """Warn if the scale is so large that outcomes have no say in the choice.
+    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
+        return [("", self.width, self._summary)]
 
-        Warns:
-            WideConfidenceWarning: If it is; once while the model grows.
-        """
-        name = type(self).__name__
-        warn_of_wide(name, self.width, self._summary, self.model, 1.0)
+    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return optimistic_values(self.model, X, self.width, self.posterior_transform)
+
+    def _remedy(self) -> str:
+        return remedy_of(self.rule)
 
     @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ into a width in ``width_rule``; its rule on arms and its closed form on boxes fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -41,13 +41,15 @@ from botorch_bandits.acquisition.scores import (
     ClosedFormBound,
     RandomizedArmsRule,
     WidthArmsRule,
-    chooses_by_deviation,
     deviation_of,
     half_width,
     scale_in_outcomes,
     score,
-    warn_of_wide,
-    wide_band,
+)
+from botorch_bandits.acquisition.wide_confidence import (
+    WarnsOfWideness,
+    optimistic_values,
+    remedy_of,
 )
 from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
 from botorch_bandits.confidence import (
@@ -78,7 +80,7 @@ from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.optim import gen_candidates_batched
 
 
-class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
+class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfidenceBound):
     r"""Upper confidence bound whose width is a :class:`~botorch_bandits.confidence.WidthRule`.
 
     The user's model is never changed. Pending points shrink the posterior variance as if their
@@ -252,29 +254,14 @@ class WidthUpperConfidenceBound(HallucinatesPending, UpperConfidenceBound):
         self.set_X_pending(None)
         self.warn_if_wide()
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether the width is so large that outcomes have no say in the choice.
+    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
+        return [("", self.width, self._summary)]
 
-        That is so if, on a fitted model of ten rows or more, the width times the prior standard
-        deviation exceeds all differences between outcomes, and the bound is largest where the
-        deviation is; it is looked at on 128 points and the observed ones.
-        """
-        band = wide_band(self.width, self._summary)
-        if band is None:
-            return False
-        sign = 1.0 if self.maximize else -1.0
-        return chooses_by_deviation(self.width, band.inputs, self.model, sign)
+    def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        return optimistic_values(self.model, X, self.width, self.posterior_transform, self.maximize)
 
-    def warn_if_wide(self) -> None:
-        """Warn if the width is so large that outcomes have no say in the choice.
-
-        Warns:
-            WideConfidenceWarning: If it is; once while the model grows.
-        """
-        sign = 1.0 if self.maximize else -1.0
-        name = type(self).__name__
-        warn_of_wide(name, self.width, self._summary, self.model, sign)
+    def _remedy(self) -> str:
+        return remedy_of(self.rule)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""

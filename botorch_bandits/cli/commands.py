@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,12 +98,12 @@ def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> N
     parser.add_argument(
         "--rkhs-bound",
         type=float,
-        help="norm bound B in prior standard deviations (igp-ucb, gp-ts; default 1)",
+        help="norm bound B in prior standard deviations (igp-ucb, gp-ts; default: unknown)",
     )
     parser.add_argument(
         "--noise-bound",
         type=float,
-        help="noise bound R in prior standard deviations (igp-ucb, gp-ts; default 0.1)",
+        help="noise bound R in prior standard deviations (igp-ucb, gp-ts; default: unknown)",
     )
     parser.add_argument(
         "--delta", type=float, help="failure probability (igp-ucb, gp-ts; default 0.1)"
@@ -161,14 +161,20 @@ def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
     waiting.add_argument(
         "--minimum",
         type=float,
-        help="no reward is smaller (censored; tune: default 0)",
+        help="no reward without its noise is smaller (censored; tune: default 0)",
     )
     waiting.add_argument(
         "--outcome-bound",
         type=float,
-        help="no reward exceeds the minimum by more (censored; tune: default 1). Like "
-        "--rkhs-bound it counts prior standard deviations with igp-ucb and gp-ts; with gp-ucb it "
-        "is in the units of the reward",
+        help="no reward exceeds the minimum by more (censored; default: unknown, and the width has "
+        "no terms of it). Like --rkhs-bound it counts prior standard deviations with igp-ucb and "
+        "gp-ts; else it is in the units of the reward",
+    )
+    waiting.add_argument(
+        "--tolerance",
+        type=float,
+        help="by how much noise can take a reward below the minimum (censored; default: a share of "
+        "--outcome-bound, or of how far rewards lie above the minimum)",
     )
 
 
@@ -443,20 +449,25 @@ def _settle_method(options: argparse.Namespace) -> None:
         known = settings_to_continue(options, options.out)
     is_named = options.method is not None or "method" in known
     options.method = options.method or options.objective or known.get("method", OBJECTIVES[0])
-    _settle_settings(options, list(METHODS) if is_named else [options.method])
+    _refuse_unread(options, list(METHODS) if is_named else [options.method])
 
 
-def _settle_settings(options: argparse.Namespace, methods: Sequence[str]) -> None:
-    """Write the defaults of methods' settings to the options; one that nobody reads is refused."""
-    for name, (default, readers) in METHOD_SETTINGS.items():
+def _refuse_unread(options: argparse.Namespace, methods: Sequence[str]) -> None:
+    """Raise if a setting was given that none of the methods reads."""
+    for name, (_, readers) in METHOD_SETTINGS.items():
         given = getattr(options, name)
-        if given is None:
-            setattr(options, name, default)
-        elif not set(readers) & set(methods):
+        if given is not None and not set(readers) & set(methods):
             raise ValueError(
                 f"--{name.replace('_', '-')} is {given:g}, but {' and '.join(methods)} would not "
                 f"read it. Name a method that does ({' or '.join(readers)}), or leave it out."
             )
+
+
+def _complete_settings(options: argparse.Namespace, known: Mapping[str, Any]) -> None:
+    """Write to the options what was not given: of the run that is continued, or the defaults."""
+    for name, (default, _) in METHOD_SETTINGS.items():
+        if getattr(options, name) is None:
+            setattr(options, name, known.get(name, default))
 
 
 def _start_tune(options: argparse.Namespace) -> Session:
@@ -464,12 +475,13 @@ def _start_tune(options: argparse.Namespace) -> Session:
     _settle_method(options)
     budgets = read_budgets(options)
     is_separate = budgets.rule is not None and budgets.rule.surrogate_in_use == "separate"
-    acquisition = _acquisition(options, options.method, is_separate)
     problem, name = _build_problem(options)
     box = problem.box
-    waiting = read_waiting(options, acquisition, box, minimum=0.0, outcome_bound=1.0)
     folder = options.out or f"runs/tune-{options.task}-{name}-{options.method}-{options.seed}"
     known = settings_to_continue(options, folder)
+    _complete_settings(options, known)
+    acquisition = _acquisition(options, options.method, is_separate)
+    waiting = read_waiting(options, acquisition, box, known, minimum=0.0)
     phases, feature = [problem], None
     if options.shift:
         *phases, feature = shift_problem(problem, options.shift_feature)
@@ -514,13 +526,14 @@ def _start_tune(options: argparse.Namespace) -> Session:
 def _start_optimize(options: argparse.Namespace) -> Session:
     _check_numbers(options)
     _settle_method(options)
-    acquisition = _acquisition(options, options.method)
     box = read_domain(options)
     function = NamedFunction.in_current_folder(options.function)
     name = options.function.replace(":", "-")
-    waiting = read_waiting(options, acquisition, box)
     folder = options.out or f"runs/optimize-{name}-{options.method}-{options.seed}"
     known = settings_to_continue(options, folder)
+    _complete_settings(options, known)
+    acquisition = _acquisition(options, options.method)
+    waiting = read_waiting(options, acquisition, box, known)
     changes = read_changes(options, box, known)
     settings = {**_settings(options), **waiting.settings, **changes.settings}
     parts: dict[str, Any] = {"feedback": waiting.feedback, "restart": changes.restart}
@@ -546,7 +559,8 @@ def _start_compare(options: argparse.Namespace) -> int:
     _check_numbers(options)
     check_integer("--seeds", options.seeds, minimum=1)
     methods = [name.strip() for name in options.methods.split(",") if name.strip()]
-    _settle_settings(options, methods)
+    _refuse_unread(options, methods)
+    _complete_settings(options, {})
     acquisitions = {method: _acquisition(options, method) for method in methods}
     if not acquisitions:
         raise ValueError(f"--methods is empty; choose from {', '.join(METHODS)}.")

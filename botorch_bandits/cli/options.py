@@ -72,8 +72,8 @@ METHODS = {
 }
 
 METHOD_SETTINGS = {
-    "rkhs_bound": (1.0, ("igp-ucb", "gp-ts")),
-    "noise_bound": (0.1, ("igp-ucb", "gp-ts")),
+    "rkhs_bound": (None, ("igp-ucb", "gp-ts")),
+    "noise_bound": (None, ("igp-ucb", "gp-ts")),
     "delta": (0.1, ("igp-ucb", "gp-ts")),
     "width": (2.0, ("gp-ucb",)),
 }
@@ -82,8 +82,8 @@ METHOD_SETTINGS = {
 
 def build_acquisition(
     method: str,
-    rkhs_bound: float,
-    noise_bound: float,
+    rkhs_bound: float | None,
+    noise_bound: float | None,
     delta: float,
     width: float,
     weighs_constraints: bool = False,
@@ -96,7 +96,7 @@ def build_acquisition(
 
     Args:
         method: A key of ``METHODS``.
-        rkhs_bound: For ``igp-ucb`` and ``gp-ts``.
+        rkhs_bound: For ``igp-ucb`` and ``gp-ts``; None: nobody knows it.
         noise_bound: For ``igp-ucb`` and ``gp-ts``.
         delta: For ``igp-ucb`` and ``gp-ts``.
         width: For ``gp-ucb``.
@@ -108,9 +108,9 @@ def build_acquisition(
         return default_acquisition(
             method, is_censored=is_censored, weighs_constraints=weighs_constraints
         )
+    bounds = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
     kernelized: dict[str, Any] = {
-        "rkhs_bound": rkhs_bound,
-        "noise_bound": noise_bound,
+        **{name: bound for name, bound in bounds.items() if bound is not None},
         "delta": delta,
         "units": "prior",
     }
@@ -782,12 +782,15 @@ class Waiting:
         return self.delays is not None or self.num_workers > 1
 
 
+CENSORED_OPTIONS = ("max_delay", "minimum", "outcome_bound", "tolerance")
+
+
 def read_waiting(
     options: argparse.Namespace,
     acquisition: AcquisitionRecipe | RandomSearch,
     box: Box,
+    known: Mapping[str, Any],
     minimum: float | None = None,
-    outcome_bound: float | None = None,
 ) -> Waiting:
     """Return what the options say, before any file is written.
 
@@ -795,8 +798,8 @@ def read_waiting(
         options: Those of ``add_waiting_arguments``.
         acquisition: The method's; it must go with the feedback.
         box: Where points are chosen.
+        known: Settings of the run that is continued, if any; they are the defaults.
         minimum: The default of ``--minimum``, in units of the reward; None: it must be given.
-        outcome_bound: The default of ``--outcome-bound``. Likewise.
 
     Raises:
         ValueError: If the options contradict each other, or the method has no width for the
@@ -815,7 +818,7 @@ def read_waiting(
             "pending. Add one of the two, or leave --feedback out."
         )
     name = options.feedback or "hallucinated"
-    given = {key: getattr(options, key) for key in ("max_delay", "minimum", "outcome_bound")}
+    given = {key: getattr(options, key) for key in CENSORED_OPTIONS}
     if name != "censored":
         for key, value in given.items():
             if value is not None:
@@ -825,15 +828,20 @@ def read_waiting(
                 )
         feedback: Feedback = Hallucinated() if name == "hallucinated" else Ignored()
     else:
-        defaults = {"minimum": minimum, "outcome_bound": outcome_bound}
-        for key, default in defaults.items():
-            given[key] = default if given[key] is None else given[key]
-            if given[key] is None:
-                raise ValueError(
-                    f"--feedback censored needs --{key.replace('_', '-')}: "
-                    "no reward is smaller than --minimum, and none exceeds it by more than "
-                    "--outcome-bound."
-                )
+        if known.get("feedback") == "censored":
+            given = {key: known.get(key) if v is None else v for key, v in given.items()}
+        given["minimum"] = minimum if given["minimum"] is None else given["minimum"]
+        if given["minimum"] is None:
+            raise ValueError(
+                "--feedback censored needs --minimum: no reward without its noise is smaller."
+            )
+        bounds = {"rkhs_bound", "noise_bound"} & set(getattr(acquisition, "options", ()))
+        if given["outcome_bound"] is None and bounds:
+            raise ValueError(
+                "--feedback censored needs --outcome-bound beside --rkhs-bound or --noise-bound: "
+                "no reward exceeds --minimum by more, in prior standard deviations. Give it, or "
+                "leave these out."
+            )
         feedback = Censored(**given)
     check_feedback(feedback, acquisition, box)
     return Waiting(delays, feedback, workers, {**given, "feedback": name})

@@ -24,6 +24,7 @@ from typing import Any
 
 from botorch.exceptions.warnings import InputDataWarning
 
+from botorch_bandits.acquisition import BelowMinimumWarning, WideConfidenceWarning
 from botorch_bandits.asynchronous import AsyncResult, run_async
 from botorch_bandits.cli.command_line import (
     INTERRUPTED,
@@ -437,9 +438,10 @@ class Session:
         except KeyboardInterrupt:
             exit_code = INTERRUPTED
         except BelowMinimumError as error:
+            minimum = self.loop.settings.feedback.minimum  # type: ignore[attr-defined]
             print(
-                f"error: {str(error).partition(',')[0]}, below --minimum "
-                f"{self.loop.settings.feedback.minimum:g}. Start afresh with a minimum that holds, "  # type: ignore[attr-defined]
+                f"error: {str(error).partition(',')[0]}, below --minimum {minimum:g} by more than "
+                "noise explains. Start afresh with a minimum that holds or a larger --tolerance, "
                 "and --overwrite.",
                 file=sys.stderr,
             )
@@ -598,11 +600,19 @@ class Session:
         return "\n" + "\n".join(f"{name:<{size}}  {value}".rstrip() for name, value in rows)
 
 
+TOLD_IN_ONE_LINE = (
+    BelowMinimumWarning,
+    EvaluationFailedWarning,
+    InfeasibleConstraintsWarning,
+    WideConfidenceWarning,
+)
+
+
 def _one_line_each(show: Callable[..., None]) -> Callable[..., None]:
     """Return what shows a warning about the run without the line of code that it is from."""
 
     def show_one_line(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        if issubclass(category, InfeasibleConstraintsWarning | EvaluationFailedWarning):
+        if issubclass(category, TOLD_IN_ONE_LINE):
             print(f"\nwarning: {message}", file=sys.stderr)
         else:
             show(message, category, *rest)

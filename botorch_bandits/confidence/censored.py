@@ -80,7 +80,16 @@ NOISE_DEVIATIONS = 4.0
 farther once in 30000 rounds."""
 
 SHARE_OF_RANGE = 0.05
-"""Where no bound on the noise is known: such a share of the range of outcomes."""
+"""Where no bound on the noise is known: such a share of ``outcome_bound``."""
+
+SHARE_OF_SPREAD = 0.25
+"""Where that is not known either: such a share of how far outcomes lie above the minimum."""
+
+FEWEST_OUTCOMES = 10
+"""With fewer outcomes nobody knows how far they lie above the minimum."""
+
+FEWEST_BELOW = 3
+"""So many outcomes, none of which lies above the minimum, show that it is none."""
 
 
 @dataclass(frozen=True)
@@ -164,24 +173,34 @@ class Censoring:
             )
 
     def tolerated(
-        self, noise_bound: float | None, outcome_bound: float | None, spread: float
+        self,
+        noise_bound: float | None,
+        outcome_bound: float | None,
+        heights: Sequence[float],
     ) -> float:
         """Return by how much noise can take an outcome below the minimum.
 
         That is ``tolerance``, if it is given. Otherwise :data:`NOISE_DEVIATIONS` times the bound on
         the noise, where one is stated in the units of outcomes; otherwise :data:`SHARE_OF_RANGE` of
-        ``outcome_bound``; otherwise so much of the spread of the outcomes.
+        ``outcome_bound``. Where nothing is stated, :data:`SHARE_OF_SPREAD` of how far outcomes lie
+        above the minimum, as soon as that is known; until then any is taken, unless none lies above
+        the minimum.
 
         Args:
             noise_bound: ``R`` in the units of outcomes; None if it is not known.
             outcome_bound: ``B_y`` in the units of outcomes; None if it is not known in them.
-            spread: How far outcomes lie above the minimum; 0 without any.
+            heights: How far the other outcomes lie above the minimum; negative below it.
         """
         if self.tolerance is not None:
             return self.tolerance
         if noise_bound is not None:
             return NOISE_DEVIATIONS * noise_bound
-        return SHARE_OF_RANGE * (spread if outcome_bound is None else outcome_bound)
+        if outcome_bound is not None:
+            return SHARE_OF_RANGE * outcome_bound
+        top = max(heights, default=0.0)
+        if len(heights) >= FEWEST_BELOW and top <= 0.0:
+            return 0.0
+        return SHARE_OF_SPREAD * top if len(heights) >= FEWEST_OUTCOMES else math.inf
 
     def summed(self, pending: Sequence[int], num_queries: int) -> list[int]:
         """Return the numbers of the queries whose deviations the width's sum has.

@@ -372,8 +372,8 @@ class DropInCensoring(Censoring):
                 ("outcome_bound", self.outcome_bound if self.units == "outcome" else None),
             )
         )
-        spread = float((sign * (outcomes - stated)).max())
-        return self.tolerated(noise_bound, outcome_bound, max(spread, 0.0))
+        heights = sorted((sign * (outcomes.reshape(-1) - stated)).tolist())
+        return self.tolerated(noise_bound, outcome_bound, heights[1:])  # beside the one in question
 
     def _respect(
         self,

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition import analytic
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import SingleTaskVariationalGP
+from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
 
@@ -129,11 +130,44 @@ def test_far_below_the_incumbent_it_still_has_a_slope() -> None:
     assert slope.abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("cls", [LogExpectedImprovement, LogProbabilityOfImprovement])
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("name", ["SingleTaskGP, Standardize", "SingleTaskGP, weight -1", "bandit"])
+def test_the_incumbent_is_that_of_the_model_s_own_rows(cls: Any, maximize: bool, name: str) -> None:
+    if name == "bandit":
+        model, transform, X, Y = bandit_gp(), None, X_OBSERVED, Y_OBSERVED
+    else:
+        case = named(MODELS, name)
+        model, transform, X, Y = case.build(), case.posterior_transform, X_OBSERVED, OUTCOMES[:, :1]
+    for given in ({"X_observed": X}, {"incumbent": "observed", "Y_observed": Y}):
+        options = {"posterior_transform": transform, "maximize": maximize, **given}
+        expected = float(cls(model, **options).best_f)
+        for left_out in ("X_observed", "Y_observed"):
+            options.pop(left_out, None)
+        assert float(cls(model, **options).best_f) == pytest.approx(expected, abs=1e-10)
+
+
+def test_several_outputs_without_given_rows_have_the_incumbent_of_their_sum() -> None:
+    parts = [SingleTaskGP(X_OBSERVED, OUTCOMES[:, j : j + 1]) for j in (0, 1)]
+    weights = ScalarizedPosteriorTransform(double([1.0, -2.0]))
+    acqf = LogExpectedImprovement(
+        ModelListGP(*parts).eval(), posterior_transform=weights, incumbent="observed"
+    )
+    best = (OUTCOMES[:, 0] - 2.0 * OUTCOMES[:, 1]).max()
+    assert float(acqf.best_f) == pytest.approx(float(best), abs=1e-10)
+
+
+@pytest.mark.parametrize("incumbent", ["posterior_mean", "observed"])
+def test_a_batch_needs_an_incumbent_for_each_of_its_models(incumbent: str) -> None:
+    batch = SingleTaskGP(X_OBSERVED.expand(2, -1, -1), OUTCOMES[:, :1].expand(2, -1, -1)).eval()
+    name = {"posterior_mean": "X_observed", "observed": "Y_observed"}[incumbent]
+    with pytest.raises(ValueError, match=f"needs {name}= or best_f=: the model is a batch"):
+        LogExpectedImprovement(batch, incumbent=incumbent)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, ValueError, r"incumbent='posterior_mean' needs X_observed= or best_f="),
-        ({"incumbent": "observed"}, ValueError, "needs Y_observed= or best_f="),
         ({"incumbent": "best"}, ValueError, "'posterior_mean', 'observed'"),
         ({"best_f": math.inf}, ValueError, "best_f is inf"),
         ({"X_observed": X_OBSERVED.float()}, TypeError, "X_observed has dtype torch.float32"),

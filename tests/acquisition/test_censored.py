@@ -618,6 +618,25 @@ def test_outcomes_that_noise_takes_below_the_minimum_are_taken_as_they_are() -> 
     assert cls.with_options(minimum=0.0, width=1.0, tolerance=0.1)
 
 
+def test_a_drop_in_judges_an_outcome_below_the_minimum_by_the_other_ones() -> None:
+    def make(*outcomes: float) -> CensoredUpperConfidenceBound:
+        Y = double([[y] for y in outcomes])
+        X = uniform(len(outcomes), 2, seed=5)
+        model = BanditGP(X, Y, RBFKernel().double(), noise=1.1)
+        return CensoredUpperConfidenceBound(model, minimum=0.0, width=1.0)
+
+    for few in ([-0.01], [-0.01, 0.001], [-0.3, 0.1, -0.2]):
+        with pytest.warns(BelowMinimumWarning):
+            make(*few)
+    many = [4.0, *[1.0] * 9]
+    with pytest.warns(BelowMinimumWarning):
+        make(*many, -0.999)
+    with pytest.raises(ValueError, match="by more than the 1 that noise explains"):
+        make(*many, -1.001)
+    with pytest.raises(ValueError, match="by more than the 0 that noise explains"):
+        make(-7.0, -8.0, -9.0, -7.0)
+
+
 def test_recipes() -> None:
     recipe = CensoredUpperConfidenceBound.with_options(minimum=-1.0, **BOUNDS)
     assert recipe == CensoredUpperConfidenceBound.with_options(minimum=-1.0, **BOUNDS)

@@ -7,23 +7,27 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.test_functions import Hartmann
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from botorch_bandits import (
+    AMMUpperConfidenceBound,
     BanditGP,
     BanditLoop,
     Box,
     Censored,
     CensoredUpperConfidenceBound,
+    DMMUpperConfidenceBound,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import WideConfidenceWarning, scores
+from botorch_bandits.acquisition import WideConfidenceWarning, wide_confidence
 
 SQUARE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 X = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -32,7 +36,7 @@ Y = (6.0 * X[:, :1]).sin() + X[:, 1:]
 
 @pytest.fixture(autouse=True)
 def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "_looks", scores._Looks())
+    monkeypatch.setattr(wide_confidence, "_looks", wide_confidence._Looks())
 
 
 def model(num_rows: int, lengthscale: float = 0.2) -> SingleTaskGP:
@@ -83,7 +87,7 @@ def test_the_point_is_chosen_by_its_deviation_where_it_warns() -> None:
         posterior = wide.posterior(grid)
         deviation = posterior.variance.sqrt().reshape(-1)
         chosen = (posterior.mean.reshape(-1) + 30.0 * deviation).argmax()
-    assert deviation[chosen] > scores.SHARE_OF_EXPLORATION * deviation.max()
+    assert deviation[chosen] > wide_confidence.SHARE_OF_EXPLORATION * deviation.max()
 
 
 @pytest.mark.parametrize(
@@ -92,12 +96,15 @@ def test_the_point_is_chosen_by_its_deviation_where_it_warns() -> None:
         lambda: GPUpperConfidenceBound(model(20), width=2.0),
         lambda: ImprovedUpperConfidenceBound(model(20)),
         lambda: GPThompsonSampling(model(20), seed=0),
+        lambda: DMMUpperConfidenceBound(model(20)),
+        lambda: LagrangianUpperConfidenceBound(outputs(20), multipliers=[1.0]),
+        lambda: LagrangianThompsonSampling(outputs(20), multipliers=[1.0], seed=0),
         lambda: GPUpperConfidenceBound(model(9), width=30.0),  # nobody knows the spread
         lambda: GPUpperConfidenceBound(model(60, lengthscale=2.0), width=5.0),  # all is known
         # whoever gives the prior says how large the reward is
         lambda: GPUpperConfidenceBound(BanditGP(X, Y, RBFKernel(), noise=0.01), width=30.0),
     ],
-    ids=["constant", "default", "draw", "few", "explored", "given prior"],
+    ids=["constant", "default", "draw", "DMM", "sum", "draws", "few", "explored", "given prior"],
 )
 def test_healthy_widths_are_silent(make: Any) -> None:
     assert told(make) == []
@@ -107,6 +114,76 @@ def test_draws_and_censored_bounds_are_looked_at_too() -> None:
     assert told(lambda: GPThompsonSampling(model(20), width=30.0, seed=0))
     options = {"minimum": -2.0, "outcome_bound": 5.0, "rkhs_bound": 20.0, "noise_bound": 0.1}
     assert told(lambda: CensoredUpperConfidenceBound(model(20), **options, X_pending=X[40:42]))
+
+
+def outputs(num_rows: int) -> ModelListGP:
+    return ModelListGP(model(num_rows), model(num_rows))
+
+
+@pytest.mark.parametrize(
+    ("make", "of", "remedy"),
+    [
+        (
+            lambda: DMMUpperConfidenceBound(model(20), rkhs_bound=40.0, noise_bound=0.1),
+            "of the norm's bound",
+            "Leave rkhs_bound= and noise_bound= out",
+        ),
+        (
+            lambda: LagrangianUpperConfidenceBound(outputs(20), multipliers=[1.0], width=30.0),
+            "of the reward",
+            "Give a smaller width=",
+        ),
+        (
+            lambda: LagrangianUpperConfidenceBound(
+                outputs(20), multipliers=[1.0], width=(1.0, 60.0), separate_bounds=True
+            ),
+            "of constraint 1",
+            "Give a smaller width=",
+        ),
+        (
+            lambda: LagrangianThompsonSampling(
+                outputs(20), multipliers=[0.5], rkhs_bound=40.0, noise_bound=0.1, seed=0
+            ),
+            "of the reward",
+            "Leave rkhs_bound= and noise_bound= out",
+        ),
+        (
+            lambda: CensoredUpperConfidenceBound(
+                model(20), minimum=-2.0, outcome_bound=20.0, X_pending=X[40:42]
+            ),
+            "dwarfs",
+            "Leave outcome_bound= out",
+        ),
+        (lambda: GPUpperConfidenceBound(model(20), num_arms=10**90), "dwarfs", "Use width=2.0"),
+    ],
+    ids=["DMM", "weighted sum", "one constraint", "joint draws", "censored", "theorem"],
+)
+def test_each_class_says_which_width_it_is_and_what_to_leave_out(
+    make: Any, of: str, remedy: str
+) -> None:
+    (warning,) = told(make)
+    assert of in str(warning.message)
+    assert remedy in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_a_width_without_bounds_does_not_ask_to_leave_them_out() -> None:
+    silent = model(20)
+    silent.likelihood.noise = torch.tensor(1e-4, dtype=torch.float64)
+    (warning,) = told(lambda: AMMUpperConfidenceBound(silent, scale=3.0))
+    assert "No bound was given" in str(warning.message)
+    assert "out, give" not in str(warning.message)
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.WideConfidenceWarning")
+def test_a_constraint_without_a_multiplier_has_no_say() -> None:
+    def make(multiplier: float) -> LagrangianUpperConfidenceBound:
+        return LagrangianUpperConfidenceBound(
+            outputs(20), multipliers=[multiplier], width=(1.0, 60.0), separate_bounds=True
+        )
+
+    assert not make(0.0).is_wide
+    assert make(1.0).is_wide
 
 
 def test_it_is_told_once_while_the_model_grows_and_again_in_another_run() -> None:
@@ -128,10 +205,10 @@ def test_few_rounds_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(self, X, *args, **kwargs)
 
     monkeypatch.setattr(SingleTaskGP, "posterior", counted)
-    monkeypatch.setattr(scores, "SHARE_OF_EXPLORATION", 2.0)  # it never warns
+    monkeypatch.setattr(wide_confidence, "SHARE_OF_EXPLORATION", 2.0)  # it never warns
     for n in range(10, 41):
         GPUpperConfidenceBound(model(n), width=30.0)
-    assert looked == [scores.NUM_PROBES + n for n in (10, 15, 23, 35)]
+    assert looked == [wide_confidence.NUM_PROBES + n for n in (10, 15, 23, 35)]
 
 
 @pytest.mark.parametrize("feedback", [None, Censored(minimum=-2.0, outcome_bound=5.0)])

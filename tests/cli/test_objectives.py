@@ -79,11 +79,24 @@ def test_a_run_that_goes_on_keeps_its_method_unless_another_is_named(
         assert "method" in capsys.readouterr().err
 
 
-def test_settings_of_methods_are_recorded_as_ever(folder: Path) -> None:
+def test_settings_of_methods_are_recorded(folder: Path) -> None:
     assert optimize("--method", "random", "--delta", "0.2", "--out", "run") == 0
     settings, _ = settings_and_rows(folder / "run")
     names = ("rkhs_bound", "noise_bound", "delta", "width")
-    assert [settings[name] for name in names] == [1.0, 0.1, 0.2, 2.0]
+    assert [settings[name] for name in names] == [None, None, 0.2, 2.0]
+
+
+@pytest.mark.parametrize("method", ["igp-ucb", "gp-ts"])
+def test_a_method_whose_bounds_nobody_gave_says_so(folder: Path, method: str) -> None:
+    assert optimize("--method", method, "--out", "run", "--rounds", "7") == 0
+    told = json.loads((folder / "run" / "result.json").read_text())["guarantee"]
+    assert not told["holds"]
+    assert any("given; the default" in gap for gap in told["gaps"])
+    assert all(float(row["width"]) < 2.0 for row in rows_of(folder / "run")[5:])
+    bounds = ("--rkhs-bound", "1", "--noise-bound", "0.1")
+    assert optimize("--method", method, *bounds, "--out", "other", "--rounds", "6") == 0
+    told = json.loads((folder / "other" / "result.json").read_text())["guarantee"]
+    assert not any("given; the default" in gap for gap in told["gaps"])
 
 
 def test_methods_are_what_their_names_say() -> None:

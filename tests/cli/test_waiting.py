@@ -180,11 +180,40 @@ def test_longer_delayed_runs_and_other_settings(
 def test_a_reward_below_the_minimum_is_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [*DELAYED, "--feedback", "censored", "--minimum", "0.99", "--outcome-bound", "1"]
+    arguments = [*DELAYED, "--feedback", "censored", "--minimum", "1.5", "--outcome-bound", "1"]
     assert main([*arguments, "--out", "run"]) == 1
     errors = capsys.readouterr().err
     assert len(errors.splitlines()) == 1
-    assert "below --minimum 0.99. Start afresh" in errors
+    assert "below --minimum 1.5 by more than noise explains. Start afresh" in errors
+    assert "a larger --tolerance" in errors
+
+
+@pytest.mark.parametrize("method", ["best", "igp-ucb", "gp-ts"])
+def test_noise_below_the_minimum_is_told_once_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    arguments = [*DELAYED, *CENSORED[:2], "--minimum", "0.97", "--method", method, "--out", "run"]
+    assert main([*arguments, "--tolerance", "0.5"]) == 0
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line)
+    assert line.startswith("warning: the reward 0.")
+    assert "below minimum=0.97, by no more than noise explains" in line
+    result = json.loads((folder / "run" / "result.json").read_text())
+    assert (result["settings"]["tolerance"], result["settings"]["outcome_bound"]) == (0.5, None)
+    rewards = [query["reward"] for query in queries_in(folder / "run")]
+    assert sum(reward is not None and reward < 0.97 for reward in rewards) > 1
+
+
+def test_a_censored_run_of_an_earlier_version_keeps_its_bound(folder: Path) -> None:
+    """There the bound of ``tune`` was 1, and bounds on norm and noise were 1 and 0.1."""
+    arguments = ["tune", "--dataset", "iris", "--folds", "3", "--quiet", "--out", "run"]
+    arguments += ["--initial", "2", "--delay", "constant:2", "--feedback", "censored"]
+    arguments += ["--method", "igp-ucb"]
+    bounds = ["--rkhs-bound", "1", "--noise-bound", "0.1", "--outcome-bound", "1"]
+    assert main([*arguments, *bounds, "--rounds", "4"]) == 0
+    assert main([*arguments, "--rounds", "5"]) == 0
+    settings = json.loads((folder / "run" / "result.json").read_text())["settings"]
+    names = ("rkhs_bound", "noise_bound", "outcome_bound")
+    assert [settings[name] for name in names] == [1.0, 0.1, 1.0]
 
 
 DELAY = ["--delay", "poisson:2"]
@@ -211,9 +240,10 @@ FUNCTION_ARGUMENTS = ["optimize", "waiting_module:reward", "--bounds", "0:1"]
             "max_delay is 0",
         ),
         (
-            [*FUNCTION_ARGUMENTS, *DELAY, "--feedback", "censored", "--minimum", "0"],
-            "--feedback censored needs --outcome-bound",
+            [*FUNCTION_ARGUMENTS, *DELAY, *CENSORED[:4], "--method", "gp-ts", "--rkhs-bound", "2"],
+            "--feedback censored needs --outcome-bound beside --rkhs-bound",
         ),
+        (["tune", *DELAY, "--tolerance", "1"], "--tolerance is 1.0, but it goes with --feedback"),
         (
             [*FUNCTION_ARGUMENTS, *DELAY, "--feedback", "censored"],
             "--feedback censored needs --minimum",
@@ -240,7 +270,7 @@ def test_tune_with_censored_feedback_has_defaults(folder: Path) -> None:
     assert main([*arguments, "--max-delay", "2", "--out", "run"]) == 0
     settings = json.loads((folder / "run" / "result.json").read_text())["settings"]
     assert settings["minimum"] == 0.0
-    assert settings["outcome_bound"] == 1.0
+    assert settings["outcome_bound"] is settings["tolerance"] is None
     assert settings["max_delay"] == 2
 
 
