@@ -116,12 +116,15 @@ def wide_band(name: str, width: Tensor, summary: PriorSummary) -> WideBand | Non
     if width.numel() != 1 or is_ensemble(summary.model):
         return None
     try:
+        if summary.num_rows < FEWEST_ROWS:
+            return None
         (output,), (prior,) = summary.active_outputs, summary.active_priors
     except (UnreadablePriorError, ValueError):
         return None
+    if not prior.learned or prior.standard_deviation.numel() != 1:
+        return None
     inputs, outcomes = observed_inputs(summary.model), observed_outcomes(summary.model)
-    is_plain = prior.learned and prior.standard_deviation.numel() == 1
-    if not is_plain or inputs is None or outcomes is None or len(outcomes) <= output:
+    if inputs is None or outcomes is None or len(outcomes) <= output:
         return None
     values = outcomes[output]
     if len(values) < FEWEST_ROWS:
