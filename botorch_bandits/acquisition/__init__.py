@@ -12,6 +12,12 @@ from botorch_bandits.acquisition.baselines import (
     RandomSearch,
     VarianceOnly,
 )
+from botorch_bandits.acquisition.candidates import (
+    CandidatesEngine,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+    build_candidates_engine,
+)
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -74,6 +80,9 @@ __all__ = [
     "BanditAcquisition",
     "BelowMinimumWarning",
     "BoxEngine",
+    "CandidatesEngine",
+    "CandidatesThompsonSampling",
+    "CandidatesUpperConfidenceBound",
     "CensoredThompsonSampling",
     "CensoredUpperConfidenceBound",
     "ChangePointUpperConfidenceBound",
@@ -96,6 +105,7 @@ __all__ = [
     "WidthUpperConfidenceBound",
     "build_arms_engine",
     "build_box_engine",
+    "build_candidates_engine",
     "gen_candidates_batched",
     "register_input_constructor",
 ]

@@ -1,5 +1,11 @@
 """Confidence: widths, information gain and what they promise. Numbers only, no loop."""
 
+from botorch_bandits.confidence.candidates import (
+    CandidateEvidence,
+    CandidateStatus,
+    EvidenceTable,
+    RefutedListWarning,
+)
 from botorch_bandits.confidence.censored import (
     CensoredWidth,
     any_lambda_censored_width,
@@ -47,10 +53,13 @@ from botorch_bandits.confidence.width_rules import (
 __all__ = [
     "PUBLISHED_WIDTH_CONSTANT",
     "AMMWidth",
+    "CandidateEvidence",
+    "CandidateStatus",
     "CensoredWidth",
     "ChangePointWidth",
     "CompactBoxWidth",
     "ConstantWidth",
+    "EvidenceTable",
     "FiniteArmsWidth",
     "GainBound",
     "GreedyGain",
@@ -61,6 +70,7 @@ __all__ = [
     "RKHSWidth",
     "RandomizedWidth",
     "RateGain",
+    "RefutedListWarning",
     "RegretStatement",
     "RidgeConfidenceSet",
     "SpectralGain",

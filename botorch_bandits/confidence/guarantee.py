@@ -70,6 +70,26 @@ DRAWN_FROM_PRIOR = FunctionAssumption("", " is a draw from the model's Gaussian-
 FIXED_PRIOR = "kernel, noise variance and prior mean of the model were fixed before the data"
 """What every theorem here assumes of the model."""
 
+DRAWN_FROM_LIST = FunctionAssumption(
+    "", " is a draw from one of the Gaussian-process priors on the list"
+)
+"""Where nobody knows which of several priors it is drawn from."""
+
+DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST)
+"""Under one of these the reward function is random, and what is said of it is said of a draw."""
+
+FIXED_LIST = (
+    "the list, its weights, and kernel, noise variance and prior mean of each of its priors were "
+    "fixed before the data"
+)
+"""What is assumed of a list of priors."""
+
+GAUSSIAN_NOISE_ON_LIST = (
+    "the noise is Gaussian with mean 0 and the variance of the prior on the list that is the true "
+    "one, independent from row to row and of the reward function"
+)
+"""The noise, where it is on the list, too."""
+
 SUB_GAUSSIAN_NOISE = "the noise is noise_bound-sub-Gaussian given the past"
 """The noise of theorems on functions of bounded norm."""
 
@@ -365,7 +385,7 @@ class Guarantee:
         """Whether the reward function is a draw, not a fixed function."""
         return any(
             isinstance(each, FunctionAssumption)
-            and (each.before, each.after) == (DRAWN_FROM_PRIOR.before, DRAWN_FROM_PRIOR.after)
+            and any((each.before, each.after) == (one.before, one.after) for one in DRAWS)
             for each in self.assumptions
         )
 

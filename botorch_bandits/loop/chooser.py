@@ -27,6 +27,7 @@ from botorch_bandits.acquisition import (
     LagrangianThompsonSampling,
     RandomSearch,
 )
+from botorch_bandits.acquisition.candidates import build_candidates_engine
 from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
@@ -61,7 +62,7 @@ from botorch_bandits.loop.guarantees import (
 )
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments, at_multipliers
-from botorch_bandits.models import BanditGPRecipe, condition
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, condition
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
 from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.forgetting import ForgettingModels
@@ -191,6 +192,11 @@ class Chooser:
         if fit is None:
             return None
         return {"segment": self.rounds_before, "epoch": self.current.version, **fit}
+
+    def delta_now(self, default: float) -> float:
+        """Return the failure probability of what is played now, or the default without one."""
+        options = getattr(self._played, "options", {})
+        return float(options.get("delta", default))
 
     def has_no_data(self) -> bool:
         """Return whether a user's model cannot be built yet."""
@@ -324,10 +330,19 @@ class Chooser:
             isinstance(settings.domain, Arms)
             and settings.context_dim == 0
             and settings.forgetting is None
-            and isinstance(settings.model, BanditGPRecipe)
+            and isinstance(settings.model, BanditGPRecipe | CandidatesRecipe)
             and isinstance(self._played, AcquisitionRecipe)
         ):
             return None
+        if isinstance(settings.model, CandidatesRecipe):
+            player: Any = build_candidates_engine(  # what the stream asks of an engine
+                settings.model, self._played, settings.domain, settings.seed
+            )
+            if player is None:
+                return None
+            return ArmsStream(
+                player, settings.domain, self.current, settings.feedback, self.rounds_before
+            )
         engine = build_arms_engine(
             settings.model, self._played, settings.domain, settings.seed, self._arms_prior
         )
@@ -413,7 +428,7 @@ class AcquisitionBuilder:
 
     def has_no_data(self) -> bool:
         """Return whether a user's model cannot be built yet."""
-        if isinstance(self._given, BanditGPRecipe):
+        if isinstance(self._given, BanditGPRecipe | CandidatesRecipe):
             return False
         if isinstance(self._feedback, Censored):
             outcomes = self._history.outcomes

@@ -46,7 +46,7 @@ from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import Failure, History, Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 
 
 def guarantee_of(
@@ -94,7 +94,7 @@ def guarantee_of(
 def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings) -> Iterator[str]:
     """What the rounds so far rest on, beside what the theorem needs of function and noise."""
     on_draws = guarantee.is_on_draws
-    if not isinstance(settings.model, BanditGPRecipe):
+    if not isinstance(settings.model, BanditGPRecipe | CandidatesRecipe):
         yield "the function that makes the model makes a row of every outcome, as it was told"
     if not isinstance(settings.acquisition, AcquisitionRecipe):
         yield "the acquisition function is made with the same arguments in every round"

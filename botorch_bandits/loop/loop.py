@@ -29,7 +29,7 @@ from botorch_bandits.checks import (
     check_vector,
     level_of_users_line,
 )
-from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence import EvidenceTable, Guarantee
 from botorch_bandits.constraints import Ledger, MultiplierOverflowError, MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -50,7 +50,7 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models import BanditGPRecipe, CandidatesModel
 from botorch_bandits.spaces import Space
 
 
@@ -638,6 +638,27 @@ class BanditLoop:
                     method="a user's model", gaps=("without data the model cannot be built",)
                 )
             return self._chooser.guarantee(self._clock(), self._num_given)
+
+    def evidence(self, level: float | None = None) -> EvidenceTable:
+        """Return what the outcomes since the last reset say of each prior on the list.
+
+        Args:
+            level: The true prior is ever thrown out with at most this probability: half of the
+                ``delta`` that the acquisition has now if omitted, or 0.05 if it has none.
+
+        Raises:
+            RuntimeError: If the loop's model is no list of priors.
+        """
+        with self._lock:
+            model = self._chooser.model(self._clock())
+            if not isinstance(model, CandidatesModel):
+                raise RuntimeError(
+                    "the loop's model is no list of priors. Pass BanditGP.with_candidates([...]) "
+                    "as model=."
+                )
+            return model.evidence.table(
+                0.5 * self._chooser.delta_now(0.1) if level is None else level
+            )
 
     def current_model(self) -> Model:
         """Return the model of what arrived since the last reset; it is shared: do not change it.

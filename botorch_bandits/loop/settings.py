@@ -55,7 +55,7 @@ from botorch_bandits.forgetting import (
     TimeVaryingKernel,
 )
 from botorch_bandits.history import History
-from botorch_bandits.models import BanditGPRecipe, FittedSingleTaskGP
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, FittedSingleTaskGP
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.spaces import Space
@@ -411,7 +411,41 @@ def check_forgetting(
     return forgetting
 
 
-OWNED = (AcquisitionRecipe, BanditGPRecipe, Feedback, Restart, MultiplierRule, Forgetting)
+def check_list_of_priors(model: Any, feedback: Feedback, constraints: Any) -> None:
+    """Raise if a list of priors would have to count what no outcome said.
+
+    Args:
+        model: The loop's.
+        feedback: The loop's.
+        constraints: The loop's.
+
+    Raises:
+        ValueError: If feedback is censored, or there are constraints.
+    """
+    if not isinstance(model, CandidatesRecipe):
+        return
+    if isinstance(feedback, Censored):
+        raise ValueError(
+            "feedback=Censored(...) does not go with BanditGP.with_candidates(...): pseudo-values "
+            "are no evidence. Use Hallucinated() or Ignored()."
+        )
+    if constraints is not None:
+        raise ValueError(
+            "constraints= does not go with BanditGP.with_candidates(...): penalized outcomes "
+            "change with the multipliers, and what they said of the priors with them. Use "
+            "BanditGP.with_kernel(...)."
+        )
+
+
+OWNED = (
+    AcquisitionRecipe,
+    BanditGPRecipe,
+    CandidatesRecipe,
+    Feedback,
+    Restart,
+    MultiplierRule,
+    Forgetting,
+)
 """What a loop copies, so that later changes to what its user passed do not reach it."""
 
 
@@ -485,6 +519,7 @@ class LoopSettings:
                 "models reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, "
                 "or surrogate='relabeled'."
             )
+        check_list_of_priors(model, self.feedback, self.constraints)
         check_forgetting(
             self.forgetting, model, self.feedback, _draws_on_paths(acquisition, domain)
         )

@@ -6,6 +6,8 @@ on boxes and on arms, which make a round fast, are BoTorch models' numbers compu
 
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning
+from botorch_bandits.models.candidate_arms import CandidateArms
+from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE as RINGING_TOLERANCE
 from botorch_bandits.models.censoring import posterior_rise, probe_points
 from botorch_bandits.models.condition import condition, hallucinate
@@ -17,6 +19,11 @@ from botorch_bandits.models.fitted import (
 )
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
+from botorch_bandits.models.prior_lists import (
+    candidate_grid,
+    draw_lengthscales,
+    lengthscale_ladder,
+)
 
 __all__ = [
     "RINGING_TOLERANCE",
@@ -24,17 +31,23 @@ __all__ = [
     "ArmsPrior",
     "BanditGP",
     "BanditGPRecipe",
+    "CandidateArms",
+    "CandidatesModel",
+    "CandidatesRecipe",
     "FittedSingleTaskGP",
     "LearnedGP",
     "RefitWarning",
     "StationaryKernel",
+    "candidate_grid",
     "condition",
     "default_kernel",
     "default_likelihood",
     "double_kernel",
+    "draw_lengthscales",
     "fingerprint_kernel",
     "fit_ordinarily",
     "hallucinate",
+    "lengthscale_ladder",
     "posterior_rise",
     "probe_points",
 ]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, cast
@@ -52,6 +52,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence import realized_information_gain
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.growing import DataViews
 from botorch_bandits.models.kernels import (
     StationaryKernel,
@@ -233,6 +234,48 @@ class BanditGP(DataViews):
             refit_every=refit_every,
             input_transform=input_transform,
             prior_mean=prior_mean,
+        )
+
+    @classmethod
+    def with_candidates(
+        cls,
+        candidates: Sequence[BanditGPRecipe],
+        weights: Sequence[float] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        num_skipped: int = 0,
+    ) -> CandidatesRecipe:
+        """Return the recipe of a list of priors, one of which is right; nobody knows which.
+
+        The outcomes say which predict worst: those are thrown out, and a theorem covers what is
+        left; see :class:`~botorch_bandits.acquisition.CandidatesUpperConfidenceBound`. List and
+        weights must be fixed before the data. Entries that differ in their output scale alone
+        (noise variance over output scale the same) cost no more than one of them.
+
+        Args:
+            candidates: Recipes from :meth:`with_kernel`, without refits.
+            weights: One positive weight an entry; equal ones if omitted.
+            names: What the entries are called in tables.
+            num_skipped: How many first outcomes the evidence leaves out, because the list or its
+                weights were chosen by them. They stay in every posterior.
+
+        Raises:
+            TypeError: If an entry is no recipe.
+            ValueError: If the list is empty, an entry refits, input transforms differ, or weights
+                and names do not go with the entries.
+
+        Example:
+            >>> from gpytorch.kernels import RBFKernel
+            >>> scales = [0.1, 0.3]
+            >>> priors = [BanditGP.with_kernel(RBFKernel(), lengthscale=each) for each in scales]
+            >>> BanditGP.with_candidates(priors).names
+            ('SE, lengthscale 0.1, scale 1, noise 0.01', 'SE, lengthscale 0.3, scale 1, noise 0.01')
+        """
+        return CandidatesRecipe(
+            tuple(candidates),
+            () if weights is None else tuple(weights),
+            () if names is None else tuple(names),
+            num_skipped,
         )
 
     @property

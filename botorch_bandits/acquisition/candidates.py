@@ -1,0 +1,859 @@
+r"""Upper confidence bounds and Thompson sampling on a list of priors, of which nobody knows which.
+
+**Survivors.** With the widths of Srinivas et al. at level :math:`\delta / 2` and the priors ``S``
+that survive at level :math:`\delta / 2`
+
+.. math::
+   U_t(x) = \max_{\theta \in S} \mu_\theta(x) + w_t \sigma_\theta(x), \qquad
+   L_t(x) = \min_{\theta \in S} \mu_\theta(x) - w_t \sigma_\theta(x).
+
+``U`` is maximized. With probability :math:`1 - \delta` the reward lies between the two in all
+rounds, as :mod:`botorch_bandits.confidence.candidates` proves: on arms at all of them, on a
+box as :meth:`CandidatesUpperConfidenceBound.guarantee` says. So the regret of a round that played
+:math:`x_t`, by whatever rule, is at most :math:`\max_x U_t(x) - L_t(x_t)`.
+
+**Mixture.** With the posterior weights :math:`p_\theta`
+
+.. math::
+   m = \sum_\theta p_\theta \mu_\theta, \qquad
+   v = \sum_\theta p_\theta \bigl( \sigma_\theta^2 + (\mu_\theta - m)^2 \bigr)
+
+and :math:`m + w \sqrt v` is maximized. No theorem covers it.
+
+**Thompson sampling.** A prior is drawn by the posterior weights, then a function from its
+posterior.
+
+Sources: Srinivas, Krause, Kakade and Seeger, ICML 2010, for the widths; Ville 1939 for survivors.
+Lists of priors with other rules: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani 2025.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from numpy.typing import NDArray
+from torch import Tensor
+
+from botorch_bandits.acquisition.base import (
+    AcquisitionRecipe,
+    BanditAcquisition,
+    check_model,
+    check_pending,
+    check_single_point,
+    copy_pending,
+    of_acquisition,
+)
+from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
+from botorch_bandits.checks import (
+    DTYPE,
+    check_integer,
+    check_nonnegative,
+    check_one_of,
+    check_positive,
+    check_probability,
+)
+from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
+from botorch_bandits.confidence.guarantee import (
+    DRAWN_FROM_LIST,
+    FIXED_LIST,
+    GAUSSIAN_NOISE_ON_LIST,
+    Guarantee,
+    RegretStatement,
+    Statement,
+)
+from botorch_bandits.confidence.width_rules import check_assume
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_largest
+from botorch_bandits.models.candidate_arms import CandidateArms
+from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe, OwnModel
+from botorch_bandits.random_streams import derive_seed
+
+FORMS = ("survivors", "mixture")
+"""What is maximized: the largest bound of the survivors, or the bound of the mixture."""
+
+INGREDIENTS = ("num_arms", "smoothness_a", "smoothness_b", "dim", "side_length")
+"""What widths with a theorem are made of."""
+
+MIXTURE_WIDTH = 2.0
+"""How many deviations of the mixture are added where no width is given."""
+
+
+def _check_list(model: Model) -> CandidatesModel:
+    if not isinstance(model, CandidatesModel):
+        raise TypeError(
+            f"model is a {type(model).__name__}, but a list of priors is needed. Build it with "
+            "BanditGP.with_candidates([...])(X, Y), or CandidatesModel.from_models([...])."
+        )
+    check_model(model)
+    return model
+
+
+def _one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
+    values = [value] * count if isinstance(value, int | float) else list(value)
+    if len(values) != count:
+        raise ValueError(
+            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
+            "number for all, or one a prior."
+        )
+    return np.array([check_positive(name, each) for each in values])
+
+
+class CandidateWidths:
+    """The widths of the bands of a list of priors, in each round.
+
+    Args:
+        num_arms: ``|D|`` of Theorem 1.
+        smoothness_a: ``a`` of Theorem 2, one number or one a prior.
+        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
+        dim: ``d`` of Theorem 2.
+        side_length: ``r`` of Theorem 2.
+        width: A constant one.
+        delta: Of survivors and bands together; each has half of it.
+
+    Raises:
+        ValueError: If ingredients of more than one width are given, or some of Theorem 2 only.
+    """
+
+    def __init__(
+        self,
+        num_arms: int | None,
+        smoothness_a: float | Sequence[float] | None,
+        smoothness_b: float | Sequence[float] | None,
+        dim: int | None,
+        side_length: float | None,
+        width: float | None,
+        delta: float,
+    ) -> None:
+        """See the class."""
+        self.delta = check_probability("delta", delta)
+        of_box = {
+            "smoothness_a": smoothness_a,
+            "smoothness_b": smoothness_b,
+            "dim": dim,
+            "side_length": side_length,
+        }
+        missing = [name for name, value in of_box.items() if value is None]
+        on_box = len(missing) < len(of_box)
+        kinds = (num_arms is not None) + on_box + (width is not None)
+        if kinds != 1 or (on_box and missing):
+            raise ValueError(
+                "give the ingredients of exactly one width: num_arms= (finitely many arms); "
+                "smoothness_a=, smoothness_b=, dim= and side_length= (a box); or width= (a "
+                f"constant, without a theorem). Got num_arms={num_arms}, width={width}, "
+                + ", ".join(f"{name}={value}" for name, value in of_box.items())
+                + "."
+            )
+        self.num_arms = None if num_arms is None else check_integer("num_arms", num_arms, minimum=1)
+        self.width = None if width is None else check_nonnegative("width", width)
+        self.on_box = on_box
+        self._of_box = of_box
+
+    @property
+    def level(self) -> float:
+        """The level of the survivors, half of ``delta``; the bands have the other half."""
+        return 0.5 * self.delta
+
+    def in_round(self, round_number: int, scales: NDArray[np.float64]) -> float | NDArray[Any]:
+        """Return the width of each prior's band, or one for all.
+
+        Args:
+            round_number: ``t``, from 1.
+            scales: The output scale of each prior.
+        """
+        if self.width is not None:
+            return self.width
+        if self.num_arms is not None:
+            return float(gp_ucb_finite_width(self.num_arms, round_number, self.level))
+        a = _one_each("smoothness_a", self._of_box["smoothness_a"], len(scales))  # type: ignore[arg-type]
+        b = _one_each("smoothness_b", self._of_box["smoothness_b"], len(scales))  # type: ignore[arg-type]
+        dim, side_length = self._of_box["dim"], self._of_box["side_length"]
+        known: dict[tuple[float, float], float] = {}
+        widths = []
+        for key in zip(a.tolist(), (b / np.sqrt(scales)).tolist(), strict=True):
+            if key not in known:
+                known[key] = float(
+                    gp_ucb_compact_width(dim, round_number, self.level, side_length, *key)  # type: ignore[arg-type]
+                )
+            widths.append(known[key])
+        return np.array(widths)
+
+    def guarantee(self, model: CandidatesModel, round_number: int) -> Guarantee:
+        """Return what is proved of the bands of the survivors.
+
+        Args:
+            model: The list and what arrived.
+            round_number: ``t``.
+        """
+        count = model.recipe.num_candidates
+        if self.width is not None:
+            return Guarantee(
+                method="upper confidence bound of a list of priors",
+                gaps=("the width is a constant, which no theorem covers",),
+            )
+        where = (
+            "at the point of the round and on a discretization that grows with it; not at all "
+            "points at once"
+            if self.on_box
+            else "on all arms (with contexts: at the context of each round)"
+        )
+        in_force = _in_force(model, self.level)
+        tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max()) if self.on_box else 0.0
+        added = ", plus the prior standard deviation times 1 / t^2" if self.on_box else ""
+        constants = {
+            "delta": self.delta,
+            "delta_of_survivors": self.level,
+            "delta_of_bands": self.level,
+            "num_candidates": float(count),
+            "num_survivors": float(model.evidence.numpy_survivors(self.level).sum()),
+        }
+        if self.num_arms is not None:
+            constants["num_arms"] = float(self.num_arms)
+        assumptions: list[str] = [DRAWN_FROM_LIST, FIXED_LIST, GAUSSIAN_NOISE_ON_LIST]
+        skipped = model.recipe.num_skipped
+        if skipped:
+            assumptions.append(
+                f"all is conditional on the first {skipped} outcomes, which chose the list; the "
+                "rounds until then are covered by nothing"
+            )
+        if self.on_box:
+            assumptions += [
+                "for each dimension j the largest |df/dx_j| over the box (and over all contexts, "
+                "if there are any) exceeds L with probability at most a exp(-(L/b)^2), for every "
+                "L, with the smoothness_a and smoothness_b of the true prior for a and b",
+                "the acquisition is maximized over a box of dim dimensions at most, with sides of "
+                "at most side_length, fixed before the data",
+            ]
+        else:
+            assumptions.append(
+                "the acquisition is maximized over num_arms arms at most, fixed before the data"
+            )
+        theorem = "Theorem 2" if self.on_box else "Theorem 1"
+        guarantee = Guarantee(
+            method="upper confidence bound of the survivors of a list of priors",
+            theorem=f"Ville's inequality and Srinivas et al. 2010, {theorem}, each at delta / 2",
+            bands=Statement(
+                "with {probability} the reward lies between the least lower and the largest upper "
+                f"bound of the priors that survive, in all rounds, {where}",
+                delta=self.delta,
+            ),
+            regret=RegretStatement(
+                "with {probability}, on the same event, the regret of every round t that "
+                "maximizes the upper confidence bound is at most the distance of the bounds at the "
+                "point that it chose, which is twice the effective width times standard deviation"
+                + added,
+                delta=self.delta,
+                factor=2.0,
+                tail=tail,
+            ),
+            assumptions=tuple(assumptions),
+            constants=constants,
+        )
+        after = model.evidence.refuted_after(self.level)
+        if after is not None:
+            guarantee = guarantee.with_gaps(
+                f"after {after} outcomes all {count} priors on the list were refuted at level "
+                f"{self.level:g}"
+            )
+        return guarantee
+
+
+def _in_force(model: CandidatesModel, level: float) -> NDArray[np.bool_]:
+    """The survivors, or all where none survives; without a warning."""
+    survivors = model.evidence.numpy_survivors(level)
+    return survivors if survivors.any() else np.ones_like(survivors)
+
+
+class CandidatesUpperConfidenceBound(BanditAcquisition):
+    r"""Upper confidence bound of a list of priors: the largest of those that survive.
+
+    The list may be learned from: :meth:`guarantee` holds for hyperparameters that the same
+    outcomes single out. The prior that the reward is a draw from must be on the list.
+
+    Pending points shrink the deviations by which the next point is chosen, under each prior, and
+    are no evidence. The bounds that certify regret are those of the outcomes that arrived.
+
+    Args:
+        model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
+        form: ``"survivors"``, which has a theorem, or ``"mixture"``, which has none: mean and
+            deviation of the mixture of all priors by their posterior weights.
+        delta: The bounds fail with at most this probability: half of it for throwing out the true
+            prior, half for its band.
+        num_arms: ``|D|`` of Theorem 1; in a loop on arms it may be omitted.
+        smoothness_a: ``a`` of Theorem 2: partial derivatives of a draw from a prior exceed ``L``
+            with probability at most ``a exp(-(L/b)^2)``; one number, or one a prior.
+        smoothness_b: ``b`` of Theorem 2, in raw outcome units per unit of input, likewise.
+        dim: ``d`` of Theorem 2; in a loop on a box it may be omitted.
+        side_length: ``r`` of Theorem 2, the longest side; in a loop on a box it may be omitted.
+        width: A constant width in place of a theorem's; 2 if no ingredient is given, or with
+            ``form="mixture"``.
+        round_number: The round ``t`` of the first point that is chosen: outcomes plus pending
+            points plus 1 if omitted.
+        maximize: If False, the reward is minimized: the value is minus the least lower bound.
+        assume: What you vouch for because no model shows it. ``"fixed prior"``: frozen parameters
+            of your own models were fixed before the data.
+        X_pending: ``n x d`` points whose outcomes have not arrived.
+
+    Raises:
+        TypeError: If ``model`` is no list of priors, or a tensor is not float64.
+        ValueError: If ingredients of more than one width are given, or some only.
+
+    Warns:
+        RefutedListWarning: If no prior survives. All are used then, and nothing is guaranteed.
+
+    Example:
+        >>> from botorch_bandits import BanditGP
+        >>> from botorch_bandits.models import candidate_grid
+        >>> X = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+        >>> model = BanditGP.with_candidates(candidate_grid([0.1, 0.5], scales=[1.0, 4.0]))(X, X**2)
+        >>> acqf = CandidatesUpperConfidenceBound(model, num_arms=100, delta=0.1)
+        >>> acqf(X.unsqueeze(-2)).shape
+        torch.Size([5])
+        >>> acqf.guarantee().holds
+        True
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        form: str = "survivors",
+        delta: float = 0.1,
+        num_arms: int | None = None,
+        smoothness_a: float | Sequence[float] | None = None,
+        smoothness_b: float | Sequence[float] | None = None,
+        dim: int | None = None,
+        side_length: float | None = None,
+        width: float | None = None,
+        round_number: int | None = None,
+        maximize: bool = True,
+        assume: str | tuple[str, ...] = (),
+        X_pending: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(_check_list(model))
+        self.base_model = _check_list(model)
+        self.form = check_one_of("form", form, FORMS)
+        self.maximize = check_one_of("maximize", maximize, (True, False))
+        self.assume = check_assume(assume)
+        ingredients = (num_arms, smoothness_a, smoothness_b, dim, side_length)
+        self.widths = _widths(form, ingredients, width, delta)
+        pending = check_pending(X_pending)
+        self._first_round = None
+        if round_number is not None:
+            number = check_integer("round_number", round_number, minimum=1)
+            self._first_round = max(number - (0 if pending is None else len(pending)), 1)
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the number of arms, or the shape of the box, where the theorem in use needs it.
+
+        Args:
+            options: All constructor arguments.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+        """
+        if options["form"] == "mixture" or options["width"] is not None:
+            return {}
+        known: dict[str, Any] = {}
+        if options["smoothness_a"] is None and options["smoothness_b"] is None:
+            if isinstance(domain, Arms):
+                known = {"num_arms": domain.num_arms}
+        elif isinstance(domain, Box):
+            longest = float((domain.bounds[1] - domain.bounds[0]).max())
+            known = {"dim": domain.dim, "side_length": longest}
+        return {name: value for name, value in known.items() if options[name] is None}
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any], domain: Domain | None) -> None:
+        """See the base class."""
+        complete = cls.complete_options(options, domain)
+        form = check_one_of("form", complete["form"], FORMS)
+        check_one_of("maximize", complete["maximize"], (True, False))
+        check_assume(complete["assume"])
+        ingredients = [complete[name] for name in INGREDIENTS]
+        if domain is None and complete["smoothness_b"] is not None:  # a loop's box knows them
+            ingredients[3] = 1 if ingredients[3] is None else ingredients[3]
+            ingredients[4] = 1.0 if ingredients[4] is None else ingredients[4]
+        _widths(form, tuple(ingredients), complete["width"], complete["delta"])
+
+    @property
+    def is_optimistic(self) -> bool:
+        """See the base class."""
+        return self.form == "survivors" and self.widths.width is None and not self.widths.on_box
+
+    @property
+    def round_number(self) -> int:
+        """The round of the next point: outcomes plus pending points plus 1, unless given."""
+        num_pending = 0 if self.X_pending is None else len(self.X_pending)
+        if self._first_round is not None:
+            return self._first_round + num_pending
+        return self.base_model.num_rows + num_pending + 1
+
+    @property
+    def X_baseline(self) -> Tensor:
+        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
+
+        Raises:
+            AttributeError: If there are none yet.
+        """
+        if self.base_model.num_rows == 0:
+            raise AttributeError("without data there are no points to start near.")
+        return self.base_model.X_baseline
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether no prior on the list survives."""
+        return not bool(self.base_model.evidence.numpy_survivors(self.widths.level).any())
+
+    @property
+    def survivors(self) -> Tensor:
+        """Which priors on the list survive, one ``bool`` each."""
+        return self.base_model.evidence.survivors(self.widths.level)
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending, starting again from the model of what arrived.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+
+        Warns:
+            RefutedListWarning: If no prior survives.
+        """
+        pending = copy_pending(X_pending, self.base_model)
+        self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
+        AcquisitionFunction.set_X_pending(self, pending)
+        scales = self.base_model.recipe.groups.scales
+        self._width_in_round = self.widths.in_round(self.round_number, scales)
+        if self.form == "survivors":
+            self._in_force = self.base_model.evidence.in_force(self.widths.level)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the bound.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` values.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
+        """
+        check_single_point(self, X)
+        return self._evaluate(X)
+
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
+    def _evaluate(self, X: Tensor) -> Tensor:
+        lower, upper = self._bounds(self.model, X.squeeze(-2))
+        return upper if self.maximize else -lower
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper confidence bound, from the outcomes that arrived.
+
+        Args:
+            X: ``... x d`` points.
+
+        Returns:
+            ``...`` each.
+        """
+        return self._bounds(self.base_model, X)
+
+    def regret_bound(self, x: Tensor, choices: Tensor | None = None) -> float:
+        r"""Return the bound on the regret of this round, if a point is played in it.
+
+        It is :math:`\max_x U_t(x) - L_t(x_t)`, from the outcomes that arrived, and holds for any
+        rule that chose the point. Where :meth:`guarantee` does not hold it is no bound.
+
+        Args:
+            x: The point that is played, ``d``-dimensional.
+            choices: ``num_arms x d`` arms. None if the point maximizes the upper bound, as it does
+                on a box; what Theorem 2 adds is added.
+        """
+        with torch.no_grad():
+            lower, upper = self.bounds(x)
+            best, worst = float(upper), float(lower)
+            if choices is not None:
+                lowest, highest = self.bounds(choices)
+                best = float(highest.max())
+                if not self.maximize:
+                    best, worst = float(upper), float(lowest.min())
+        tail = 0.0
+        if self.widths.on_box:
+            in_force = _in_force(self.base_model, self.widths.level)
+            scales = self.base_model.recipe.groups.scales[in_force]
+            tail = math.sqrt(float(scales.max())) / self.round_number**2
+        return best - worst + tail
+
+    def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
+        if self.form == "mixture":
+            mean, variance = model.mixture(X)
+            half = variance.clamp_min(1e-30).sqrt() * float(self._width_in_round)
+            return mean - half, mean + half
+        return model.bounds(X, self._width_in_round, self._in_force)
+
+    def guarantee(self) -> Guarantee:
+        """Return the theorem that covers this bound with this list, or why none does."""
+        if self.form == "mixture":
+            guarantee = Guarantee(
+                method="upper confidence bound of the mixture of a list of priors",
+                gaps=("no theorem covers the mixture; form='survivors' has one",),
+            )
+        else:
+            guarantee = self.widths.guarantee(self.base_model, self.round_number)
+            for entry in self.base_model.recipe.candidates:
+                guarantee = guarantee.with_gaps(*_learned(entry, self.assume))
+        if self.X_pending is not None:
+            guarantee = guarantee.with_gaps(
+                f"{len(self.X_pending)} pending points enter at the posterior mean"
+            )
+        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
+        return of_acquisition(self, guarantee)
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return mean and deviation of the mixture, effective width, bounds and survivors.
+
+        The effective width is half the distance of the bounds in deviations of the mixture.
+
+        Args:
+            x: A ``d``-dimensional point.
+        """
+        with torch.no_grad():
+            value = float(self(x.unsqueeze(0)))
+            lower, upper = (float(bound) for bound in self.bounds(x))
+            mean, variance = self.base_model.mixture(x)
+        deviation = math.sqrt(max(float(variance), 1e-30))
+        return {
+            "mean": float(mean),
+            "standard_deviation": deviation,
+            "width": 0.5 * (upper - lower) / deviation,
+            "acquisition_value": value,
+            "lower_bound": lower,
+            "upper_bound": upper,
+            "num_survivors": float(self.survivors.sum()),
+            "is_refuted": float(self.form == "survivors" and self.is_refuted),
+        }
+
+
+def _widths(
+    form: str, ingredients: tuple[Any, ...], width: float | None, delta: float
+) -> CandidateWidths:
+    if form == "mixture":
+        if any(each is not None for each in ingredients):
+            raise ValueError(
+                "form='mixture' has a constant width; leave num_arms=, smoothness_a=, "
+                "smoothness_b=, dim= and side_length= out."
+            )
+        return CandidateWidths(
+            None, None, None, None, None, MIXTURE_WIDTH if width is None else width, delta
+        )
+    if width is None and all(each is None for each in ingredients):
+        width = MIXTURE_WIDTH
+    num_arms, smoothness_a, smoothness_b, dim, side_length = ingredients
+    return CandidateWidths(num_arms, smoothness_a, smoothness_b, dim, side_length, width, delta)
+
+
+def _learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
+    """Why an entry is no prior that was fixed before the data."""
+    if not isinstance(entry, OwnModel):
+        return []
+    return [
+        f"hyperparameters may have been learned from the same outcomes: {each}"
+        for each in entry.learned
+        if not (each == "frozen parameters" and "fixed prior" in assume)
+    ]
+
+
+class CandidatesThompsonSampling(BanditAcquisition):
+    """Thompson sampling on a list of priors: a prior by its posterior weight, then a function.
+
+    The same draw answers every evaluation until pending points are set, which lead to another draw
+    of prior and function. No theorem is stated for it here.
+
+    Args:
+        model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
+        choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then. In a
+            loop on arms these are the arms. Without choices the draw is pathwise.
+        X_pending: ``n x d`` points whose outcomes have not arrived.
+        seed: Makes the draws reproducible; taken from torch's global generator if omitted.
+
+    Raises:
+        TypeError: If ``model`` is no list of priors, or a tensor is not float64.
+        UnsupportedError: If the kernel of the prior that is drawn has no pathwise draws in BoTorch
+            (pass ``choices`` then).
+
+    Attributes:
+        entry: The number of the prior that was drawn.
+
+    Example:
+        >>> from botorch_bandits import BanditGP
+        >>> from botorch_bandits.models import candidate_grid
+        >>> X = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+        >>> model = BanditGP.with_candidates(candidate_grid([0.1, 0.5]))(X, X**2)
+        >>> acqf = CandidatesThompsonSampling(model, choices=X, seed=0)
+        >>> acqf(X.unsqueeze(-2)).shape
+        torch.Size([5])
+    """
+
+    pending: ClassVar[str] = "redraw"
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        choices: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(_check_list(model))
+        self.base_model = _check_list(model)
+        self.seed = (
+            int(torch.randint(2**62, ()))
+            if seed is None
+            else check_integer("seed", seed, minimum=0)
+        )
+        self.choices = None if choices is None else Arms(choices).choices
+        self._num_draws = -1
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the arms as the points to draw on.
+
+        Args:
+            options: All constructor arguments.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+        """
+        is_left_out = options["choices"] is None
+        return {"choices": domain.choices} if is_left_out and isinstance(domain, Arms) else {}
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Draw again: each set of pending points has a draw of its own.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+        """
+        AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.base_model))
+        self._num_draws += 1
+        draw = derive_seed(self.seed, self._num_draws, "candidate")
+        generator = torch.Generator().manual_seed(draw)
+        weights = self.base_model.evidence.posterior_weights
+        self.entry = int(torch.multinomial(weights, 1, generator=generator))
+        self.draw = GPThompsonSampling(
+            self.base_model.member(self.entry), width=1.0, choices=self.choices, seed=draw
+        )
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the draw.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` values.
+        """
+        values: Tensor = self.draw(X)
+        return values
+
+    def guarantee(self) -> Guarantee:
+        """Say that no theorem is stated."""
+        return Guarantee(
+            method="Thompson sampling on a list of priors",
+            gaps=("no theorem is stated here for a draw of the prior by its posterior weight",),
+        )
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return what is known of the draw at one point.
+
+        Args:
+            x: A ``d``-dimensional point.
+        """
+        return {**self.draw.describe(x), "candidate": float(self.entry)}
+
+
+@dataclass(eq=False)
+class CandidatesRound:
+    """What is known in a round on arms.
+
+    Attributes:
+        scores: ``num_arms``; what is maximized.
+        scale: In which unit scores are compared.
+        draw: The number of the prior that was drawn, or None.
+        round_number: From 1.
+    """
+
+    scores: Tensor
+    scale: ValueScale
+    draw: int | None
+    round_number: int
+
+
+class CandidatesEngine:
+    """Plays a list of priors on arms, without a BoTorch model.
+
+    Args:
+        arms: The posteriors, without outcomes.
+        acquisition: The class that is played.
+        options: All options of its constructor.
+        seed: Of the draws.
+    """
+
+    rule = None
+    prior_mean = 0.0
+
+    def __init__(
+        self,
+        arms: CandidateArms,
+        acquisition: type[BanditAcquisition],
+        options: Mapping[str, Any],
+        seed: int,
+    ) -> None:
+        """See the class."""
+        self.arms = arms
+        self.draws = issubclass(acquisition, CandidatesThompsonSampling)
+        self._seed = seed
+        self.maximize = options.get("maximize", True)
+        self.form = options.get("form", "survivors")
+        if not self.draws:
+            ingredients = tuple(options[name] for name in INGREDIENTS)
+            self.widths = _widths(self.form, ingredients, options["width"], options["delta"])
+        self._posterior_scale = float(arms.recipe.groups.scales.max()) ** 0.5
+
+    def look(
+        self,
+        round_number: int,
+        pending: Tensor | None = None,
+        draw_round: int | None = None,
+        rule: Any = None,
+    ) -> CandidatesRound:
+        """Return what is known in a round.
+
+        Args:
+            round_number: From 1; widths grow with it.
+            pending: ``k`` arms whose outcomes have not arrived, or None.
+            draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
+            rule: There is none.
+
+        Warns:
+            RefutedListWarning: If no prior survives.
+        """
+        scale = ValueScale(unit=self._posterior_scale)
+        if self.draws:
+            number = round_number if draw_round is None else draw_round
+            seed = derive_seed(self._seed, number, "candidate")
+            generator = torch.Generator().manual_seed(seed)
+            weights = self.arms.evidence.posterior_weights
+            entry = int(torch.multinomial(weights, 1, generator=generator))
+            normal = torch.randn(2 * self.arms.num_arms, dtype=DTYPE, generator=generator)
+            values = self.arms.sample(entry, normal.to(self.arms.device))
+            return CandidatesRound(values, scale, entry, round_number)
+        lower, upper = self._bounds(round_number, () if pending is None else pending)
+        scores = upper if self.maximize else -lower
+        return CandidatesRound(scores, scale, None, round_number)
+
+    def choose(self, seen: CandidatesRound, check: bool = True) -> Tensor:
+        """Return the arm to play.
+
+        Args:
+            seen: From :meth:`look`.
+            check: Refuse scores that are not finite.
+        """
+        return first_of_the_largest(seen.scores, check, seen.scale)
+
+    def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
+        """Take in a record; see :meth:`CandidateArms.observe_many`."""
+        self.arms.observe_many(arms, outcomes)
+
+    def relabel(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
+        """Begin anew with all outcomes as they are read now.
+
+        Args:
+            arms: Arm numbers in the order in which outcomes arrived.
+            outcomes: Their outcomes.
+        """
+        self.arms.reset()
+        self.arms.observe_many(arms, outcomes)
+
+    def describe(self, seen: CandidatesRound, arm: Tensor) -> dict[str, float]:
+        """Return what was known at an arm, by name, as the acquisition function tells it.
+
+        Args:
+            seen: From :meth:`look`.
+            arm: The arm.
+        """
+        index = int(arm)
+        mean, variance = (float(each[index]) for each in self.arms.mixture())
+        deviation = math.sqrt(max(variance, 1e-30))
+        known = {
+            "mean": mean,
+            "standard_deviation": deviation,
+            "acquisition_value": float(seen.scores[index]),
+        }
+        if seen.draw is not None:
+            return {**known, "candidate": float(seen.draw)}
+        lower, upper = (float(bound[index]) for bound in self._bounds(seen.round_number, ()))
+        survivors = self.arms.evidence.numpy_survivors(self.widths.level)
+        return {
+            **known,
+            "width": 0.5 * (upper - lower) / deviation,
+            "lower_bound": lower,
+            "upper_bound": upper,
+            "num_survivors": float(survivors.sum()),
+            "is_refuted": float(self.form == "survivors" and not survivors.any()),
+        }
+
+    def _bounds(self, round_number: int, pending: Any) -> tuple[Tensor, Tensor]:
+        width = self.widths.in_round(round_number, self.arms.recipe.groups.scales)
+        if self.form == "mixture":
+            mean, variance = self.arms.mixture(pending)
+            half = variance.clamp_min(1e-30).sqrt() * float(width)
+            return mean - half, mean + half
+        in_force = self.arms.evidence.in_force(self.widths.level)
+        return self.arms.bounds(width, in_force, pending)
+
+
+def build_candidates_engine(
+    recipe: CandidatesRecipe, acquisition: AcquisitionRecipe, domain: Arms, seed: int
+) -> CandidatesEngine | None:
+    """Return what plays a list of priors on arms, without a BoTorch model.
+
+    Args:
+        recipe: The list.
+        acquisition: What is played.
+        domain: The arms.
+        seed: Of the draws.
+
+    Returns:
+        None for acquisitions that need the model.
+    """
+    played = acquisition.acquisition_class
+    if played not in (CandidatesUpperConfidenceBound, CandidatesThompsonSampling):
+        return None
+    options = played.complete_options(acquisition.options, domain)
+    if played is CandidatesThompsonSampling and not torch.equal(options["choices"], domain.choices):
+        return None
+    return CandidatesEngine(CandidateArms(recipe, domain.choices), played, options, seed)
+
+
+fill_in_docstrings(__name__)

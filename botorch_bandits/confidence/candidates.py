@@ -1,0 +1,422 @@
+r"""Several priors, one of which is right: their evidence, which survive, and what that proves.
+
+The reward is a draw from ONE of the priors :math:`\theta` of a list with weights
+:math:`w_\theta > 0` that sum to 1. Nobody knows which. List and weights are fixed before the data.
+
+**Evidence.** Given the outcomes before it, the density of an outcome under a prior is
+:math:`N(y_t; \mu_\theta(x_t), \sigma_\theta^2(x_t) + \lambda_\theta)`, whatever rule chose
+:math:`x_t`. The product of these densities is the marginal likelihood :math:`p_\theta(D_t)`, and
+
+.. math::
+   \ln e_t(\theta) = \ln Z_t - \ln p_\theta(D_t), \qquad
+   Z_t = \sum_\theta w_\theta \, p_\theta(D_t).
+
+**Lemma.** Under the true prior :math:`e_t` is a martingale that starts at 1, so that
+:math:`P(\exists t: e_t \ge 1 / \delta) \le \delta` (Ville's inequality).
+
+*Proof.* Let :math:`q_t` be the mixture of the predictive densities of outcome t, with the weights
+:math:`w_\theta p_\theta(D_{t-1}) / Z_{t-1}`: a density that is known before the outcome. By
+definition :math:`e_t = e_{t-1} \, q_t(y_t) / p_\theta(y_t | x_t, D_{t-1})`. If :math:`\theta` is
+the true prior, :math:`y_t` has the density in the denominator, given the past and :math:`x_t`, so
+that the expectation of the ratio is :math:`\int q_t(y) \, dy = 1`. Stop at the first
+:math:`t \le n` with :math:`e_t \ge 1 / \delta`, or at :math:`n` if there is none: the expectation
+of what is held then is 1, and by Markov's inequality it is :math:`1 / \delta` or more with
+probability :math:`\delta` at most. Let :math:`n` grow. :math:`\square`
+
+**Survivors** at level :math:`\delta_1` are the priors with :math:`e_s(\theta) < 1 / \delta_1` for
+ALL :math:`s \le t`. The true prior is ever thrown out with probability :math:`\delta_1` at most,
+however long the list is: there is one true prior, so nothing is added up over the list. The mixture
+keeps every prior for ever, those that were thrown out, too: leaving one out and dividing by the sum
+of the other weights would be another process, and no martingale.
+
+**Bounds.** The band of the true prior, of width :math:`w_t` at level :math:`\delta_2` (Theorem 1 or
+2 of Srinivas et al.), holds in all rounds with probability :math:`1 - \delta_2`. Where both events
+hold, which has probability :math:`1 - \delta_1 - \delta_2` at least, the true prior is among the
+survivors :math:`S`, so that
+
+.. math::
+   \min_{\theta \in S} \mu_\theta - w_t \sigma_\theta \le f \le
+   \max_{\theta \in S} \mu_\theta + w_t \sigma_\theta
+
+wherever its band holds. The width has no term for the length of the list, because only the true
+prior's band must hold. This is how hyperparameters can be learned from the same data that the
+bounds are for. The true prior must be ON the list: between its entries nothing is proved.
+
+**What is assumed**, beside that: given the past, :math:`x_t`, contexts, delays and the order of
+arrival say nothing more of the reward function or the noise; outcomes count one at a time, in the
+order in which they arrive, each against the prediction from the outcomes that arrived before it,
+and never from made-up rows.
+
+Sources: Ville 1939 for the inequality; Srinivas, Krause, Kakade and Seeger 2010 for the widths;
+Wasserman, Ramdas and Balakrishnan 2020 for inference by ratios of predictive densities.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from botorch_bandits.checks import check_integer, check_positive, check_probability
+from botorch_bandits.docstrings import fill_in_docstrings
+
+FIRST_CAPACITY = 64
+"""Outcomes that there is room for at first; it doubles when they are used up."""
+
+
+class RefutedListWarning(RuntimeWarning):
+    """The outcomes refute every prior on a list; no guarantee holds from then on."""
+
+
+def log_densities(
+    outcome: float, mean: NDArray[np.float64], variance: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the logarithms of normal densities at an outcome.
+
+    Args:
+        outcome: ``y``.
+        mean: Means, any shape.
+        variance: Variances of OUTCOMES, noise included, positive.
+    """
+    residual = outcome - mean
+    with np.errstate(over="ignore"):  # it becomes minus infinity, which is refused by name
+        density: NDArray[np.float64] = -0.5 * (
+            residual * residual / variance + np.log(2.0 * math.pi * variance)
+        )
+    return density
+
+
+@dataclass(frozen=True)
+class CandidateStatus:
+    """What the outcomes say of one prior on a list.
+
+    Attributes:
+        name: What the prior is called.
+        weight: Its weight before the data.
+        log_evidence: ``ln e_t``: how much better the whole list predicted than this prior, in nats.
+        largest_log_evidence: The largest of them so far; it decides.
+        posterior_weight: Its probability given the outcomes, if the prior were drawn by weight.
+        survives: Whether it was never thrown out.
+        thrown_out_after: After how many outcomes it was thrown out; None if it survives.
+    """
+
+    name: str
+    weight: float
+    log_evidence: float
+    largest_log_evidence: float
+    posterior_weight: float
+    survives: bool
+    thrown_out_after: int | None
+
+
+@dataclass(frozen=True)
+class EvidenceTable:
+    """What the outcomes say of each prior on a list; ``print`` shows it.
+
+    Attributes:
+        rows: One a prior, in the order of the list.
+        level: The survivors' level.
+        num_outcomes: How many outcomes were counted.
+        refuted_after: After how many the last prior was thrown out; None if some survive.
+    """
+
+    rows: tuple[CandidateStatus, ...]
+    level: float
+    num_outcomes: int
+    refuted_after: int | None
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether no prior survives."""
+        return self.refuted_after is not None
+
+    def __len__(self) -> int:
+        """Return how many priors are on the list."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[CandidateStatus]:
+        """Go through the priors in the order of the list."""
+        return iter(self.rows)
+
+    def to_dataframe(self) -> Any:
+        """Return the table as a pandas ``DataFrame``.
+
+        Raises:
+            ImportError: If pandas is missing; install the extra ``dataframe``.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "to_dataframe needs pandas: pip install 'botorch-bandits[dataframe]'."
+            ) from error
+        return pd.DataFrame([asdict(row) for row in self.rows])
+
+    def __str__(self) -> str:
+        """Show it, the best predictions first."""
+        alive = sum(row.survives for row in self.rows)
+        lines = [
+            f"{self.num_outcomes} outcomes, {alive} of {len(self.rows)} priors survive at level "
+            f"{self.level:g}"
+        ]
+        if self.is_refuted:
+            lines.append(
+                f"after {self.refuted_after} outcomes the list is refuted: the reward is a draw "
+                "from none of its priors"
+            )
+        width = max(len(row.name) for row in self.rows)
+        lines.append(f"{'prior':<{width}}  log evidence  posterior weight  status")
+        for row in sorted(self.rows, key=lambda each: each.log_evidence):
+            after = row.thrown_out_after
+            status = "survives" if after is None else f"thrown out after outcome {after}"
+            lines.append(
+                f"{row.name:<{width}}  {row.log_evidence:12.4f}  {row.posterior_weight:16.4f}  "
+                f"{status}"
+            )
+        return "\n".join(lines)
+
+
+class CandidateEvidence:
+    """The evidence of each prior on a list, updated one outcome at a time in order of arrival.
+
+    Args:
+        weights: One positive weight a prior; they are divided by their sum.
+        names: What the priors are called; numbers if omitted.
+
+    Raises:
+        ValueError: If there is no prior, a weight is not positive and finite, or there are not as
+            many names as weights.
+
+    Example:
+        >>> evidence = CandidateEvidence([1.0, 1.0], names=["short", "long"])
+        >>> evidence.update([-1.0, -3.0])
+        >>> [round(value, 4) for value in evidence.log_evidence.tolist()]
+        [-0.5662, 1.4338]
+        >>> evidence.survivors(level=0.25).tolist()
+        [True, False]
+    """
+
+    def __init__(
+        self, weights: Sequence[float] | Tensor, names: Sequence[str] | None = None
+    ) -> None:
+        """See the class."""
+        given = weights.tolist() if isinstance(weights, Tensor) else list(weights)
+        if not given:
+            raise ValueError("weights is empty; give at least one prior.")
+        values = [check_positive(f"weights[{i}]", weight) for i, weight in enumerate(given)]
+        self.names = tuple(str(i) for i in range(len(values))) if names is None else tuple(names)
+        if len(self.names) != len(values):
+            raise ValueError(
+                f"names has {len(self.names)} entries and weights {len(values)}; give one name a "
+                "prior, or leave names= out."
+            )
+        total = math.fsum(values)
+        self._weights = np.array([value / total for value in values])
+        self._log_weights = np.log(self._weights)
+        self._log_likelihoods = np.zeros(len(values))
+        self._largest = np.zeros(len(values))
+        self._log_evidence = np.zeros(len(values))
+        self._log_marginal = 0.0
+        self._path = np.empty((0, len(values)))
+        self.num_outcomes = 0
+
+    @property
+    def num_candidates(self) -> int:
+        """How many priors are on the list."""
+        return len(self._weights)
+
+    @property
+    def weights(self) -> Tensor:
+        """The weights before the data, which sum to 1."""
+        return torch.from_numpy(self._weights.copy())
+
+    @property
+    def log_likelihoods(self) -> Tensor:
+        """``ln p_th(D_t)`` of each prior, in nats."""
+        return torch.from_numpy(self._log_likelihoods.copy())
+
+    @property
+    def log_marginal_likelihood(self) -> float:
+        """``ln Z_t`` of the whole list, in nats."""
+        return self._log_marginal
+
+    @property
+    def log_evidence(self) -> Tensor:
+        """``ln e_t`` of each prior, in nats; large values speak against it."""
+        return torch.from_numpy(self._log_evidence.copy())
+
+    @property
+    def largest_log_evidence(self) -> Tensor:
+        """The largest ``ln e_s`` of each prior over all ``s <= t``, at least 0."""
+        return torch.from_numpy(self._largest.copy())
+
+    @property
+    def posterior_weights(self) -> Tensor:
+        """``w_th p_th(D_t) / Z_t``, which sum to 1."""
+        return torch.from_numpy(self.numpy_posterior_weights())
+
+    def numpy_posterior_weights(self) -> NDArray[np.float64]:
+        """Return ``w_th p_th(D_t) / Z_t`` as a numpy array."""
+        weights: NDArray[np.float64] = np.exp(
+            self._log_weights + self._log_likelihoods - self._log_marginal
+        )
+        return weights / weights.sum()
+
+    @property
+    def path(self) -> Tensor:
+        """``num_outcomes x num_candidates``; ``ln e_s`` of each prior after each outcome."""
+        return torch.from_numpy(self._path[: self.num_outcomes].copy())
+
+    def update(self, densities: Sequence[float] | NDArray[np.float64] | Tensor) -> None:
+        """Take in one outcome.
+
+        Args:
+            densities: The logarithm of the predictive density of the outcome under each prior,
+                given the outcomes that arrived before it and nothing else.
+
+        Raises:
+            ValueError: If there is not one finite number a prior. Nothing is changed then.
+        """
+        new = np.asarray(densities, dtype=np.float64).reshape(-1)
+        if len(new) != self.num_candidates:
+            raise ValueError(
+                f"densities has {len(new)} entries, but {self.num_candidates} priors are on the "
+                "list; give one number a prior."
+            )
+        if not np.isfinite(new).all():
+            index = int(np.argmin(np.isfinite(new)))
+            raise ValueError(
+                f"densities[{index}] (prior {self.names[index]}) is {new[index]}; the logarithm of "
+                "a predictive density must be finite. The outcome is too far from what the prior "
+                "expects for float64: rescale the outcomes, or the priors."
+            )
+        likelihoods = self._log_likelihoods + new
+        joint = self._log_weights + likelihoods
+        shift = joint.max()
+        marginal = float(shift + math.log(np.exp(joint - shift).sum()))
+        evidence = marginal - likelihoods
+        if self.num_outcomes == len(self._path):
+            room = max(FIRST_CAPACITY, len(self._path))
+            self._path = np.concatenate([self._path, np.empty((room, self.num_candidates))])
+        self._path[self.num_outcomes] = evidence
+        self._log_likelihoods, self._log_marginal = likelihoods, marginal
+        self._log_evidence = evidence
+        self._largest = np.maximum(self._largest, evidence)
+        self.num_outcomes += 1
+
+    def copied(self) -> CandidateEvidence:
+        """Return a copy; updating one of the two leaves the other as it is."""
+        new = copy.copy(self)
+        new._path = self._path[: self.num_outcomes].copy()
+        return new
+
+    def numpy_survivors(self, level: float) -> NDArray[np.bool_]:
+        """Return :meth:`survivors` as a numpy array; the level is not checked."""
+        return self._largest < -math.log(level)
+
+    def survivors(self, level: float) -> Tensor:
+        """Return which priors were never thrown out, one ``bool`` each.
+
+        Args:
+            level: ``delta_1``: the true prior is ever thrown out with at most this probability.
+
+        Raises:
+            ValueError: If ``level`` is not between 0 and 1.
+        """
+        return torch.from_numpy(self.numpy_survivors(check_probability("level", level)))
+
+    def thrown_out_after(self, level: float) -> list[int | None]:
+        """Return after how many outcomes each prior was thrown out; None for survivors.
+
+        Args:
+            level: See :meth:`survivors`.
+        """
+        threshold = -math.log(check_probability("level", level))
+        path = self._path[: self.num_outcomes]
+        return [
+            int(np.argmax(path[:, k] >= threshold)) + 1 if self._largest[k] >= threshold else None
+            for k in range(self.num_candidates)
+        ]
+
+    def refuted_after(self, level: float) -> int | None:
+        """Return after how many outcomes the last prior was thrown out; None if some survive.
+
+        Args:
+            level: See :meth:`survivors`.
+        """
+        if bool(self.numpy_survivors(check_probability("level", level)).any()):
+            return None
+        return max(after for after in self.thrown_out_after(level) if after is not None)
+
+    def in_force(self, level: float) -> NDArray[np.bool_]:
+        """Return the survivors, or all priors where none survives.
+
+        Args:
+            level: See :meth:`survivors`.
+
+        Warns:
+            RefutedListWarning: If none survives.
+        """
+        survivors = self.numpy_survivors(level)
+        if not survivors.any():
+            warnings.warn(self.refuted_message(level), RefutedListWarning, stacklevel=4)
+            return np.ones_like(survivors)
+        return survivors
+
+    def refuted_message(self, level: float) -> str:
+        """Return what is said of a list of which no prior survives.
+
+        Args:
+            level: See :meth:`survivors`.
+        """
+        shown = ", ".join(self.names[:4])
+        more = f" and {self.num_candidates - 4} more" if self.num_candidates > 4 else ""
+        return (
+            f"after {self.refuted_after(level)} outcomes all {self.num_candidates} priors on the "
+            f"list are refuted at level {level:g} ({shown}{more}): the reward is a draw from none "
+            "of them. All are used from here on, without any guarantee. Give the list other "
+            "lengthscales, noise variances, scales or kernels."
+        )
+
+    def table(self, level: float) -> EvidenceTable:
+        """Return what the outcomes say of each prior.
+
+        Args:
+            level: See :meth:`survivors`.
+        """
+        thrown_out = self.thrown_out_after(level)
+        posterior = self.numpy_posterior_weights()
+        rows = tuple(
+            CandidateStatus(
+                name=self.names[k],
+                weight=float(self._weights[k]),
+                log_evidence=float(self._log_evidence[k]),
+                largest_log_evidence=float(self._largest[k]),
+                posterior_weight=float(posterior[k]),
+                survives=thrown_out[k] is None,
+                thrown_out_after=thrown_out[k],
+            )
+            for k in range(self.num_candidates)
+        )
+        return EvidenceTable(rows, level, self.num_outcomes, self.refuted_after(level))
+
+
+def check_num_skipped(num_skipped: int) -> int:
+    """Return how many first outcomes the evidence leaves out, checked.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is negative.
+    """
+    return check_integer("num_skipped", num_skipped, minimum=0)
+
+
+fill_in_docstrings(__name__)

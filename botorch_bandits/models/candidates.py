@@ -1,0 +1,755 @@
+r"""A list of priors in place of one: their posteriors, their evidence, and an ensemble for BoTorch.
+
+The reward is a draw from one of the priors on a list; see
+:mod:`botorch_bandits.confidence.candidates` for what is proved of such lists. Two forms of the same
+thing are here:
+
+* :class:`CandidatesModel`, on any inputs, a BoTorch model: an ensemble,
+* :class:`~botorch_bandits.models.candidate_arms.CandidateArms`, on a finite set of arms, where each
+  group of entries is a batch index of the engine.
+
+**The output scale costs nothing.** With :math:`k = s k_1` and the noise variance :math:`s \lambda`,
+
+.. math::
+   \mu(x) = m + k_1(x)^\top (K_1 + \lambda I)^{-1} (y - m), \qquad
+   \sigma^2(x) = s \, \bigl( k_1(x, x) - k_1(x)^\top (K_1 + \lambda I)^{-1} k_1(x) \bigr),
+
+so that entries of the list with one kernel :math:`k_1`, one noise ratio :math:`\lambda` and one
+prior mean :math:`m` share a factor, whatever their scales :math:`s`.
+
+**The evidence** counts one outcome at a time, in the order of the rows, each against what the rows
+before it predicted.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform
+from botorch.posteriors import GPyTorchPosterior
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import Kernel, ScaleKernel
+from linear_operator.operators import DenseLinearOperator
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import ModuleList
+
+from botorch_bandits.checks import (
+    check_double,
+    check_finite,
+    check_matrix,
+    check_positive,
+    store_checked,
+)
+from botorch_bandits.confidence.candidates import (
+    CandidateEvidence,
+    check_num_skipped,
+    log_densities,
+)
+from botorch_bandits.confidence.width_rules import (
+    constant_prior_mean,
+    learns_input_scale,
+    read_prior,
+)
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.condition import condition, observed_inputs, observed_outcomes
+from botorch_bandits.models.kernels import (
+    StationaryKernel,
+    describe_module,
+    fingerprint_kernel,
+)
+from botorch_bandits.models.shared_rows import SharedRows, UnitKernels
+
+NUM_MEMBERS = 64
+"""Members of the ensemble that BoTorch's own acquisition functions see."""
+
+
+class Prior(Protocol):
+    """What an entry of a list has, as :class:`~botorch_bandits.BanditGPRecipe` has it."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel with its output scale."""
+
+    @property
+    def noise(self) -> float:
+        """The noise variance."""
+
+    @property
+    def prior_mean(self) -> float:
+        """The constant prior mean."""
+
+    @property
+    def input_transform(self) -> InputTransform | None:
+        """Applied to inputs before the kernel."""
+
+    def __call__(self, X: Tensor, Y: Tensor) -> Any:
+        """Return the model of this entry alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnModel:
+    """A user's model as an entry of a list.
+
+    Attributes:
+        model: An exact Gaussian process of one output; it is not changed.
+        kernel: Its kernel.
+        noise: Its noise variance.
+        prior_mean: Its prior mean.
+        input_transform: Its input transform.
+        learned: What was, or could have been, learned from the same data, in words.
+    """
+
+    model: Model
+    kernel: Kernel
+    noise: float
+    prior_mean: float
+    input_transform: InputTransform | None
+    learned: tuple[str, ...]
+
+    @classmethod
+    def read(cls, index: int, model: Model) -> OwnModel:
+        """Read the prior of a model.
+
+        Args:
+            index: Its place in the list, for errors.
+            model: See the class.
+
+        Raises:
+            ValueError: If it has several outputs or batches, an outcome transform, or a prior that
+                cannot be read.
+        """
+        name = f"models[{index}] ({type(model).__name__})"
+        if model.num_outputs != 1 or model.batch_shape:
+            raise ValueError(f"{name} has several outputs or batches; pass models of one output.")
+        if getattr(model, "outcome_transform", None) is not None:
+            raise ValueError(
+                f"{name} has an outcome transform, which learns from later outcomes what the "
+                "evidence of earlier ones would need. Pass outcome_transform=None, and a kernel "
+                "and a noise variance in the units of the outcomes."
+            )
+        (prior,) = read_prior(model)
+        mean = constant_prior_mean(cast(Any, model))
+        if mean is None or prior.row_noise is not None:
+            raise ValueError(
+                f"{name} has no constant mean, or noise that differs from row to row; pass a "
+                "model with a ConstantMean or ZeroMean and one noise variance."
+            )
+        learned = prior.learned if prior.is_given else (*prior.learned, "frozen parameters")
+        return cls(
+            model=model,
+            kernel=cast(Kernel, model.covar_module),
+            noise=float(prior.noise_variance),
+            prior_mean=mean,
+            input_transform=getattr(model, "input_transform", None),
+            learned=learned,
+        )
+
+    def __call__(self, X: Tensor, Y: Tensor) -> Model:
+        """Return the model with the rows that it does not have yet."""
+        num_rows = int(cast(Any, self.model).train_targets.shape[-1])
+        if len(X) == num_rows:
+            return self.model
+        return condition(self.model, X[num_rows:], Y[num_rows:])
+
+
+def _split_scale(kernel: Kernel) -> tuple[Kernel, float]:
+    """Return a kernel without the output scale of a ``ScaleKernel`` around it, and that scale."""
+    if type(kernel) is ScaleKernel and not kernel.batch_shape and kernel.active_dims is None:
+        return kernel.base_kernel, float(kernel.outputscale.detach())
+    return kernel, 1.0
+
+
+class CandidateGroups:
+    """Entries of a list in groups that share a factor: kernel, noise ratio and prior mean agree.
+
+    Args:
+        priors: The entries.
+
+    Attributes:
+        kernels: The kernel of each group, without its output scale.
+        lam: Noise variance over output scale, one a group.
+        prior_means: One a group.
+        group_of: The group of each entry.
+        scales: The output scale of each entry.
+        first_of: The first entry of each group.
+    """
+
+    def __init__(self, priors: Sequence[Prior]) -> None:
+        """See the class."""
+        numbers: dict[tuple[object, str, float], int] = {}
+        kernels: list[Kernel] = []
+        lam: list[float] = []
+        means: list[float] = []
+        group_of, scales, first_of = [], [], []
+        for index, prior in enumerate(priors):
+            kernel, scale = _split_scale(prior.kernel)
+            ratio = prior.noise / scale
+            read = StationaryKernel.read(kernel)
+            # a fingerprint takes long, and is needed of other kernels only
+            told: object = (
+                fingerprint_kernel(kernel)
+                if read is None
+                else (read.smoothness, *read.lengthscale.tolist())
+            )
+            key = (told, f"{ratio:.11e}", prior.prior_mean)
+            if key not in numbers:
+                numbers[key] = len(kernels)
+                kernels.append(copy.deepcopy(kernel).requires_grad_(False))
+                lam.append(ratio)
+                means.append(prior.prior_mean)
+                first_of.append(index)
+            group_of.append(numbers[key])
+            scales.append(scale)
+        self.kernels = tuple(kernels)
+        self.lam, self.prior_means = np.array(lam), np.array(means)
+        self.group_of, self.scales = np.array(group_of), np.array(scales)
+        self.first_of = tuple(first_of)
+
+    def __len__(self) -> int:
+        """Return how many groups there are."""
+        return len(self.kernels)
+
+    def factors(
+        self, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Return what multiplies the unit deviation of each group in the widest of its bands.
+
+        Args:
+            widths: The width of each entry's band, or one for all, in its own deviations.
+            in_force: The entries whose bands count.
+
+        Returns:
+            One number a group; minus infinity where no entry counts.
+        """
+        each = np.where(in_force, widths * np.sqrt(self.scales), -np.inf)
+        largest = np.full(len(self), -np.inf)
+        np.maximum.at(largest, self.group_of, each)
+        return largest
+
+    def mixture_weights(
+        self, posterior_weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the probability of each group, and the sum of probability times scale in it.
+
+        Args:
+            posterior_weights: The probability of each entry.
+        """
+        size = len(self)
+        shares, scales = np.zeros(size), np.zeros(size)
+        np.add.at(shares, self.group_of, posterior_weights)
+        np.add.at(scales, self.group_of, posterior_weights * self.scales)
+        return shares, scales
+
+    def log_densities(
+        self,
+        outcome: float,
+        means: NDArray[np.float64],
+        variances: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the logarithm of the predictive density of an outcome under each entry.
+
+        Args:
+            outcome: In raw units.
+            means: The predictive mean of each group.
+            variances: The predictive variance of each group at output scale 1, noise included.
+        """
+        return log_densities(outcome, means[self.group_of], self.scales * variances[self.group_of])
+
+
+def bounds_of_groups(
+    means: Tensor, deviations: Tensor, factors: NDArray[np.float64]
+) -> tuple[Tensor, Tensor]:
+    """``... x G`` moments to the least lower and the largest upper bound, ``...`` each."""
+    counts = np.isfinite(factors)
+    half = deviations[..., counts] * torch.from_numpy(factors[counts]).to(deviations)
+    means = means[..., counts]
+    return (means - half).amin(-1), (means + half).amax(-1)
+
+
+def mixture_of_groups(
+    means: Tensor, variances: Tensor, weight: NDArray[np.float64], scale: NDArray[np.float64]
+) -> tuple[Tensor, Tensor]:
+    """``... x G`` moments to those of the mixture, ``...`` each."""
+    shares, scales = (torch.from_numpy(each).to(means) for each in (weight, scale))
+    mean = means @ shares
+    between = (means - mean.unsqueeze(-1)).square() @ shares
+    return mean, variances @ scales + between
+
+
+@dataclass(frozen=True, eq=False)
+class CandidatesRecipe:
+    """A list of priors and their weights; calling it with data builds the model.
+
+    Made by :meth:`BanditGP.with_candidates`. Two recipes are equal if they build equal models.
+
+    Attributes:
+        candidates: The priors, without refits, all with the same input transform.
+        weights: One positive weight each; they are divided by their sum.
+        names: What the priors are called in tables.
+        num_skipped: How many first outcomes the evidence leaves out, because the list or its
+            weights were chosen by them. They stay in every posterior.
+
+    Raises:
+        TypeError: If an entry is no recipe.
+        ValueError: If the list is empty, an entry refits, input transforms differ or learn from
+            data, or weights and names do not go with the entries.
+    """
+
+    candidates: tuple[Any, ...]
+    weights: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+    num_skipped: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the list and complete weights and names."""
+        entries = tuple(self.candidates)
+        if not entries:
+            raise ValueError("candidates is empty; give at least one prior.")
+        for index, entry in enumerate(entries):
+            _check_entry(index, entry, entries[0])
+        weights = tuple(self.weights) or (1.0 / len(entries),) * len(entries)
+        names = tuple(self.names) or _distinct([_describe(entry) for entry in entries])
+        for name, given in (("weights", weights), ("names", names)):
+            if len(given) != len(entries):
+                raise ValueError(
+                    f"{name} has {len(given)} entries and candidates {len(entries)}; give one a "
+                    f"prior, or leave {name}= out."
+                )
+        checked = tuple(check_positive(f"weights[{i}]", w) for i, w in enumerate(weights))
+        store_checked(
+            self,
+            candidates=entries,
+            weights=checked,
+            names=names,
+            num_skipped=check_num_skipped(self.num_skipped),
+        )
+
+    @cached_property
+    def groups(self) -> CandidateGroups:
+        """The entries in groups that share a factor."""
+        return CandidateGroups(self.candidates)
+
+    @property
+    def num_candidates(self) -> int:
+        """How many priors are on the list."""
+        return len(self.candidates)
+
+    @property
+    def input_transform(self) -> InputTransform | None:
+        """What is applied to inputs before the kernels."""
+        transform: InputTransform | None = self.candidates[0].input_transform
+        return transform
+
+    def new_evidence(self) -> CandidateEvidence:
+        """Return the evidence before the data."""
+        return CandidateEvidence(self.weights, self.names)
+
+    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
+        """Build the model.
+
+        Args:
+            X: ``n x d`` inputs in the order in which their outcomes arrived; ``n`` may be 0.
+            Y: ``n x 1`` outcomes.
+
+        Raises:
+            TypeError: If a tensor is not float64.
+            ValueError: If shapes do not fit, or a covariance cannot be factorized.
+        """
+        return CandidatesModel(self, X, Y)
+
+    def fingerprint(self) -> str:
+        """Return a digest that is equal for recipes that build equal models."""
+        parts = [_fingerprint(entry) for entry in self.candidates]
+        parts += [repr(self.weights), repr(self.names), repr(self.num_skipped)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by fingerprint."""
+        if not isinstance(other, CandidatesRecipe):
+            return NotImplemented
+        return self.fingerprint() == other.fingerprint()
+
+    def __hash__(self) -> int:
+        """Hash the weights and names."""
+        return hash((self.weights, self.names, self.num_skipped))
+
+
+def _check_entry(index: int, entry: Any, first: Any) -> None:
+    needed = ("kernel", "noise", "prior_mean", "input_transform")
+    if isinstance(entry, Kernel) or not all(hasattr(entry, name) for name in needed):
+        raise TypeError(
+            f"candidates[{index}] is {entry!r}; pass recipes, as BanditGP.with_kernel(...) "
+            "returns them."
+        )
+    if getattr(entry, "refit_every", None) is not None:
+        raise ValueError(
+            f"candidates[{index}] has refit_every={entry.refit_every}; a prior on a list is fixed. "
+            "Leave refit_every= out."
+        )
+    if entry.kernel.batch_shape:
+        raise ValueError(
+            f"candidates[{index}] has a kernel with batch shape {tuple(entry.kernel.batch_shape)}; "
+            "give each kernel an entry of its own."
+        )
+    if learns_input_scale(entry.input_transform):
+        raise ValueError(
+            f"candidates[{index}] has an input transform that learns its scale from the rows, "
+            "which would change earlier predictions. Give it the bounds of the domain."
+        )
+    if _describe_transform(entry) != _describe_transform(first):
+        raise ValueError(
+            f"candidates[{index}] has another input transform than candidates[0]; give all the "
+            "same one."
+        )
+
+
+def _describe_transform(entry: Any) -> str:
+    return "" if entry.input_transform is None else describe_module(entry.input_transform)
+
+
+def _fingerprint(entry: Any) -> str:
+    if hasattr(entry, "fingerprint"):
+        return str(entry.fingerprint())
+    parts = (fingerprint_kernel(entry.kernel), entry.noise, entry.prior_mean)
+    return "\n".join([*map(repr, parts), _describe_transform(entry)])
+
+
+def _describe(entry: Any) -> str:
+    kernel, scale = _split_scale(entry.kernel)
+    read = StationaryKernel.read(kernel)
+    told = type(kernel).__name__
+    if read is not None:
+        kind = "SE" if read.smoothness == math.inf else f"Matern {read.smoothness:g}"
+        lengths = ", ".join(f"{length:.3g}" for length in read.lengthscale.tolist())
+        told = f"{kind}, lengthscale {lengths}"
+    told += f", scale {scale:.3g}, noise {entry.noise:.3g}"
+    return told + (f", mean {entry.prior_mean:.3g}" if entry.prior_mean else "")
+
+
+def _distinct(names: list[str]) -> tuple[str, ...]:
+    if len(set(names)) == len(names):
+        return tuple(names)
+    return tuple(f"{i}: {name}" for i, name in enumerate(names))
+
+
+class CandidatesModel(Model):
+    """The posteriors of a list of priors, as a BoTorch ensemble.
+
+    What BoTorch's own acquisition functions see are :data:`NUM_MEMBERS` members of equal weight:
+    BoTorch averages over the members of an ensemble with equal weights, so an entry is there as
+    many times as its posterior weight says, rounded to a multiple of 1/64. The package's own
+    acquisition functions use the weights as they are.
+
+    Args:
+        recipe: The list.
+        train_X: ``n x d`` inputs, float64, in the order in which their outcomes arrived.
+        train_Y: ``n x 1`` outcomes, float64.
+
+    Attributes:
+        recipe: The list.
+        evidence: What the outcomes say of each prior.
+        train_inputs: The raw inputs, in a tuple as in BoTorch.
+        train_targets: ``n`` outcomes.
+
+    Raises:
+        TypeError: If a tensor is not float64.
+        ValueError: If shapes do not fit, an entry is not finite or a covariance cannot be
+            factorized.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bandits import BanditGP
+        >>> scales = [0.1, 0.5]
+        >>> priors = [BanditGP.with_kernel(RBFKernel(), lengthscale=each) for each in scales]
+        >>> X = torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)
+        >>> model = BanditGP.with_candidates(priors)(X, X.sin())
+        >>> [round(weight, 2) for weight in model.evidence.posterior_weights.tolist()]
+        [0.0, 1.0]
+    """
+
+    _is_ensemble = True
+
+    def __init__(self, recipe: CandidatesRecipe, train_X: Tensor, train_Y: Tensor) -> None:
+        """See the class."""
+        super().__init__()
+        X, Y = _check_rows(train_X, train_Y)
+        self.recipe = recipe
+        self.train_inputs: tuple[Tensor, ...] = (X,)
+        self.train_targets = Y.squeeze(-1)
+        self.kernels = ModuleList([copy.deepcopy(each).to(X) for each in recipe.groups.kernels])
+        transform = copy.deepcopy(recipe.input_transform)
+        # not under BoTorch's name, which would let it put other inputs in place of the raw ones
+        self._encoder = None if transform is None else transform.to(X)
+        self.evidence = recipe.new_evidence()
+        self.num_hallucinated = 0
+        self.eval()
+        with torch.no_grad():
+            groups = recipe.groups
+            self._rows = SharedRows.of_rows(
+                UnitKernels(list(self.kernels)),
+                torch.from_numpy(groups.lam).to(X),
+                torch.from_numpy(groups.prior_means).to(X),
+                self._transformed(X),
+                self.train_targets,
+            )
+            means, variances = self._rows.predictions(self.train_targets)
+            self._count(means, variances, self.train_targets, first=0)
+
+    @property
+    def num_outputs(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The members of the ensemble, as BoTorch counts them."""
+        return torch.Size([NUM_MEMBERS])
+
+    @property
+    def num_rows(self) -> int:
+        """How many outcomes arrived; hallucinated rows are none."""
+        return len(self.train_targets)
+
+    @property
+    def X_baseline(self) -> Tensor:
+        """``n x d`` raw inputs, near which an acquisition function may be largest."""
+        return self.train_inputs[0]
+
+    @cached_property
+    def members(self) -> tuple[int, ...]:
+        """The entry of each member of the ensemble, :data:`NUM_MEMBERS` of them."""
+        shares = self.evidence.numpy_posterior_weights() * NUM_MEMBERS
+        counts = np.floor(shares).astype(int)
+        missing = NUM_MEMBERS - int(counts.sum())
+        # the largest remainders; the first of equals
+        order = np.argsort(-(shares - counts), kind="stable")
+        counts[order[:missing]] += 1
+        return tuple(np.repeat(np.arange(len(counts)), counts).tolist())
+
+    def group_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior moments of each group of entries at single points.
+
+        Args:
+            X: ``... x d`` raw points.
+
+        Returns:
+            Means and variances at output scale 1, ``... x G`` each.
+        """
+        points = self._transformed(X.reshape(-1, X.shape[-1]))
+        mean, variance = self._rows.mean_and_variance(points)
+        shape = (*X.shape[:-1], len(self.recipe.groups))
+        return mean.mT.reshape(shape), variance.mT.reshape(shape)
+
+    def bounds(
+        self, X: Tensor, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the least lower and the largest upper bound of some entries.
+
+        Args:
+            X: ``... x d`` raw points.
+            widths: The width of each entry's band, or one for all.
+            in_force: The entries whose bands count, such as the survivors.
+
+        Returns:
+            ``...`` each.
+        """
+        mean, variance = self.group_moments(X)
+        deviation = variance.clamp_min(1e-30).sqrt()
+        return bounds_of_groups(mean, deviation, self.recipe.groups.factors(widths, in_force))
+
+    def mixture(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the mixture of all entries by their posterior weights.
+
+        Args:
+            X: ``... x d`` raw points.
+
+        Returns:
+            ``...`` each; the variance of the reward, without noise.
+        """
+        mean, variance = self.group_moments(X)
+        posterior = self.evidence.numpy_posterior_weights()
+        return mixture_of_groups(mean, variance, *self.recipe.groups.mixture_weights(posterior))
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GaussianMixturePosterior:
+        """Return the posterior of the ensemble; see BoTorch.
+
+        Args:
+            X: ``batch_shape x q x d``, raw. Each ``q x d`` is one joint distribution.
+            output_indices: Of one output, which is all there is.
+            observation_noise: Whether to add the noise variance, or a tensor of variances.
+            posterior_transform: Applied to the posterior.
+
+        Returns:
+            A mixture with the members in dimension -3 of its mean.
+        """
+        entries = np.array(self.members)
+        groups, place = np.unique(self.recipe.groups.group_of[entries], return_inverse=True)
+        rows = self._rows.select(groups.tolist())
+        mean, covariance = rows.mean_and_covariance(self._transformed(X))
+        index = torch.from_numpy(place).to(X.device)
+        scales = torch.from_numpy(self.recipe.groups.scales[entries]).to(X)
+        mean = mean[..., index, :]
+        covariance = covariance[..., index, :, :] * scales[:, None, None]
+        variance = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-10 * scales[:, None])
+        if observation_noise is True:
+            variance = variance + (scales * rows.lam[index])[:, None]
+        elif isinstance(observation_noise, Tensor):
+            variance = variance + observation_noise.squeeze(-1).unsqueeze(-2)
+        covariance = covariance.diagonal_scatter(variance, dim1=-2, dim2=-1)
+        joint = GPyTorchPosterior(MultivariateNormal(mean, DenseLinearOperator(covariance)))
+        if posterior_transform is not None:
+            joint = cast(GPyTorchPosterior, posterior_transform(joint, X))
+        return GaussianMixturePosterior(distribution=joint.distribution)
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> CandidatesModel:
+        """Return a new model with outcomes that arrived; they count in the evidence, too.
+
+        Args:
+            X: ``n' x d`` inputs in the order in which their outcomes arrived.
+            Y: ``n' x 1`` outcomes.
+            kwargs: None is known.
+
+        Raises:
+            UnsupportedError: If this model has hallucinated rows, or there are options.
+            TypeError: If a tensor is not float64.
+            ValueError: If shapes do not fit or an entry is not finite.
+        """
+        if self.num_hallucinated or kwargs:
+            raise UnsupportedError(
+                "outcomes are added to a model without hallucinated rows, and without options "
+                f"(this one has {self.num_hallucinated} such rows; options: {sorted(kwargs)})."
+            )
+        X, Y = _check_rows(X, Y, self.train_inputs[0].shape[-1])
+        new = self._copied()
+        new.evidence = self.evidence.copied()
+        with torch.no_grad():
+            for x, y in zip(self._transformed(X), Y.squeeze(-1), strict=True):
+                new._rows = new._rows.with_row(x, y)
+            new.train_inputs = (torch.cat([self.train_inputs[0], X]),)
+            new.train_targets = torch.cat([self.train_targets, Y.squeeze(-1)])
+            means, variances = new._rows.predictions(new.train_targets)
+            new._count(means, variances, new.train_targets, first=self.num_rows)
+        return new
+
+    def hallucinated(self, X: Tensor) -> CandidatesModel:
+        """Return a new model in which pending points have their posterior means as outcomes.
+
+        Means stay as they are and variances shrink, under each prior. The evidence does not change:
+        nothing arrived.
+
+        Args:
+            X: ``n' x d`` pending points.
+        """
+        X = check_matrix("X", check_double("X", X), num_columns=self.train_inputs[0].shape[-1])
+        new = self._copied()
+        new.num_hallucinated = self.num_hallucinated + len(X)
+        with torch.no_grad():
+            for x in self._transformed(X):
+                new._rows = new._rows.with_row(x, None)
+        return new
+
+    def member(self, index: int) -> Any:
+        """Return the model of one entry alone, of the outcomes that arrived.
+
+        Args:
+            index: The entry, from 0.
+        """
+        return self.recipe.candidates[index](self.train_inputs[0], self.train_targets.unsqueeze(-1))
+
+    @classmethod
+    def from_models(
+        cls,
+        models: Sequence[Model],
+        weights: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
+        num_skipped: int = 0,
+    ) -> CandidatesModel:
+        """Return the ensemble of a list of your own models of the same rows.
+
+        The rows must be in the order in which their outcomes arrived, and hyperparameters must have
+        been fixed before them: what was fitted to the same rows is no prior.
+
+        Args:
+            models: Exact Gaussian processes of one output, such as ``SingleTaskGP`` with
+                ``outcome_transform=None``. They are not changed.
+            weights: One positive weight a model, before the data; equal ones if omitted.
+            names: What the models are called in tables.
+            num_skipped: How many first outcomes the evidence leaves out; see
+                :meth:`BanditGP.with_candidates`.
+
+        Raises:
+            ValueError: If there is no model, rows differ, or a prior cannot be read.
+        """
+        given = list(models)
+        if not given:
+            raise ValueError("models is empty; give at least one model.")
+        entries = [OwnModel.read(index, model) for index, model in enumerate(given)]
+        first = None
+        for index, model in enumerate(given):
+            inputs, outcomes = observed_inputs(model), observed_outcomes(model)
+            if inputs is None or outcomes is None:
+                raise ValueError(f"models[{index}] does not show its rows.")
+            rows = torch.cat([inputs, outcomes[0].unsqueeze(-1)], dim=-1)
+            first = rows if first is None else first
+            if rows.shape != first.shape or not torch.equal(rows, first):
+                raise ValueError(
+                    f"models[{index}] has other rows than models[0]; give all the same rows in the "
+                    "same order."
+                )
+        assert first is not None
+        recipe = CandidatesRecipe(
+            tuple(entries), tuple(weights or ()), tuple(names or ()), num_skipped
+        )
+        return cls(recipe, first[:, :-1].contiguous(), first[:, -1:].contiguous())
+
+    def _transformed(self, X: Tensor) -> Tensor:
+        transform = self._encoder
+        if transform is None:
+            return X
+        transformed: Tensor = cast(Callable[[Tensor], Tensor], transform)(X)
+        return transformed
+
+    def _copied(self) -> CandidatesModel:
+        new = copy.copy(self)
+        new.__dict__.pop("members", None)
+        return new
+
+    def _count(self, means: Tensor, variances: Tensor, y: Tensor, first: int) -> None:
+        """Let the evidence have the outcomes from a row on, but for those that are left out."""
+        start = max(first, self.recipe.num_skipped)
+        columns = zip(y.tolist(), means.mT.cpu().numpy(), variances.mT.cpu().numpy(), strict=True)
+        for outcome, mean, variance in list(columns)[start:]:
+            self.evidence.update(self.recipe.groups.log_densities(outcome, mean, variance))
+
+
+def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[Tensor, Tensor]:
+    X = check_matrix("train_X", check_double("train_X", X), num_columns=num_columns)
+    Y = check_finite("train_Y", check_double("train_Y", Y))
+    if Y.shape != (len(X), 1):
+        raise ValueError(
+            f"train_X has shape {tuple(X.shape)} and train_Y {tuple(Y.shape)}; they must be n x d "
+            "and n x 1. A vector y becomes train_Y with y.unsqueeze(-1)."
+        )
+    return X.detach().clone(), Y.detach().clone()
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,256 @@
+r"""The posteriors of many Gaussian processes with different kernels, given the same rows.
+
+Kernels are without output scale; ``K + lam I = L L'`` has the inverse factor :math:`L^{-1}`, kept
+for each of ``G`` groups, and the standardized errors :math:`z = L^{-1} (y - m)` of what the rows
+before each row predicted of it:
+
+.. math::
+   \mu(x) = m + k^\top L^{-\top} z, \qquad
+   \sigma^2(x) = k(x, x) - \|L^{-1} k\|^2, \qquad
+   y_i | y_1, \dots, y_{i-1} \sim N(y_i - z_i L_{ii}, L_{ii}^2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.kernels import StationaryKernel
+
+
+def _correlation(smoothness: float, squared: Tensor) -> Tensor:
+    """Stationary kernels at scaled squared distances, with derivatives."""
+    if smoothness == math.inf:
+        return torch.exp(-0.5 * squared)
+    # the slope of a root at 0 is not finite; below this it counts as 0
+    scaled = (2.0 * smoothness * squared).clamp_min(1e-30).sqrt()
+    decay = torch.exp(-scaled)
+    if smoothness == 0.5:
+        return decay
+    if smoothness == 1.5:
+        return (1.0 + scaled) * decay
+    return (1.0 + scaled + scaled.square() / 3.0) * decay
+
+
+class UnitKernels:
+    """The kernels of all groups, evaluated together where their closed form is known.
+
+    Args:
+        kernels: Without output scale, one a group.
+    """
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        """See the class."""
+        self._kernels = tuple(kernels)
+        read = [StationaryKernel.read(kernel) for kernel in kernels]
+        self._parts: list[tuple[float, list[int], Tensor]] = []
+        self._others = [i for i, each in enumerate(read) if each is None]
+        known = [(i, each) for i, each in enumerate(read) if each is not None]
+        for smoothness in sorted({each.smoothness for _, each in known}):
+            index = [i for i, each in known if each.smoothness == smoothness]
+            scales = [each.lengthscale for i, each in known if i in index]
+            dim = max(len(scale) for scale in scales)
+            table = torch.stack([scale.expand(dim) for scale in scales]).unsqueeze(-2)
+            self._parts.append((smoothness, index, table))
+
+    def select(self, groups: Sequence[int]) -> UnitKernels:
+        """Return the kernels of some groups."""
+        return UnitKernels([self._kernels[group] for group in groups])
+
+    def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Return the covariances of ``... x r x d`` and ``... x n x d`` points.
+
+        Returns:
+            A ``... x G x r x n`` tensor.
+        """
+        if Z.shape[-2] == 0:
+            return X.new_zeros(*X.shape[:-2], len(self._kernels), X.shape[-2], 0)
+        values: list[Tensor | None] = [None] * len(self._kernels)
+        for smoothness, index, lengthscale in self._parts:
+            found = self._stationary(X, Z, smoothness, lengthscale.to(X))
+            for place, value in zip(index, found.unbind(-3), strict=True):
+                values[place] = value
+            if len(index) == len(values):
+                return found
+        for place in self._others:
+            values[place] = self._kernels[place](X, Z).to_dense()
+        return torch.stack(cast(list[Tensor], values), dim=-3)
+
+    def diagonal(self, X: Tensor) -> Tensor:
+        """Return the prior variances at ``... x r x d`` points, ``... x G x r``."""
+        # a stationary prior does not depend on X; its gradient is zero, but it must exist
+        one = 1.0 + 0.0 * X.sum(-1)
+        values = [
+            self._kernels[i](X, diag=True) if i in self._others else one
+            for i in range(len(self._kernels))
+        ]
+        return torch.stack(values, dim=-2)
+
+    @staticmethod
+    def _stationary(X: Tensor, Z: Tensor, smoothness: float, lengthscale: Tensor) -> Tensor:
+        # rounding grows with the distance from the origin
+        center = Z.reshape(-1, Z.shape[-1])[:1]
+        X = (X - center).unsqueeze(-3) / lengthscale
+        Z = (Z - center).unsqueeze(-3) / lengthscale
+        if smoothness == 0.5:  # its kink shows how near points are to each other
+            squared = (X.unsqueeze(-2) - Z.unsqueeze(-3)).square().sum(-1)
+        else:
+            squared = X.square().sum(-1, keepdim=True) + Z.square().sum(-1).unsqueeze(-2)
+            squared = (squared - 2.0 * X @ Z.mT).clamp_min(0.0)
+        return _correlation(smoothness, squared)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedRows:
+    """The posteriors of all groups given the same rows; a value, never changed.
+
+    Attributes:
+        kernels: One a group.
+        lam: ``G`` noise ratios.
+        prior_means: ``G``.
+        inputs: ``n x d``, as the kernels see them.
+        inverse: ``G x n x n``; inverse Cholesky factors of ``K + lam I``.
+        residuals: ``G x n``; ``z``, the standardized errors of the one-step predictions.
+    """
+
+    kernels: UnitKernels
+    lam: Tensor
+    prior_means: Tensor
+    inputs: Tensor
+    inverse: Tensor
+    residuals: Tensor
+
+    @classmethod
+    def of_rows(
+        cls, kernels: UnitKernels, lam: Tensor, prior_means: Tensor, X: Tensor, y: Tensor
+    ) -> SharedRows:
+        """Factorize the covariances of ``n x d`` inputs, with ``n`` outcomes.
+
+        Raises:
+            ValueError: If a covariance cannot be factorized in float64.
+        """
+        n = len(X)
+        covariance = kernels(X, X)
+        covariance.diagonal(dim1=-2, dim2=-1).copy_(kernels.diagonal(X) + lam.unsqueeze(-1))
+        factor, info = torch.linalg.cholesky_ex(covariance)
+        if bool(info.any()):
+            _refuse(int(info.argmax()), float(lam[int(info.argmax())]), n)
+        eye = torch.eye(n, dtype=X.dtype, device=X.device).expand_as(factor)
+        inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
+        residuals = (inverse @ (y - prior_means.unsqueeze(-1)).unsqueeze(-1)).squeeze(-1)
+        return cls(kernels, lam, prior_means, X, inverse, residuals)
+
+    @property
+    def num_rows(self) -> int:
+        """``n``."""
+        return len(self.inputs)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """``G x n``; ``(K + lam I)^-1 (y - m)``."""
+        return (self.residuals.unsqueeze(-2) @ self.inverse).squeeze(-2)
+
+    @cached_property
+    def pivots(self) -> Tensor:
+        """``G x n``; the standard deviations of the one-step predictions at output scale 1."""
+        return self.inverse.diagonal(dim1=-2, dim2=-1).reciprocal()
+
+    def predictions(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the means and variances of the one-step predictions, ``G x n`` each.
+
+        Args:
+            y: The ``n`` outcomes. Variances are at output scale 1, noise included.
+        """
+        return y - self.residuals * self.pivots, self.pivots.square()
+
+    def select(self, groups: Sequence[int]) -> SharedRows:
+        """Return the posteriors of some groups."""
+        index = torch.as_tensor(groups, device=self.lam.device)
+        return SharedRows(
+            self.kernels.select(groups),
+            self.lam[index],
+            self.prior_means[index],
+            self.inputs,
+            self.inverse[index],
+            self.residuals[index],
+        )
+
+    def with_row(self, x: Tensor, y: Tensor | None) -> SharedRows:
+        """Return the posteriors given one more row.
+
+        Args:
+            x: ``d``.
+            y: The outcome; None for the posterior mean of each group (a hallucinated row).
+
+        Raises:
+            ValueError: If a covariance cannot be factorized in float64.
+        """
+        point = x.unsqueeze(0)
+        cross = self.kernels(point, self.inputs)  # G x 1 x n
+        solved = cross @ self.inverse.mT
+        squared = (
+            self.kernels.diagonal(point).squeeze(-1) + self.lam - solved.square().sum((-1, -2))
+        )
+        is_lost = ~(squared > 0.0)
+        if bool(is_lost.any()):
+            group = int(is_lost.int().argmax())
+            _refuse(group, float(self.lam[group]), self.num_rows + 1)
+        pivot = squared.sqrt()
+        row = -(solved @ self.inverse).squeeze(-2) / pivot.unsqueeze(-1)
+        n = self.num_rows
+        inverse = self.inverse.new_zeros(len(pivot), n + 1, n + 1)
+        inverse[:, :n, :n] = self.inverse
+        inverse[:, n, :n] = row
+        inverse[:, n, n] = pivot.reciprocal()
+        if y is None:
+            residual = torch.zeros_like(pivot)
+        else:
+            expected = self.prior_means + (solved.squeeze(-2) * self.residuals).sum(-1)
+            residual = (y - expected) / pivot
+        return SharedRows(
+            self.kernels,
+            self.lam,
+            self.prior_means,
+            torch.cat([self.inputs, point]),
+            inverse,
+            torch.cat([self.residuals, residual.unsqueeze(-1)], dim=-1),
+        )
+
+    def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means and variances at ``... x r x d`` points, ``... x G x r`` each.
+
+        Variances are at output scale 1, without noise, at least 0.
+        """
+        cross = self.kernels(X, self.inputs)
+        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1) + self.prior_means.unsqueeze(-1)
+        variance = self.kernels.diagonal(X) - (cross @ self.inverse.mT).square().sum(-1)
+        return mean, variance.clamp_min(0.0)
+
+    def mean_and_covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return posterior means and covariances among ``... x q x d`` points.
+
+        Returns:
+            ``... x G x q`` and ``... x G x q x q``.
+        """
+        cross = self.kernels(X, self.inputs)
+        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1) + self.prior_means.unsqueeze(-1)
+        solved = cross @ self.inverse.mT
+        return mean, self.kernels(X, X) - solved @ solved.mT
+
+
+def _refuse(group: int, lam: float, num_rows: int) -> None:
+    raise ValueError(
+        f"the kernel matrix of {num_rows} rows cannot be factorized for the entries of the list "
+        f"with noise ratio {lam:g} (group {group}). Give them a larger noise variance."
+    )
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,430 @@
+"""Bounds and draws on a list of priors: values, coverage, certificates, and in the loop."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+from gpytorch.kernels import MaternKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from models.textbook import double, matern, posterior, uniform
+from torch import Tensor
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    DifferentSettingsError,
+    GPUpperConfidenceBound,
+)
+from botorch_bandits.acquisition import (
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+)
+from botorch_bandits.confidence import RefutedListWarning
+from botorch_bandits.models import CandidateArms, CandidatesModel, candidate_grid
+
+LENGTHS, RATIOS, SCALES = (0.1, 0.4), (0.01, 0.1), (0.5, 2.0)
+PRIORS = [(length, s, r * s) for length in LENGTHS for r in RATIOS for s in SCALES]
+
+
+def recipe() -> Any:
+    return BanditGP.with_candidates(candidate_grid(LENGTHS, RATIOS, SCALES))
+
+
+def rows(num_rows: int) -> tuple[Tensor, Tensor]:
+    X = uniform(num_rows, 1, seed=1)
+    return X, torch.sin(6.0 * X[:, 0]) + 0.1 * uniform(num_rows, seed=2)
+
+
+def moments(X: Tensor, y: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of every prior, ``K x n`` each."""
+    found = [posterior(matern(2.5, le, s), X, y, noise, points) for le, s, noise in PRIORS]
+    return torch.stack([m for m, _ in found]), torch.stack([c.diagonal().sqrt() for _, c in found])
+
+
+def survivors(X: Tensor, y: Tensor, level: float) -> Tensor:
+    """By joint densities of the first t outcomes, for every t."""
+    alive = torch.ones(len(PRIORS), dtype=torch.bool)
+    for t in range(1, len(X) + 1):
+        joint = []
+        for length, s, noise in PRIORS:
+            covariance = matern(2.5, length, s)(X[:t], X[:t]) + noise * torch.eye(t).double()
+            fit = y[:t] @ torch.linalg.solve(covariance, y[:t])
+            joint.append(-0.5 * float(fit + torch.logdet(2.0 * math.pi * covariance)))
+        values = double(joint)
+        log_evidence = torch.logsumexp(values - math.log(len(PRIORS)), 0) - values
+        alive &= log_evidence < math.log(1.0 / level)
+    return alive
+
+
+def test_bound_on_arms_is_the_largest_of_the_survivors() -> None:
+    X, y = rows(12)
+    points = uniform(30, 1, seed=3)
+    acqf = CandidatesUpperConfidenceBound(recipe()(X, y.unsqueeze(-1)), num_arms=30, delta=0.4)
+    alive = survivors(X, y, 0.2)
+    assert acqf.survivors.tolist() == alive.tolist()
+    assert 0 < int(alive.sum()) < len(PRIORS)
+    width = math.sqrt(2.0 * math.log(30 * 13**2 * math.pi**2 / (6.0 * 0.2)))
+    mean, deviation = moments(X, y, points)
+    upper = (mean + width * deviation)[alive].amax(0)
+    lower = (mean - width * deviation)[alive].amin(0)
+    value = acqf(points.unsqueeze(-2))
+    torch.testing.assert_close(value, upper, rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(acqf.bounds(points)[0], lower, rtol=0.0, atol=1e-8)
+    regret = acqf.regret_bound(points[4], points)
+    assert regret == pytest.approx(float(upper.max() - lower[4]), abs=1e-8)
+    described = acqf.describe(points[4])
+    band = 2.0 * described["width"] * described["standard_deviation"]
+    assert band == pytest.approx(float(upper[4] - lower[4]), abs=1e-8)
+    least = CandidatesUpperConfidenceBound(acqf.base_model, num_arms=30, delta=0.4, maximize=False)
+    torch.testing.assert_close(least(points.unsqueeze(-2)), -lower, rtol=0.0, atol=1e-8)
+    regret = least.regret_bound(points[4], points)
+    assert regret == pytest.approx(float(upper[4] - lower.min()), abs=1e-8)
+
+
+def test_bound_on_a_box_has_the_width_of_each_prior() -> None:
+    X, y = rows(12)
+    points = uniform(30, 1, seed=3)
+    b = [1.0 + 0.3 * k for k in range(len(PRIORS))]
+    acqf = CandidatesUpperConfidenceBound(
+        recipe()(X, y.unsqueeze(-1)),
+        smoothness_a=2.0,
+        smoothness_b=b,
+        dim=1,
+        side_length=1.0,
+        delta=0.4,
+    )
+    alive, t, delta = survivors(X, y, 0.2), 13, 0.2
+    scales = double([s for _, s, _ in PRIORS])
+    inner = t**2 * double(b) / scales.sqrt() * math.sqrt(math.log(4.0 * 2.0 / delta))
+    beta = 2.0 * math.log(2.0 * math.pi**2 * t**2 / (3.0 * delta)) + 2.0 * inner.log()
+    mean, deviation = moments(X, y, points)
+    half = beta.sqrt().unsqueeze(-1) * deviation
+    upper, lower = (mean + half)[alive].amax(0), (mean - half)[alive].amin(0)
+    torch.testing.assert_close(acqf(points.unsqueeze(-2)), upper, rtol=0.0, atol=1e-8)
+    tail = float(scales[alive].max().sqrt()) / t**2
+    expected = float(upper[3] - lower[3]) + tail
+    assert acqf.regret_bound(points[3]) == pytest.approx(expected, abs=1e-8)
+    guarantee = acqf.guarantee()
+    assert guarantee.holds
+    assert guarantee.regret is not None
+    assert guarantee.regret.tail == pytest.approx(float(scales[alive].max().sqrt()))
+    found, value = optimize_acqf(acqf, double([[0.0], [1.0]]), 1, num_restarts=4, raw_samples=32)
+    grid = torch.linspace(0.0, 1.0, 401, dtype=torch.float64).reshape(-1, 1, 1)
+    assert float(value) >= float(acqf(grid).max()) - 1e-6
+    assert 0.0 <= float(found) <= 1.0
+
+
+def test_mixture_is_that_of_all_priors() -> None:
+    X, y = rows(12)
+    points = uniform(9, 1, seed=3)
+    model = recipe()(X, y.unsqueeze(-1))
+    acqf = CandidatesUpperConfidenceBound(model, form="mixture", width=1.5)
+    mean, deviation = moments(X, y, points)
+    p = model.evidence.posterior_weights.unsqueeze(-1)
+    m = (p * mean).sum(0)
+    v = (p * (deviation**2 + (mean - m) ** 2)).sum(0)
+    value = acqf(points.unsqueeze(-2))
+    torch.testing.assert_close(value, m + 1.5 * v.sqrt(), rtol=0.0, atol=1e-8)
+    assert not acqf.guarantee().holds
+    assert "mixture" in str(acqf.guarantee())
+
+
+def test_pending_points_choose_and_do_not_certify() -> None:
+    X, y = rows(12)
+    points, pending = uniform(30, 1, seed=3), uniform(2, 1, seed=5)
+    model = recipe()(X, y.unsqueeze(-1))
+    plain = CandidatesUpperConfidenceBound(model, num_arms=30, round_number=15)
+    acqf = CandidatesUpperConfidenceBound(model, num_arms=30, round_number=15, X_pending=pending)
+    assert bool((acqf(points.unsqueeze(-2)) < plain(points.unsqueeze(-2))).all())
+    assert acqf.round_number == 15
+    assert torch.equal(acqf.bounds(points)[1], plain.bounds(points)[1])
+    assert torch.equal(acqf.survivors, plain.survivors)
+    assert not acqf.guarantee().holds
+    acqf.set_X_pending(None)
+    assert acqf.round_number == 13
+
+
+def play(
+    seed: int, truth: tuple[float, float, float], num_rounds: int, delta: float
+) -> tuple[bool, bool, float, float]:
+    """Whether the bounds covered throughout, the truth survived, the regret and its bound."""
+    choices = torch.linspace(0.0, 1.0, 15, dtype=torch.float64).unsqueeze(-1)
+    generator = torch.Generator().manual_seed(seed)
+    length, scale, noise = truth
+    covariance = matern(2.5, length, scale)(choices, choices) + 1e-10 * torch.eye(15).double()
+    normal = torch.randn(15 + num_rounds, dtype=torch.float64, generator=generator)
+    reward = torch.linalg.cholesky(covariance) @ normal[:15]
+    arms = CandidateArms(recipe(), choices)
+    covered, regret, certified = True, 0.0, 0.0
+    for t in range(1, num_rounds + 1):
+        width = math.sqrt(2.0 * math.log(15 * t**2 * math.pi**2 / (3.0 * delta)))
+        lower, upper = arms.bounds(width, arms.evidence.in_force(0.5 * delta))
+        covered &= bool(((lower <= reward) & (reward <= upper)).all())
+        arm = int(upper.argmax())
+        regret += float(reward.max() - reward[arm])
+        certified += float(upper.max() - lower[arm])
+        arms.observe(arm, float(reward[arm] + math.sqrt(noise) * normal[14 + t]))
+    alive = bool(arms.evidence.survivors(0.5 * delta)[PRIORS.index(truth)])
+    return covered, alive, regret, certified
+
+
+def test_coverage_and_certified_regret() -> None:
+    delta, num_runs = 0.5, 60
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RefutedListWarning)
+        runs = [play(seed, PRIORS[seed % len(PRIORS)], 20, delta) for seed in range(num_runs)]
+    allowed = delta + 4.0 * math.sqrt(delta * (1.0 - delta) / num_runs)
+    assert sum(not covered for covered, *_ in runs) / num_runs <= allowed
+    level = 0.5 * delta
+    allowed = level + 4.0 * math.sqrt(level * (1.0 - level) / num_runs)
+    assert sum(not alive for _, alive, *_ in runs) / num_runs <= allowed
+    assert all(regret <= certified for covered, _, regret, certified in runs if covered)
+
+
+def test_a_refuted_list_is_told_and_guarantees_nothing() -> None:
+    X = torch.zeros(40, 1).double()
+    noise = torch.randn(40, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    priors = [*candidate_grid([0.2], [1e-4]), *candidate_grid([0.2], [1.0], [1e4])]
+    # first as calm as one of them wants, then as loud as neither does
+    Y = torch.cat([1e-2 * noise[:20], 3.0 * noise[20:]])
+    model = BanditGP.with_candidates(priors)(X, Y)
+    with pytest.warns(RefutedListWarning, match="all 2 priors on the list are refuted"):
+        acqf = CandidatesUpperConfidenceBound(model, num_arms=3)
+    assert acqf.is_refuted
+    assert not acqf.guarantee().holds
+    assert "refuted" in str(acqf.guarantee())
+    assert acqf.describe(X[0])["is_refuted"] == 1.0
+
+
+def test_priors_are_drawn_by_their_posterior_weights() -> None:
+    X, y = rows(3)
+    points = uniform(8, 1, seed=3)
+    model = recipe()(X, y.unsqueeze(-1))
+    draws = [CandidatesThompsonSampling(model, choices=points, seed=i) for i in range(300)]
+    entries = torch.tensor([draw.entry for draw in draws])
+    shares = torch.bincount(entries, minlength=len(PRIORS)) / 300.0
+    p = model.evidence.posterior_weights
+    assert bool(((shares - p).abs() <= 4.5 * (p * (1.0 - p) / 300.0).sqrt() + 1e-9).all())
+    mean, deviation = moments(X, y, points)
+    values = torch.stack([draw(points.unsqueeze(-2)) for draw in draws])
+    standard = (values - mean[entries]) / deviation[entries]
+    assert abs(float(standard.square().mean()) - 1.0) < 0.2
+    again = CandidatesThompsonSampling(model, choices=points, seed=7)
+    assert torch.equal(again(points.unsqueeze(-2)), draws[7](points.unsqueeze(-2)))
+    again.set_X_pending(points[:1])
+    assert not torch.equal(again(points.unsqueeze(-2)), draws[7](points.unsqueeze(-2)))
+    on_box = CandidatesThompsonSampling(model, seed=3)
+    assert torch.isfinite(on_box(uniform(5, 1, 1, seed=9))).all()
+
+
+def own_model(X: Tensor, y: Tensor, length: float) -> SingleTaskGP:
+    kernel, likelihood = MaternKernel(nu=2.5).double(), GaussianLikelihood().double()
+    kernel.lengthscale, likelihood.noise = double(length), double(0.1)
+    model = SingleTaskGP(
+        X,
+        y.unsqueeze(-1),
+        likelihood=likelihood,
+        covar_module=kernel,
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    return model.eval()
+
+
+def test_own_models_guarantee_nothing_unless_their_user_vouches() -> None:
+    X, y = rows(6)
+    models = [own_model(X, y, 0.2), own_model(X, y, 0.5)]
+    acqf = CandidatesUpperConfidenceBound(CandidatesModel.from_models(models), num_arms=9)
+    assert not acqf.guarantee().holds
+    for model in models:
+        model.requires_grad_(False)
+    frozen = CandidatesModel.from_models(models)
+    assert not CandidatesUpperConfidenceBound(frozen, num_arms=9).guarantee().holds
+    vouched = CandidatesUpperConfidenceBound(frozen, num_arms=9, assume="fixed prior")
+    assert vouched.guarantee().holds
+
+
+def test_bad_options_are_refused() -> None:
+    X, y = rows(6)
+    model = recipe()(X, y.unsqueeze(-1))
+    with pytest.raises(TypeError, match="with_candidates"):
+        CandidatesUpperConfidenceBound(own_model(X, y, 0.2), num_arms=9)
+    with pytest.raises(ValueError, match="exactly one width"):
+        CandidatesUpperConfidenceBound(model, num_arms=9, width=2.0)
+    with pytest.raises(ValueError, match="exactly one width"):
+        CandidatesUpperConfidenceBound(model, smoothness_a=1.0)
+    with pytest.raises(ValueError, match="form='mixture'"):
+        CandidatesUpperConfidenceBound(model, form="mixture", num_arms=9)
+    with pytest.raises(ValueError, match="form is 'best'"):
+        CandidatesUpperConfidenceBound.with_options(form="best")
+    with pytest.raises(ValueError, match="smoothness_b has 2 entries"):
+        CandidatesUpperConfidenceBound(
+            model, smoothness_a=1.0, smoothness_b=[1.0, 2.0], dim=1, side_length=1.0
+        )
+    options: dict[str, Any] = {
+        "domain": Arms(X),
+        "model": recipe(),
+        "acquisition": CandidatesUpperConfidenceBound.with_options(),
+    }
+    with pytest.raises(ValueError, match="Censored"):
+        BanditLoop(
+            **{**options, "acquisition": GPUpperConfidenceBound.with_options(width=2.0)},
+            feedback=Censored(minimum=0.0, outcome_bound=1.0),
+        )
+    loop = BanditLoop(
+        domain=Arms(X),
+        model=BanditGP.with_kernel(MaternKernel(nu=2.5)),
+        acquisition=GPUpperConfidenceBound.with_options(),
+    )
+    with pytest.raises(RuntimeError, match="no list of priors"):
+        loop.evidence()
+
+
+def reward_of(x: Tensor) -> float:
+    return math.sin(6.0 * float(x[-1]))
+
+
+@pytest.mark.parametrize("form", ["survivors", "mixture", "draws"])
+def test_loop_on_arms_plays_what_the_acquisition_function_says(form: str) -> None:
+    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    acquisition: Any = (
+        CandidatesThompsonSampling.with_options()
+        if form == "draws"
+        else CandidatesUpperConfidenceBound.with_options(form=form)
+    )
+    loop = BanditLoop(domain=Arms(choices), model=recipe(), acquisition=acquisition, seed=4)
+    for t in range(12):
+        query = loop.ask()
+        if form != "draws":
+            X, Y = loop.history.arrived()
+            acqf = acquisition.build(recipe()(X, Y), loop.settings.domain, round_number=t + 1)
+            values = acqf(choices.unsqueeze(-2))
+            assert float(acqf(query.x.reshape(1, 1, 1))) == pytest.approx(
+                float(values.max()), abs=1e-8
+            )
+            known = acqf.describe(query.x)
+            for name, value in known.items():
+                assert query.diagnostics[name] == pytest.approx(value, abs=1e-8)
+        loop.tell(query.id, reward_of(query.x))
+    guarantee = loop.guarantee()
+    assert guarantee.holds == (form == "survivors")
+    if form == "survivors":
+        seen = [query.diagnostics for query in loop.history.queries]
+        bound = math.fsum(each["upper_bound"] - each["lower_bound"] for each in seen)
+        assert guarantee.regret_bound == pytest.approx(bound, abs=1e-8)
+    again = BanditLoop(
+        domain=Arms(choices),
+        model=recipe(),
+        acquisition=acquisition,
+        seed=4,
+        history=copy.deepcopy(loop.history),
+    )
+    assert torch.equal(again.ask().x, loop.ask().x)
+
+
+def test_loop_tells_the_evidence() -> None:
+    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    loop = BanditLoop(
+        domain=Arms(choices),
+        model=recipe(),
+        acquisition=CandidatesUpperConfidenceBound.with_options(delta=0.4),
+    )
+    assert not any(row.log_evidence for row in loop.evidence())
+    for _ in range(12):
+        query = loop.ask()
+        loop.tell(query.id, reward_of(query.x))
+    table = loop.evidence()
+    assert table.level == 0.2
+    assert len(table) == len(PRIORS)
+    X, Y = loop.history.arrived()
+    alive = survivors(X, Y.squeeze(-1), 0.2)
+    assert [row.survives for row in table] == alive.tolist()
+    assert f"{int(alive.sum())} of 8 priors survive at level 0.2" in str(table)
+    assert "thrown out after outcome" in str(table)
+    assert list(table.to_dataframe()["survives"]) == alive.tolist()
+
+
+def test_outcomes_count_in_the_order_in_which_they_arrive() -> None:
+    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    loop = BanditLoop(
+        domain=Arms(choices),
+        model=recipe(),
+        acquisition=CandidatesUpperConfidenceBound.with_options(),
+    )
+    queries = [loop.ask() for _ in range(5)]
+    assert len({float(query.x) for query in queries}) > 1  # pending points shrink the bounds
+    order = [3, 0, 4, 1]
+    for i in order:
+        loop.tell(queries[i].id, reward_of(queries[i].x))
+    X = torch.stack([queries[i].x for i in order])
+    Y = double([[reward_of(x)] for x in X])
+    expected = recipe()(X, Y).evidence.path[-1]
+    found = double([row.log_evidence for row in loop.evidence()])
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-8)
+    guarantee = loop.guarantee()
+    assert guarantee.regret is not None
+    assert guarantee.regret.num_rounds == 1  # the first; later ones had outcomes pending
+
+
+def test_loop_with_contexts_and_on_a_box() -> None:
+    choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    loop = BanditLoop(
+        domain=Arms(choices),
+        model=recipe(),
+        acquisition=CandidatesUpperConfidenceBound.with_options(),
+        context_dim=1,
+    )
+    for t in range(4):
+        query = loop.ask(context=double([t / 4.0]))
+        loop.tell(query.id, reward_of(query.x))
+    assert loop.guarantee().holds
+    assert loop.guarantee().constants["num_arms"] == 6.0
+    on_box = BanditLoop(
+        domain=Box([(0.0, 1.0)], num_restarts=2, raw_samples=16),
+        model=recipe(),
+        acquisition=CandidatesUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=5.0),
+    )
+    for _ in range(3):
+        query = on_box.ask()
+        on_box.tell(query.id, reward_of(query.x))
+    guarantee = on_box.guarantee()
+    assert guarantee.holds
+    seen = [query.diagnostics for query in on_box.history.queries]
+    alive = [row.survives for row in on_box.evidence()]
+    tail = max(math.sqrt(s) for (_, s, _), a in zip(PRIORS, alive, strict=True) if a)
+    bound = math.fsum(each["upper_bound"] - each["lower_bound"] for each in seen)
+    bound += tail * math.fsum(1.0 / t**2 for t in (1, 2, 3))
+    assert guarantee.regret_bound == pytest.approx(bound, abs=1e-8)
+
+
+def test_a_journal_goes_on_with_its_list(tmp_path: Path) -> None:
+    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    options: dict[str, Any] = {
+        "domain": Arms(choices),
+        "model": recipe(),
+        "acquisition": CandidatesUpperConfidenceBound.with_options(),
+        "journal": str(tmp_path / "run.journal"),
+    }
+    with BanditLoop(**options) as loop:
+        for _ in range(4):
+            query = loop.ask()
+            loop.tell(query.id, reward_of(query.x))
+        expected = [row.log_evidence for row in loop.evidence()]
+    with BanditLoop(**options) as again:
+        assert [row.log_evidence for row in again.evidence()] == expected
+        assert again.history.num_arrived == 4
+    other = BanditGP.with_candidates(candidate_grid((0.1, 0.3), RATIOS, SCALES))
+    with pytest.raises(DifferentSettingsError, match="model"):
+        BanditLoop(**{**options, "model": other})

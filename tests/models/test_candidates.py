@@ -1,0 +1,500 @@
+"""A list of priors: posteriors, evidence and survivors against explicit linear algebra."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    UpperConfidenceBound,
+    qLogExpectedImprovement,
+)
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
+from botorch.optim import optimize_acqf
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from torch import Tensor
+
+from botorch_bandits.confidence.candidates import CandidateEvidence, RefutedListWarning
+from botorch_bandits.models import BanditGP
+from botorch_bandits.models.candidate_arms import CandidateArms
+from botorch_bandits.models.candidates import NUM_MEMBERS, CandidatesModel, CandidatesRecipe
+from botorch_bandits.models.prior_lists import (
+    candidate_grid,
+    draw_lengthscales,
+    lengthscale_ladder,
+)
+from models.textbook import double, linear, matern, posterior, squared_exponential, uniform
+
+KINDS: dict[float, Callable[..., Any]] = {
+    2.5: lambda length, scale: matern(2.5, length, scale),
+    0.5: lambda length, scale: matern(0.5, length, scale),
+    math.inf: squared_exponential,
+}
+
+
+def settings(
+    lengthscales: list[Any], ratios: list[float], scales: list[float], kinds: list[float]
+) -> list[tuple[float, Any, float, float, float]]:
+    """The entries of ``candidate_grid`` in its order, without its classes."""
+    return [
+        (nu, length, scale, ratio * scale, mean)
+        for nu in kinds
+        for length in lengthscales
+        for ratio in ratios
+        for mean in (0.0, 0.7)
+        for scale in scales
+    ]
+
+
+def textbook(
+    entry: tuple[float, Any, float, float, float], X: Tensor, y: Tensor, points: Tensor
+) -> tuple[Tensor, Tensor]:
+    nu, length, scale, noise, mean = entry
+    kernel = KINDS[nu](double(length), scale)
+    if len(X) == 0:
+        return torch.full((len(points),), mean, dtype=torch.float64), kernel(points, points)
+    found, covariance = posterior(kernel, X, y - mean, noise, points)
+    return found + mean, covariance
+
+
+def log_likelihood(entry: tuple[float, Any, float, float, float], X: Tensor, y: Tensor) -> float:
+    """The joint density of all outcomes at once, not one after the other."""
+    nu, length, scale, noise, mean = entry
+    covariance = KINDS[nu](double(length), scale)(X, X) + noise * torch.eye(len(X)).double()
+    residual = y - mean
+    fit = residual @ torch.linalg.solve(covariance, residual)
+    return float(-0.5 * (fit + torch.logdet(covariance) + len(X) * math.log(2.0 * math.pi)))
+
+
+ENTRIES = settings([0.2, [0.3, 0.6]], [0.01, 0.2], [0.5, 3.0], [0.5, 2.5, math.inf])
+
+
+@pytest.fixture(scope="module")
+def recipe() -> CandidatesRecipe:
+    priors = candidate_grid(
+        [0.2, [0.3, 0.6]],
+        [0.01, 0.2],
+        [0.5, 3.0],
+        smoothness=[0.5, 2.5, math.inf],
+        prior_means=[0.0, 0.7],
+    )
+    return BanditGP.with_candidates(priors, weights=[1.0 + k % 3 for k in range(len(priors))])
+
+
+def weights() -> Tensor:
+    given = double([1.0 + k % 3 for k in range(len(ENTRIES))])
+    return given / given.sum()
+
+
+def rows(num_rows: int) -> tuple[Tensor, Tensor]:
+    X = uniform(num_rows, 2, seed=1)
+    return X, torch.sin(6.0 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * uniform(num_rows, seed=2)
+
+
+def expected_evidence(X: Tensor, y: Tensor) -> Tensor:
+    """``ln e_t`` of all entries for all t, from joint densities of the first t outcomes."""
+    joint = double(
+        [[log_likelihood(e, X[:t], y[:t]) for e in ENTRIES] for t in range(1, len(X) + 1)]
+    )
+    return torch.logsumexp(joint + weights().log(), dim=-1, keepdim=True) - joint
+
+
+def test_scales_share_a_factor(recipe: CandidatesRecipe) -> None:
+    assert recipe.num_candidates == 48
+    assert len(recipe.groups) == 24
+
+
+def test_evidence_is_that_of_joint_densities(recipe: CandidatesRecipe) -> None:
+    X, y = rows(9)
+    evidence = recipe(X, y.unsqueeze(-1)).evidence
+    expected = expected_evidence(X, y)
+    torch.testing.assert_close(evidence.path, expected, rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(evidence.log_evidence, expected[-1], rtol=0.0, atol=1e-8)
+    posterior_weights = weights() * torch.exp(-expected[-1])
+    torch.testing.assert_close(evidence.posterior_weights, posterior_weights, rtol=0.0, atol=1e-8)
+    level = 0.3
+    alive = (expected < math.log(1.0 / level)).all(0)
+    assert evidence.survivors(level).tolist() == alive.tolist()
+    assert 0 < int(alive.sum()) < len(ENTRIES)
+    for k, after in enumerate(evidence.thrown_out_after(level)):
+        over = (expected[:, k] >= math.log(1.0 / level)).nonzero().reshape(-1)
+        assert after == (int(over[0]) + 1 if len(over) else None)
+
+
+def test_moments_are_those_of_each_prior(recipe: CandidatesRecipe) -> None:
+    X, y = rows(9)
+    points = uniform(5, 2, seed=3)
+    model = recipe(X, y.unsqueeze(-1))
+    mean, variance = model.group_moments(points)
+    for k, entry in enumerate(ENTRIES):
+        group = recipe.groups.group_of[k]
+        found, covariance = textbook(entry, X, y, points)
+        torch.testing.assert_close(mean[:, group], found, rtol=0.0, atol=1e-8)
+        scaled = variance[:, group] * recipe.groups.scales[k]
+        torch.testing.assert_close(scaled, covariance.diagonal(), rtol=0.0, atol=1e-8)
+
+
+def all_moments(X: Tensor, y: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    each = [textbook(entry, X, y, points) for entry in ENTRIES]
+    means = torch.stack([mean for mean, _ in each])
+    return means, torch.stack([covariance.diagonal() for _, covariance in each])
+
+
+def test_bounds_and_mixture(recipe: CandidatesRecipe) -> None:
+    X, y = rows(9)
+    points = uniform(5, 2, seed=3)
+    model = recipe(X, y.unsqueeze(-1))
+    means, variances = all_moments(X, y, points)
+    alive = model.evidence.survivors(0.3)
+    widths = 1.0 + uniform(len(ENTRIES), seed=4)
+    half = widths.unsqueeze(-1) * variances.sqrt()
+    lower, upper = model.bounds(points, widths.numpy(), alive.numpy())
+    torch.testing.assert_close(upper, (means + half)[alive].amax(0), rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(lower, (means - half)[alive].amin(0), rtol=0.0, atol=1e-8)
+    p = model.evidence.posterior_weights.unsqueeze(-1)
+    mixed = (p * means).sum(0)
+    spread = (p * (variances + (means - mixed) ** 2)).sum(0)
+    mean, variance = model.mixture(points)
+    torch.testing.assert_close(mean, mixed, rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(variance, spread, rtol=0.0, atol=1e-8)
+
+
+def test_without_data_it_is_the_prior(recipe: CandidatesRecipe) -> None:
+    points = uniform(3, 2, seed=3)
+    model = recipe(points[:0], points[:0, :1])
+    mean, variance = model.mixture(points)
+    means = double([entry[4] for entry in ENTRIES])
+    scales = double([entry[2] for entry in ENTRIES])
+    m = float(weights() @ means)
+    torch.testing.assert_close(mean, torch.full_like(mean, m), rtol=0.0, atol=1e-12)
+    v = float(weights() @ (scales + (means - m) ** 2))
+    torch.testing.assert_close(variance, torch.full_like(mean, v), rtol=0.0, atol=1e-12)
+    assert model.evidence.log_evidence.abs().max() == 0.0
+
+
+def test_conditioning_adds_outcomes_and_evidence(recipe: CandidatesRecipe) -> None:
+    X, y = rows(9)
+    points = uniform(4, 2, seed=3)
+    whole = recipe(X, y.unsqueeze(-1))
+    part = recipe(X[:5], y[:5].unsqueeze(-1))
+    before = part.evidence.log_evidence
+    grown = part.condition_on_observations(X[5:], y[5:].unsqueeze(-1))
+    torch.testing.assert_close(grown.evidence.path, whole.evidence.path, rtol=0.0, atol=1e-8)
+    for a, b in zip(grown.group_moments(points), whole.group_moments(points), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.0, atol=1e-8)
+    assert torch.equal(part.evidence.log_evidence, before)
+    assert part.num_rows == 5
+
+
+def test_hallucinated_rows_are_no_evidence(recipe: CandidatesRecipe) -> None:
+    X, y = rows(9)
+    points, pending = uniform(4, 2, seed=3), uniform(2, 2, seed=5)
+    model = recipe(X, y.unsqueeze(-1))
+    seen = model.hallucinated(pending)
+    assert torch.equal(seen.evidence.path, model.evidence.path)
+    mean, variance = seen.group_moments(points)
+    torch.testing.assert_close(mean, model.group_moments(points)[0], rtol=0.0, atol=1e-8)
+    for k, entry in enumerate(ENTRIES):
+        made_up = torch.cat([y, torch.zeros(2).double()])
+        _, covariance = textbook(entry, torch.cat([X, pending]), made_up, points)
+        scaled = variance[:, recipe.groups.group_of[k]] * recipe.groups.scales[k]
+        torch.testing.assert_close(scaled, covariance.diagonal(), rtol=0.0, atol=1e-8)
+
+
+def test_arms_agree_with_the_model_through_every_form_of_the_engine() -> None:
+    priors = candidate_grid([0.1, 0.4], [0.05], [0.5, 2.0], prior_means=[0.0, 1.0])
+    recipe = BanditGP.with_candidates(priors)
+    choices = uniform(40, 1, seed=7)
+    arms = CandidateArms(recipe, choices)
+    generator = torch.Generator().manual_seed(3)
+    played = torch.randint(40, (150,), generator=generator).tolist()
+    noise = torch.randn(150, dtype=torch.float64, generator=generator)
+    pairs = zip(played, noise, strict=True)
+    outcomes = [math.sin(8.0 * float(choices[a])) + 0.2 * float(e) for a, e in pairs]
+    for count in (1, 5, 64, 65, 100, 150):
+        arms.observe_many(played[arms.num_outcomes : count], outcomes[arms.num_outcomes : count])
+        model = recipe(choices[played[:count]], double(outcomes[:count]).unsqueeze(-1))
+        torch.testing.assert_close(
+            arms.evidence.log_evidence, model.evidence.log_evidence, rtol=0.0, atol=1e-8
+        )
+        mean, variance = model.group_moments(choices)
+        torch.testing.assert_close(arms.means.mT, mean, rtol=0.0, atol=1e-8)
+        torch.testing.assert_close(arms.variances.mT, variance, rtol=0.0, atol=1e-8)
+    chosen = torch.arange(8).numpy() % 3 > 0
+    pending = [3, 3, 17]
+    seen = model.hallucinated(choices[pending])
+    found = arms.bounds(2.0, chosen, pending)
+    for a, b in zip(found, seen.bounds(choices, 2.0, chosen), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.0, atol=1e-8)
+    for a, b in zip(arms.mixture(), model.mixture(choices), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.0, atol=1e-8)
+
+
+def test_draws_on_arms_have_the_moments_of_their_entry() -> None:
+    priors = candidate_grid([0.3], [0.1], [0.5, 4.0])
+    arms = CandidateArms(BanditGP.with_candidates(priors), uniform(4, 1, seed=7))
+    arms.observe_many([0, 2, 2], [1.0, -0.5, 0.3])
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(3000, 8, dtype=torch.float64, generator=generator)
+    draws = torch.stack([arms.sample(1, each) for each in normal])
+    X, y = arms.domain.choices, double([1.0, -0.5, 0.3])
+    mean, covariance = textbook((2.5, 0.3, 4.0, 0.4, 0.0), X[[0, 2, 2]], y, X)
+    error = covariance.diagonal().sqrt() / math.sqrt(len(draws))
+    assert bool(((draws.mean(0) - mean).abs() < 5.0 * error).all())
+    assert float((draws.T.cov() - covariance).abs().max()) < 0.3
+
+
+def test_first_outcomes_can_be_left_out_of_the_evidence() -> None:
+    priors = candidate_grid([0.2, [0.3, 0.6]], [0.01], [1.0])
+    X, y = rows(8)
+    later = BanditGP.with_candidates(priors, num_skipped=3)
+    evidence = later(X, y.unsqueeze(-1)).evidence
+    assert evidence.num_outcomes == 5
+    entries = [(2.5, 0.2, 1.0, 0.01, 0.0), (2.5, [0.3, 0.6], 1.0, 0.01, 0.0)]
+    # the density of the later outcomes given the first three
+    conditional = double(
+        [log_likelihood(e, X, y) - log_likelihood(e, X[:3], y[:3]) for e in entries]
+    )
+    expected = torch.logsumexp(conditional + math.log(0.5), 0) - conditional
+    torch.testing.assert_close(evidence.log_evidence, expected, rtol=0.0, atol=1e-8)
+    arms = CandidateArms(later, X)
+    arms.observe_many(range(8), y.tolist())
+    torch.testing.assert_close(arms.evidence.log_evidence, expected, rtol=0.0, atol=1e-8)
+
+
+def test_any_kernel_and_any_transform_can_be_on_the_list() -> None:
+    X, y = rows(7)
+    transform = Normalize(2, bounds=double([[0.0, 0.0], [2.0, 4.0]]))
+    kernels = [LinearKernel().double(), RBFKernel().double()]
+    kernels[0].variance = double([[[0.5]]])
+    kernels[1].lengthscale = double(0.3)
+    recipe = BanditGP.with_candidates(
+        [BanditGP.with_kernel(k, noise=0.1, input_transform=transform) for k in kernels]
+    )
+    model = recipe(X, y.unsqueeze(-1))
+    points = uniform(4, 2, seed=3)
+    mean, variance = model.group_moments(points)
+    scaled, at = X / double([2.0, 4.0]), points / double([2.0, 4.0])
+    for k, kernel in enumerate([linear(0.5), squared_exponential(0.3)]):
+        found, covariance = posterior(kernel, scaled, y, 0.1, at)
+        torch.testing.assert_close(mean[:, k], found, rtol=0.0, atol=1e-8)
+        torch.testing.assert_close(variance[:, k], covariance.diagonal(), rtol=0.0, atol=1e-8)
+
+
+def test_true_prior_is_a_martingale_and_survives() -> None:
+    """The mean of the evidence of the true prior is 1; it is thrown out as seldom as proved.
+
+    At a low signal, so that the mean is seen: at a high one it comes from rare large values.
+    """
+    priors = candidate_grid([0.2, 0.8], [4.0, 16.0], [1.0])
+    recipe = BanditGP.with_candidates(priors)
+    choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    generator = torch.Generator().manual_seed(11)
+    num_runs, num_rounds, level = 250, 10, 0.5
+    factor = torch.linalg.cholesky(matern(2.5, 0.2)(choices, choices) + 1e-12 * torch.eye(6))
+    values, thrown_out = [], 0
+    for _ in range(num_runs):
+        reward = factor @ torch.randn(6, dtype=torch.float64, generator=generator)
+        arms = CandidateArms(recipe, choices)
+        for _ in range(num_rounds):
+            arm = int(arms.mixture()[0].argmax())  # a rule that looks at what it saw
+            noise = 2.0 * float(torch.randn((), dtype=torch.float64, generator=generator))
+            arms.observe(arm, float(reward[arm]) + noise)
+        values.append(float(arms.evidence.log_evidence[0].exp()))
+        thrown_out += not bool(arms.evidence.survivors(level)[0])
+    sample = double(values)
+    assert abs(float(sample.mean()) - 1.0) < 4.0 * float(sample.std()) / math.sqrt(num_runs)
+    assert float(sample.std()) > 0.1  # it does move
+    assert thrown_out / num_runs < level + 4.0 * math.sqrt(level * (1 - level) / num_runs)
+
+
+def test_a_refuted_list_is_told() -> None:
+    priors = candidate_grid([0.1, 0.2], [0.01], [1.0])
+    recipe = BanditGP.with_candidates(priors, names=["short", "long"])
+    X = torch.zeros(3, 1).double()
+    evidence = recipe(X, double([[0.0], [0.0], [0.0]])).evidence
+    assert evidence.refuted_after(0.05) is None
+    # a mixture cannot refute all of its own entries at once; one after the other it can
+    evidence = CandidateEvidence([1.0, 1.0], names=["short", "long"])
+    evidence.update([-9.0, 0.0])
+    evidence.update([0.0, -30.0])
+    assert evidence.survivors(0.05).tolist() == [False, False]
+    assert evidence.refuted_after(0.05) == 2
+    with pytest.warns(RefutedListWarning, match="short, long"):
+        assert evidence.in_force(0.05).tolist() == [True, True]
+    rows = evidence.table(0.05)
+    assert [row.thrown_out_after for row in rows] == [1, 2]
+    assert not any(row.survives for row in rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert evidence.in_force(1e-30).all()
+
+
+def test_weights_are_never_divided_by_those_of_survivors() -> None:
+    evidence = CandidateEvidence([1.0, 1.0, 2.0])
+    evidence.update([-50.0, -1.0, -2.0])
+    assert evidence.survivors(0.05).tolist() == [False, True, True]
+    evidence.update([0.0, -1.0, -2.0])
+    joint = double([-50.0, -2.0, -4.0])
+    expected = torch.logsumexp(joint + double([0.25, 0.25, 0.5]).log(), 0) - joint
+    torch.testing.assert_close(evidence.log_evidence, expected)
+
+
+def test_members_are_there_as_often_as_their_weight_says(recipe: CandidatesRecipe) -> None:
+    X, y = rows(9)
+    model = recipe(X, y.unsqueeze(-1))
+    shares = torch.bincount(torch.tensor(model.members), minlength=48) / NUM_MEMBERS
+    assert len(model.members) == NUM_MEMBERS
+    assert float((shares - model.evidence.posterior_weights).abs().max()) < 1.0 / NUM_MEMBERS
+    points = uniform(3, 1, 2, seed=3)
+    found = model.posterior(points, observation_noise=True)
+    assert found.mean.shape == (3, NUM_MEMBERS, 1, 1)
+    for place, k in enumerate(model.members):
+        mean, covariance = textbook(ENTRIES[k], X, y, points.squeeze(-2))
+        torch.testing.assert_close(found.mean[:, place, 0, 0], mean, rtol=0.0, atol=1e-8)
+        noisy = covariance.diagonal() + ENTRIES[k][3]
+        torch.testing.assert_close(found.variance[:, place, 0, 0], noisy, rtol=0.0, atol=1e-8)
+
+
+def test_stock_acquisition_functions_average_over_the_members() -> None:
+    X, y = rows(9)
+    recipe = BanditGP.with_candidates(candidate_grid([0.2, 0.5], [0.05], [1.0, 3.0]))
+    model = recipe(X, y.unsqueeze(-1))
+    points = uniform(4, 1, 2, seed=3).requires_grad_()
+    value = UpperConfidenceBound(model, beta=4.0)(points)
+    entries = [(2.5, length, s, 0.05 * s, 0.0) for length in (0.2, 0.5) for s in (1.0, 3.0)]
+    each = [textbook(entries[k], X, y, points.detach().squeeze(1)) for k in model.members]
+    expected = torch.stack([mean + 2.0 * c.diagonal().sqrt() for mean, c in each]).mean(0)
+    torch.testing.assert_close(value.detach(), expected, rtol=0.0, atol=1e-8)
+    (slope,) = torch.autograd.grad(value.sum(), points)
+    step = torch.zeros_like(slope)
+    step[..., 0] = 1e-6
+    with torch.no_grad():
+        ucb = UpperConfidenceBound(model, beta=4.0)
+        numeric = (ucb(points + step) - ucb(points - step)) / 2e-6
+    torch.testing.assert_close(slope[:, 0, 0], numeric, rtol=1e-4, atol=1e-5)
+    bounds = double([[0.0, 0.0], [1.0, 1.0]])
+    for acquisition, q in [
+        (LogExpectedImprovement(model, best_f=float(y.max())), 1),
+        (qLogExpectedImprovement(model, best_f=float(y.max())), 2),
+    ]:
+        found, _ = optimize_acqf(acquisition, bounds, q=q, num_restarts=2, raw_samples=8)
+        assert found.shape == (q, 2)
+        assert bool(torch.isfinite(found).all())
+
+
+def single_task(X: Tensor, y: Tensor, length: float, noise: float) -> SingleTaskGP:
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = double(length)
+    likelihood = GaussianLikelihood().double()
+    likelihood.noise = double(noise)
+    model = SingleTaskGP(
+        X,
+        y.unsqueeze(-1),
+        likelihood=likelihood,
+        covar_module=kernel,
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    return model.eval()
+
+
+def test_a_list_of_own_models_is_the_same_list() -> None:
+    X, y = rows(8)
+    own = CandidatesModel.from_models(
+        [single_task(X, y, 0.2, 0.1), single_task(X, y, 0.6, 0.1)], weights=[2.0, 1.0]
+    )
+    priors = candidate_grid([0.2, 0.6], [0.1])
+    same = BanditGP.with_candidates(priors, weights=[2.0, 1.0])(X, y.unsqueeze(-1))
+    torch.testing.assert_close(own.evidence.path, same.evidence.path, rtol=0.0, atol=1e-8)
+    points = uniform(4, 2, seed=3)
+    torch.testing.assert_close(own.mixture(points), same.mixture(points), rtol=0.0, atol=1e-8)
+    member = own.condition_on_observations(X[:1], y[:1].unsqueeze(-1)).member(1)
+    entry = (2.5, 0.6, 1.0, 0.1, 0.0)
+    mean, _ = textbook(entry, torch.cat([X, X[:1]]), torch.cat([y, y[:1]]), points)
+    found = member.posterior(points).mean.squeeze(-1)
+    torch.testing.assert_close(found, mean, rtol=0.0, atol=1e-6)
+
+
+def test_own_models_that_do_not_go_are_refused() -> None:
+    X, y = rows(8)
+    first = single_task(X, y, 0.2, 0.1)
+    standardized = SingleTaskGP(X, y.unsqueeze(-1), outcome_transform=Standardize(1))
+    with pytest.raises(ValueError, match="outcome_transform=None"):
+        CandidatesModel.from_models([first, standardized])
+    with pytest.raises(ValueError, match="other rows"):
+        CandidatesModel.from_models([first, single_task(X[:5], y[:5], 0.2, 0.1)])
+    with pytest.raises(ValueError, match="models is empty"):
+        CandidatesModel.from_models([])
+
+
+def test_bad_lists_are_refused() -> None:
+    priors = candidate_grid([0.2, 0.5])
+    with pytest.raises(ValueError, match="candidates is empty"):
+        BanditGP.with_candidates([])
+    with pytest.raises(TypeError, match="with_kernel"):
+        BanditGP.with_candidates([RBFKernel()])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="refit_every"):
+        BanditGP.with_candidates([BanditGP.with_kernel(RBFKernel(), refit_every=5)])
+    with pytest.raises(ValueError, match=r"weights\[1\]"):
+        BanditGP.with_candidates(priors, weights=[1.0, 0.0])
+    with pytest.raises(ValueError, match="weights has 1"):
+        BanditGP.with_candidates(priors, weights=[1.0])
+    learning = BanditGP.with_kernel(RBFKernel(), input_transform=Normalize(2))
+    with pytest.raises(ValueError, match="learns its scale"):
+        BanditGP.with_candidates([learning])
+    other = BanditGP.with_kernel(
+        RBFKernel(), input_transform=Normalize(1, bounds=double([[0.0], [2.0]]))
+    )
+    with pytest.raises(ValueError, match="another input transform"):
+        BanditGP.with_candidates([priors[0], other])
+    recipe = BanditGP.with_candidates(priors)
+    with pytest.raises(ValueError, match="n x 1"):
+        recipe(uniform(3, 1, seed=0), uniform(3, seed=0))
+    with pytest.raises(TypeError, match="float64"):
+        recipe(uniform(3, 1, seed=0).float(), uniform(3, 1, seed=0))
+    with pytest.raises(ValueError, match="smoothness"):
+        candidate_grid([0.2], smoothness=[2.0])
+    arms = CandidateArms(recipe, uniform(3, 1, seed=0))
+    for arm, outcome in [(3, 0.0), (0, math.inf), (0, 1e200)]:
+        with pytest.raises(ValueError, match=r"arm is 3|outcome is inf|too far"):
+            arms.observe(arm, outcome)
+    assert arms.num_outcomes == 0
+    assert arms.evidence.num_outcomes == 0
+
+
+def test_recipes_are_compared_and_pickled(recipe: CandidatesRecipe) -> None:
+    again: CandidatesRecipe = pickle.loads(pickle.dumps(recipe))
+    assert again == recipe
+    assert hash(again) == hash(recipe)
+    assert recipe != CandidatesRecipe(recipe.candidates)
+    X, y = rows(5)
+    model = recipe(X, y.unsqueeze(-1))
+    unpickled = pickle.loads(pickle.dumps(model))
+    points = uniform(3, 2, seed=3)
+    assert torch.equal(unpickled.mixture(points)[0], model.mixture(points)[0])
+
+
+def test_ladders_and_draws() -> None:
+    assert lengthscale_ladder(4) == pytest.approx((0.1, 0.2, 0.4, 0.8, 1.6))
+    draws = double(draw_lengthscales(3, 1024, seed=5))
+    assert draw_lengthscales(3, 1024, seed=5) == tuple(map(tuple, draws.tolist()))
+    assert draw_lengthscales(3, 4, seed=6) != draw_lengthscales(3, 4, seed=5)
+    # log-normal with mean sqrt(2) + ln(d)/2 and standard deviation sqrt(3), cut at 0.025
+    logs = draws.log()
+    median = math.sqrt(2.0) + 0.5 * math.log(3.0)
+    torch.testing.assert_close(
+        logs.median(0).values, torch.full((3,), median).double(), rtol=0.0, atol=0.02
+    )
+    above = (logs > median + math.sqrt(3.0)).double().mean(0)
+    torch.testing.assert_close(above, torch.full((3,), 0.1587).double(), rtol=0.0, atol=0.01)
+    assert float(draws.min()) >= 0.025
