@@ -1,7 +1,8 @@
 """Changes of the reward function: a detector, its thresholds, and policies that begin anew.
 
-The detector compares the fits to two halves of the newest samples (Avanesov 2020). A restart policy
-says when a loop explores for the detector's sake, and resets it when a change is detected.
+One detector compares the fits to two halves of the newest uniform samples (Avanesov 2020). The
+other one weighs the evidence of all outcomes, wherever the queries were. A restart policy says when
+a loop explores for a detector's sake, and resets it when a change is detected.
 """
 
 from botorch_bandits.change_points.calibration import (
@@ -15,6 +16,13 @@ from botorch_bandits.change_points.detector import (
     ChangePointTest,
     DetectorEngine,
     DetectorStream,
+)
+from botorch_bandits.change_points.evidence import (
+    EvidenceDetector,
+    EvidenceEngine,
+    EvidenceModelStream,
+    EvidenceStream,
+    EvidenceTest,
 )
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
@@ -39,6 +47,11 @@ __all__ = [
     "ChangePointTest",
     "DetectorEngine",
     "DetectorStream",
+    "EvidenceDetector",
+    "EvidenceEngine",
+    "EvidenceModelStream",
+    "EvidenceStream",
+    "EvidenceTest",
     "FalseAlarms",
     "NeverRestart",
     "OracleRestart",
