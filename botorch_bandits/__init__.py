@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from botorch_bandits.change_points import (
         ChangePointDetector,
         ChangePointRestart,
+        EvidenceDetector,
         NeverRestart,
         OracleRestart,
     )
@@ -76,6 +77,7 @@ __all__ = [
     "DifferentSettingsError",
     "Domain",
     "EvaluationError",
+    "EvidenceDetector",
     "Exponential",
     "ExponentialWeights",
     "FittedSingleTaskGP",
@@ -137,6 +139,7 @@ _MODULE_OF = {
     "DifferentSettingsError": "loop",
     "Domain": "domains",
     "EvaluationError": "stopping",
+    "EvidenceDetector": "change_points",
     "Exponential": "penalties",
     "ExponentialWeights": "forgetting",
     "FittedSingleTaskGP": "models",

@@ -36,6 +36,7 @@ from botorch_bandits import (
     ChangePointRestart,
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
+    EvidenceDetector,
     Exponential,
     ExponentialWeights,
     Float,
@@ -216,6 +217,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         },
     ),
     (ChangePointDetector, {"kernel": KERNEL, "smoothness": math.inf}),
+    (EvidenceDetector, {"alpha": 0.25, "change_scale": 50.0}),
     (PowerThreshold, {"scale": 2.0, "exponent": -0.3}),
     (PowerThreshold, {"scale": math.inf}),
     (
@@ -262,6 +264,7 @@ RESULTS = {  # what the package itself makes
     "AsyncResult",
     "CalibratedThreshold",
     "ChangePointTest",
+    "EvidenceTest",
     "FalseAlarms",
     "Failure",
     "Guarantee",

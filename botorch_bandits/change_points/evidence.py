@@ -136,7 +136,12 @@ class EvidenceDetector:
     What holds before any change in the first segment, for a reward function that is a draw from the
     Gaussian process, and Gaussian noise: the probability of an alarm at any time is at most the
     level :math:`6 \alpha / \pi^2`. It averages over the prior, and is not claimed for each function
-    alone. Later segments are approximately at their levels; see :class:`.EvidenceRestart`.
+    alone. Given the past, inputs, contexts, delays and the order of arrival must carry no further
+    information on the function or the noise. A later segment that goes on with the rows since the
+    estimated change is exact where the estimate is the change, and approximate otherwise. One that
+    keeps nothing is approximate, too: the rows that it drops showed the new function already. It
+    is exact with ``spending="rounds"``, where its queries rest on its own rows alone and the
+    changes come at times that do not depend on the new function.
 
     It cannot see a change where nobody looks. Steady drift is a sequence of changes to it: there, a
     null that varies in time is the better model. Changes below two standard deviations of the noise
@@ -266,6 +271,10 @@ class EvidenceStream:
         detector: The settings.
         num_outputs: ``m``, how many outcomes each query has.
     """
+
+    _log_masses: Array
+    _log_evidences: Array
+    _own: Array
 
     def __init__(self, detector: EvidenceDetector, num_outputs: int = 1) -> None:
         """See the class."""
@@ -576,7 +585,7 @@ class EvidenceEngine:
             x: A point of the domain.
             context: Its context, if there are contexts.
         """
-        point = check_vector("x", x, length=self.domain.dim)
+        point = self.domain.check_point("x", x)
         if self.context_dim:
             if context is None:
                 raise ValueError(
@@ -744,7 +753,7 @@ def _log_normal(residuals: Array, variances: Array) -> Array:
     return density
 
 
-def _log_robust(residuals: Array, variances: Array, noise: Array, members: Array) -> Array:
+def _log_robust(residuals: Array, variances: Array, noise: Array, members: Any) -> Array:
     """Return the log densities of outcomes under robust members.
 
     Args:
