@@ -50,6 +50,7 @@ from botorch_bandits.cli.session import (
 )
 from botorch_bandits.cli.show import add_show_parser
 from botorch_bandits.loop.settings import OBJECTIVES
+from botorch_bandits.problems.random_rewards import random_baseline_of
 from botorch_bandits.problems.tuning import (
     COSTS,
     DATASETS,
@@ -517,6 +518,12 @@ def _start_tune(options: argparse.Namespace) -> Session:
         budgets=budgets,
         settings={**settings, "workers": waiting.num_workers},
         reference=(f"scikit-learn's default{' after the shift' * bool(options.shift)}", default),
+        random_search=None
+        if options.data or options.shift or budgets.rule
+        else random_baseline_of(problem, name),
+        in_python=problem.describe_estimator,
+        arguments=options.arguments,
+        journal=options.journal,
         progress=not options.quiet,
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,
@@ -549,6 +556,9 @@ def _start_optimize(options: argparse.Namespace) -> Session:
         waiting=waiting,
         changes=changes,
         settings={**settings, "workers": waiting.num_workers},
+        in_python=repr if options.param else lambda found: repr(list(found.values())),
+        arguments=options.arguments,
+        journal=options.journal,
         progress=not options.quiet,
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,

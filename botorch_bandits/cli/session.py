@@ -44,7 +44,6 @@ from botorch_bandits.cli.options import (
     Waiting,
     build_loop,
     parameters_of,
-    show_value,
 )
 from botorch_bandits.cli.parallel import (
     MARK_FILE,
@@ -52,6 +51,12 @@ from botorch_bandits.cli.parallel import (
     EvaluationMark,
     WorkerPool,
     evaluate_known,
+)
+from botorch_bandits.cli.summary import (
+    against_random_search,
+    closing_lines,
+    expected_at,
+    next_steps,
 )
 from botorch_bandits.constraints import InfeasibleConstraintsWarning
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -61,6 +66,7 @@ from botorch_bandits.history import History, flatten_records
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems.tuning import TuningProblem
 from botorch_bandits.progress import ProgressBar
+from botorch_bandits.random_baseline import RandomBaseline
 from botorch_bandits.stopping import EvaluationError, EvaluationFailedWarning, shown_point
 from botorch_bandits.version import __version__
 
@@ -193,21 +199,23 @@ class OutputFolder:
         self,
         loop: BanditLoop,
         title: str,
-        reference: float | None,
+        reference: tuple[str, float] | None,
         pending: bool = False,
         change_points: Sequence[int] = (),
         costs: Sequence[str] = (),
+        random_search: RandomBaseline | None = None,
     ) -> None:
         """Draw the run; says so if matplotlib is not installed.
 
         Args:
             loop: What to draw.
             title: A title.
-            reference: A reward to compare with, if any.
+            reference: What a reward to compare with is, and that reward, if there is one.
             pending: Draw what was pending, too.
             change_points: The last round before each known change. These and resets are marked, and
                 drawn with what the detector said.
             costs: Names of the constraints; their ledger is drawn, too.
+            random_search: What random search finds, if that is known.
         """
         try:
             import matplotlib
@@ -218,7 +226,8 @@ class OutputFolder:
         from botorch_bandits.plotting import plot_ledger, plot_pending, plot_run, plot_timeline
 
         history = loop.history
-        panels = plot_run(history, title, reference, loop.resets, change_points)
+        known: dict[str, Any] = {"random_search": random_search}
+        panels = plot_run(loop, title, reference, loop.resets, change_points, **known)
         self._save(panels, "run.png")
         if pending:
             in_rounds = getattr(loop.settings.feedback, "unit", "") == "rounds"
@@ -387,6 +396,10 @@ class Session:
         budgets: What must hold on average, and what is done about it.
         settings: What was asked for; kept in ``result.json``.
         reference: A reward to compare with, and what it is.
+        random_search: What random search finds, if that is known.
+        in_python: From the best parameters to what a Python user would write.
+        arguments: What was typed behind ``botorch-bandits``.
+        journal: The run's journal, if there is one.
         progress: Whether to show a progress bar.
         on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
         stop_after_no_gain: After how many rounds without a better reward the run ends, if ever.
@@ -402,6 +415,10 @@ class Session:
     budgets: Budgets = field(default_factory=Budgets)
     settings: Mapping[str, Any] = field(default_factory=dict)
     reference: tuple[str, float] | None = None
+    random_search: RandomBaseline | None = None
+    in_python: Callable[[Mapping[str, Any]], str] | None = None
+    arguments: Sequence[str] = ()
+    journal: str | None = None
     progress: bool = True
     on_error: str = "raise"
     stop_after_no_gain: int | None = None
@@ -539,6 +556,13 @@ class Session:
             "best_since_round": best_since,
             "best_round": None if best is None else best[0].round_number,
             "best_parameters": None if best is None else parameters_of(best[0]),
+            "expected_at_best": self._expected_at_best(),
+            "mean_reward": None
+            if history.num_arrived == 0
+            else statistics.fmean(outcome.reward for outcome in history.outcomes),
+            "random_search": against_random_search(
+                self.random_search, history.num_arrived, None if best is None else best[1].reward
+            ),
             "reference": None
             if self.reference is None
             else {"name": self.reference[0], "reward": self.reference[1]},
@@ -554,50 +578,40 @@ class Session:
         self.output.write_pictures(
             self.loop,
             self.title,
-            None if self.reference is None else self.reference[1],
+            self.reference,
             pending=self.waiting.has_pending,
             change_points=self.changes.change_points,
             costs=[str(budget) for budget in self.budgets.budgets],
+            random_search=self.random_search,
         )
-        print(self._summary(result, seconds))
+        print(self._closing_lines(result))
 
-    def _summary(self, result: Mapping[str, Any], seconds: float) -> str:
-        rows = [("", self.title)]
-        wanted = max(self.num_rounds, result["num_rounds"])
-        stopped = ", interrupted" if result["interrupted"] else ""
-        rows.append(("rounds", f"{result['num_rounds']} of {wanted} in {seconds:.1f} s{stopped}"))
-        if self.waiting.has_pending or result["num_pending"]:
-            rows.append(
-                (
-                    "outcomes",
-                    f"{result['num_arrived']} arrived ({result['num_late']} late), "
-                    f"{result['num_pending']} pending, {result['num_lost']} lost",
-                )
-            )
-        if result["stopped"] is not None:
-            more = ""
-            if self.stop_after_no_gain is not None:
-                more = f"; --stop-after-no-gain {2 * self.stop_after_no_gain} goes on"
-            rows.append(("stopped", f"{result['stopped']}{more}"))
-        if result["num_failed"]:
-            what = "evaluation" if result["num_failed"] == 1 else "evaluations"
-            rows.append(("failed", f"{result['num_failed']} {what} (reasons: history.csv)"))
-        if result["best_reward"] is not None:
-            name = "best within budget" if self.budgets.budgets else "best reward"
-            rows.append((name, f"{result['best_reward']:.6g}"))
-            rows.append(("found in round", str(result["best_round"])))
-            for name, value in result["best_parameters"].items():
-                rows.append((f"  {name}", show_value(value)))
-        rows += self.budgets.rows(result)
-        rows += self.changes.rows(result)
-        if self.reference is not None:
-            rows.append((self.reference[0], f"{self.reference[1]:.6g}"))
-        rows.append(
-            ("guarantee", "yes" if result["guarantee"]["holds"] else "none (see result.json)")
+    def _expected_at_best(self) -> dict[str, float] | None:
+        """Return what the model expects at the best point, where it is a model of the reward."""
+        best = self.loop.best()
+        if best is None or self.budgets.budgets or self.changes.are_possible:
+            return None
+        return expected_at(self.loop, best[0])
+
+    def _closing_lines(self, result: Mapping[str, Any]) -> str:
+        best, show = result["best_parameters"], self.in_python
+        steps = next_steps(
+            result,
+            self.arguments,
+            self.num_rounds,
+            self.journal,
+            None if best is None or show is None else show(best),
         )
-        rows.append(("files", str(self.output.path)))
-        size = max(len(name) for name, _ in rows)
-        return "\n" + "\n".join(f"{name:<{size}}  {value}".rstrip() for name, value in rows)
+        return closing_lines(
+            self.title,
+            result,
+            self.num_rounds,
+            str(self.output.path),
+            [*self.budgets.rows(result), *self.changes.rows(result)],
+            steps,
+            waits=self.waiting.has_pending,
+            has_budgets=bool(self.budgets.budgets),
+        )
 
 
 TOLD_IN_ONE_LINE = (

@@ -40,6 +40,7 @@ from botorch_bandits.loop.journal import (
 from botorch_bandits.loop.state import Segments
 from botorch_bandits.penalties import Exponential, Linear, Polynomial
 from botorch_bandits.plotting.runs import resets_on_record
+from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
 
 SHOWN_ENTRIES = 8
 """Tensors with more entries are shown by their shapes."""
@@ -59,6 +60,10 @@ _CLASSES = {
         Linear,
         Polynomial,
         Censored,
+        Float,
+        Integer,
+        Categorical,
+        Fixed,
     )
 }
 """What can be built again, for it is made of plain values."""
@@ -143,6 +148,24 @@ def censored_feedback(settings: Mapping[str, Any]) -> Censored | None:
     except _UnknownClassError:
         return None
     return feedback if isinstance(feedback, Censored) else None
+
+
+def rebuild_domain(settings: Mapping[str, Any]) -> Box | None:
+    """Return where a loop chose, for axes in the parameters' names; None for other domains.
+
+    Args:
+        settings: Of a journal's header.
+    """
+    record = settings.get("domain") or {}
+    kind = str(record.get("class", "")).partition(":")[2]
+    try:
+        if kind == "Space":
+            return Space({name: _build(record["parameters"][name]) for name in record["names"]})
+        if kind == "Box":
+            return Box(record["bounds"]["entries"], record["integer_dims"])
+    except (_UnknownClassError, KeyError, TypeError, ValueError):
+        return None  # of another version
+    return None
 
 
 def reset_reason(settings: Mapping[str, Any]) -> str:
@@ -293,7 +316,8 @@ def run_show(options: argparse.Namespace) -> int:
     num_rounds = None if options.all else NUM_ROUNDS
     print(describe(reader, history, time.time(), num_rounds, options.epochs))
     if options.plot:
-        _plot(history, Path(options.file).name, options.plot)
+        domain = rebuild_domain(settings_of(reader.header))
+        _plot(history, Path(options.file).name, options.plot, domain)
     return 0
 
 
@@ -546,7 +570,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     )
 
 
-def _plot(history: History, title: str, path: str) -> None:
+def _plot(history: History, title: str, path: str, domain: Box | None) -> None:
     try:
         import matplotlib
     except ImportError as error:
@@ -556,7 +580,7 @@ def _plot(history: History, title: str, path: str) -> None:
 
     from botorch_bandits.plotting import plot_run
 
-    figure = plot_run(history, title)[0].figure
+    figure = plot_run(history, title, domain=domain)[0].figure
     figure.savefig(path, dpi=130)
     plt.close(figure)
     print(f"\npicture: {path}")

@@ -211,6 +211,14 @@ class TuningProblem(AccuracyProblem):
         """Return the accuracy of scikit-learn's default hyperparameters on the same folds."""
         return self.accuracy()
 
+    def describe_estimator(self, hyperparameters: Mapping[str, Any]) -> str:
+        """Return the classifier as a Python expression in one line.
+
+        Args:
+            hyperparameters: By name; the ranges of the space do not bind.
+        """
+        return " ".join(repr(self.task.build(**hyperparameters)).split())
+
     def accuracy(self, **hyperparameters: float | int) -> float:
         """Return the cross-validated accuracy of explicit hyperparameters."""
         return float(self.cross_validate(hyperparameters)["test_score"].mean())

@@ -19,16 +19,19 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    Categorical,
     Censored,
     ChangePointDetector,
     ChangePointRestart,
     Exponential,
+    Float,
     GPUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     MultiplicativeEpochs,
     OracleRestart,
     PrimalDual,
     RandomSearch,
+    Space,
 )
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.cli import main
@@ -310,5 +313,39 @@ def test_resets_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]
         ]
         assert [line.get_xdata()[0] % 1 for line in solid] == [0.5] * wanted
+    monkeypatch.undo()
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("domain", "names"),
+    [
+        (
+            Space({"C": Float(1e-3, 10.0, log=True), "kind": Categorical(["a", "b"])}),
+            ["C", "kind"],
+        ),
+        (Box([(0.0, 1.0), (0.0, 3.0)], integer_dims=[1]), ["x1", "x2"]),
+    ],
+    ids=["space", "box"],
+)
+def test_points_are_drawn_in_the_parameters_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, domain: Box, names: list[str]
+) -> None:
+    import matplotlib.pyplot as plt
+
+    path = tmp_path / "run.journal"
+    with BanditLoop.open(path, domain, None, RandomSearch()) as loop:
+        for _ in range(3):
+            query = loop.ask()
+            loop.tell(query.id, float(query.x.sum()))
+    drawn = []
+    monkeypatch.setattr(plt, "close", lambda figure: drawn.append(figure))
+    assert main(["show", str(path), "--plot", str(tmp_path / "run.png")]) == 0
+    plane = drawn[0].axes[1]
+    assert [plane.get_xlabel(), plane.get_ylabel()] == names
+    if isinstance(domain, Space):
+        assert [t.get_text() for t in plane.get_yticklabels()] == ["a", "b"]
+    low, high = domain.bounds[:, 0].tolist()
+    assert plane.get_xlim() == (low, high)
     monkeypatch.undo()
     plt.close("all")

@@ -1,0 +1,216 @@
+"""The closing lines of a run: what was found, against what, how sure that is, and what to do next.
+
+They are made of ``result.json`` alone, and of the command that was typed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from botorch_bandits.cli.options import show_value
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.history import Query
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.random_baseline import RandomBaseline
+
+Rows = list[tuple[str, str]]
+
+WIDTH = 100
+"""Longer lines of words go on in the next one; commands never do."""
+
+
+def against_random_search(
+    baseline: RandomBaseline | None, num_rounds: int, best: float | None
+) -> dict[str, Any] | None:
+    """Return how random search does with as many rounds; None if that is not known.
+
+    Args:
+        baseline: Rewards of random points, if there are some.
+        num_rounds: Outcomes of the run.
+        best: Its best reward.
+    """
+    if baseline is None or best is None or num_rounds < 1:
+        return None
+    n = min(num_rounds, len(baseline))
+    return {
+        "num_points": len(baseline),
+        "num_rounds": n,
+        "mean_best_reward": baseline.expected_best(n),
+        "share_as_good": baseline.chance(n, best),
+        "rounds_to_as_good": baseline.rounds_to(best),
+        "mean_reward": sum(baseline.rewards) / len(baseline),
+    }
+
+
+def expected_at(loop: BanditLoop, query: Query) -> dict[str, float] | None:
+    """Return what the loop's model expects at a query; None without a model of the reward.
+
+    Args:
+        loop: Without constraints, contexts and forgetting.
+        query: Any of its queries.
+    """
+    if loop.settings.model is None:
+        return None
+    with torch.no_grad():
+        posterior = loop.current_model().posterior(query.x.unsqueeze(0))
+    variance = float(posterior.variance.clamp_min(0.0))
+    return {"mean": float(posterior.mean), "standard_deviation": variance**0.5}
+
+
+def with_rounds(arguments: Sequence[str], num_rounds: int) -> list[str]:
+    """Return the arguments of a command that goes on to so many rounds.
+
+    Args:
+        arguments: What was typed behind ``botorch-bandits``.
+        num_rounds: Rounds in total.
+    """
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        name, is_joined, _ = argument.partition("=")
+        if skip:
+            skip = False
+        elif name.startswith("--ro") and "--rounds".startswith(name):
+            skip = not is_joined
+        elif argument != "--overwrite":  # it would begin afresh
+            kept.append(argument)
+    return [*kept, "--rounds", str(num_rounds)]
+
+
+def next_steps(
+    result: Mapping[str, Any],
+    arguments: Sequence[str],
+    wanted: int,
+    journal: str | None = None,
+    in_python: str | None = None,
+) -> Rows:
+    """Return what can be typed next.
+
+    Args:
+        result: Of ``result.json``.
+        arguments: What was typed behind ``botorch-bandits``.
+        wanted: How many rounds the run should have.
+        journal: Its journal, if there is one.
+        in_python: The best point as a Python expression, if there is one.
+    """
+    rows: Rows = []
+    is_over = result["num_rounds"] >= wanted
+    num_rounds = 2 * wanted if is_over else wanted
+    given = with_rounds(arguments, num_rounds)
+    if journal is not None:
+        given = ["resume", journal, "--rounds", str(num_rounds)]
+    name = "more rounds" if is_over else "go on"
+    rows.append((name, shlex.join(["botorch-bandits", *given])))
+    if journal is not None:
+        rows.append(("look at it", shlex.join(["botorch-bandits", "show", journal])))
+    if in_python is not None:
+        rows.append(("in Python", in_python))
+    if arguments[:1] == ["tune"]:
+        if "--data" not in arguments:
+            rows.append(("your data", "botorch-bandits tune --data FILE.csv --target COLUMN"))
+        function = "botorch-bandits optimize MODULE:FUNCTION --param NAME=float:LOW:HIGH"
+        rows.append(("your function", function))
+    return rows
+
+
+def _found(result: Mapping[str, Any], name: str) -> Rows:
+    if result["best_reward"] is None:
+        return []
+    reward, number = result["best_reward"], result["best_round"]
+    rows = [(name, f"{reward:.6g}, in round {number}")]
+    return rows + [(f"  {k}", show_value(v)) for k, v in result["best_parameters"].items()]
+
+
+def _compared(result: Mapping[str, Any]) -> Rows:
+    """Return what the best reward is compared with."""
+    rows: Rows = []
+    if result["reference"] is not None:
+        rows.append((result["reference"]["name"], f"{result['reference']['reward']:.6g}"))
+    search = result["random_search"]
+    if search is None:
+        return rows
+    text = f"{search['mean_best_reward']:.6g} on average after {search['num_rounds']} rounds"
+    if search["rounds_to_as_good"] is None:
+        text += f"; none of {search['num_points']} random points is as good"
+    else:
+        share = max(1, round(100 * search["share_as_good"]))
+        text += f"; {share} of 100 such searches find as much, "
+        # of few points that are as good, no more than a digit is known
+        text += f"which takes {float(format(search['rounds_to_as_good'], '.1g')):.0f} rounds"
+    rows.append(("random search", text))
+    means = f"{result['mean_reward']:.6g} a round, random search {search['mean_reward']:.6g}"
+    rows.append(("on the way", means))
+    return rows
+
+
+def _how_sure(result: Mapping[str, Any]) -> Rows:
+    rows: Rows = []
+    expected = result["expected_at_best"]
+    if expected is not None:
+        text = f"{expected['mean']:.6g} +- {2.0 * expected['standard_deviation']:.2g} "
+        rows.append(("the model expects", text + "there (two standard deviations)"))
+    if result["guarantee"]["holds"]:
+        theorem = result["guarantee"]["theorem"]
+        rows.append(("guarantee", f"yes: {theorem} (in numbers in result.json)"))
+    else:
+        text = "none: no theorem says how near the best possible this is (why: result.json)"
+        rows.append(("guarantee", text))
+    return rows
+
+
+def closing_lines(
+    title: str,
+    result: Mapping[str, Any],
+    wanted: int,
+    files: str,
+    further: Rows,
+    next_rows: Rows,
+    waits: bool = False,
+    has_budgets: bool = False,
+) -> str:
+    """Return the lines that end a run.
+
+    Args:
+        title: What was done.
+        result: Of ``result.json``.
+        wanted: How many rounds the run should have.
+        files: Where its files are.
+        further: What budgets and changes say.
+        next_rows: See :func:`next_steps`.
+        waits: Whether queries can be pending.
+        has_budgets: Whether costs must be within budgets.
+    """
+    stopped = ", interrupted" if result["interrupted"] else ""
+    played = f"{result['num_rounds']} of {max(wanted, result['num_rounds'])}"
+    rows: Rows = [("rounds", f"{played} in {result['seconds']:.1f} s{stopped}")]
+    if waits or result["num_pending"]:
+        counts = f"{result['num_arrived']} arrived ({result['num_late']} late), "
+        counts += f"{result['num_pending']} pending, {result['num_lost']} lost"
+        rows.append(("outcomes", counts))
+    if result["stopped"] is not None:
+        rows.append(("stopped", result["stopped"]))
+    if result["num_failed"]:
+        what = "evaluation" if result["num_failed"] == 1 else "evaluations"
+        rows.append(("failed", f"{result['num_failed']} {what} (reasons: history.csv)"))
+    rows += _found(result, "best within budget" if has_budgets else "best reward")
+    rows += further
+    rows += _compared(result)
+    rows += _how_sure(result)
+    rows.append(("files", f"{files} (run.png is the picture)"))
+    rows += [("next", ""), *((f"  {name}", command) for name, command in next_rows)]
+    size = max(len(name) for name, _ in rows)
+    lines = ["", title, ""]
+    for name, value in rows:
+        is_command = value.startswith("botorch-bandits ")
+        parts = [value] if is_command else textwrap.wrap(value, max(WIDTH - size - 2, 40)) or [""]
+        lines.append(f"{name:<{size}}  {parts[0]}".rstrip())
+        lines += [f"{'':<{size}}  {part}" for part in parts[1:]]
+    return "\n".join(lines)
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,156 @@
+"""The closing lines of a run, of what ``result.json`` has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from botorch_bandits import BanditLoop, Box, RandomSearch
+from botorch_bandits.cli.summary import (
+    against_random_search,
+    closing_lines,
+    expected_at,
+    next_steps,
+    with_rounds,
+)
+from botorch_bandits.random_baseline import RandomBaseline
+
+RESULT: dict[str, Any] = {
+    "num_rounds": 40,
+    "num_arrived": 40,
+    "num_pending": 0,
+    "num_lost": 0,
+    "num_late": 0,
+    "num_failed": 0,
+    "stopped": None,
+    "interrupted": False,
+    "seconds": 7.123,
+    "best_reward": 0.984179,
+    "best_round": 12,
+    "best_parameters": {"C": 9.957643, "depth": 3, "kernel": "rbf"},
+    "mean_reward": 0.92,
+    "reference": {"name": "scikit-learn's default", "reward": 0.977146},
+    "random_search": None,
+    "expected_at_best": {"mean": 0.9836, "standard_deviation": 0.0006},
+    "guarantee": {"holds": False, "theorem": None, "gaps": ["no width"]},
+}
+
+
+def lines_of(result: dict[str, Any], **settings: Any) -> dict[str, str]:
+    steps = next_steps(result, settings.pop("arguments", ["tune"]), 40)
+    text = closing_lines("an svm", result, 40, "runs/x", [], steps, **settings)
+    rows = [line.strip().split("  ", 1) for line in text.splitlines() if "  " in line.strip()]
+    return {name.strip(): value.strip() for name, value in rows}
+
+
+def test_what_was_found_against_what_and_how_sure() -> None:
+    baseline = RandomBaseline([*[0.9] * 190, *[0.98] * 8, *[0.9842] * 2])
+    search = against_random_search(baseline, 40, 0.984179)
+    lines = lines_of({**RESULT, "random_search": search})
+    assert lines["rounds"] == "40 of 40 in 7.1 s"
+    assert lines["best reward"] == "0.984179, in round 12"
+    assert (lines["C"], lines["depth"], lines["kernel"]) == ("9.95764", "3", "rbf")
+    assert lines["scikit-learn's default"] == "0.977146"
+    mean = baseline.expected_best(40)
+    share = round(100 * baseline.chance(40, 0.984179))
+    text = (
+        f"{mean:.6g} on average after 40 rounds; {share} of 100 such searches find as much, which"
+    )
+    assert lines["random search"].startswith(text[:60])
+    assert "takes 100 rounds" in closing_text({**RESULT, "random_search": search})
+    assert lines["on the way"].startswith("0.92 a round, random search 0.90")
+    assert lines["the model expects"].startswith("0.9836 +- 0.0012 there")
+    assert lines["guarantee"].startswith("none: no theorem says")
+
+
+def closing_text(result: dict[str, Any]) -> str:
+    text = closing_lines("an svm", result, 40, "runs/x", [], next_steps(result, ["tune"], 40))
+    return " ".join(text.split())
+
+
+def test_what_random_search_never_found_is_said() -> None:
+    search = against_random_search(RandomBaseline([0.1] * 50), 40, 0.9)
+    assert search is not None
+    assert search["rounds_to_as_good"] is None
+    text = closing_text({**RESULT, "random_search": search})
+    assert "none of 50 random points is as good" in text
+    # of more rounds than there are points, no more can be said
+    longer = against_random_search(RandomBaseline([0.1] * 50), 80, 0.9)
+    assert longer is not None
+    assert longer["num_rounds"] == 50
+    assert against_random_search(None, 40, 0.9) is None
+    assert against_random_search(RandomBaseline([0.1]), 0, None) is None
+
+
+def test_the_next_command_goes_on_from_what_was_typed() -> None:
+    typed = ["optimize", "m:f", "--bounds", "0:1", "--rounds", "30", "--overwrite", "--out", "a b"]
+    assert with_rounds(typed, 60) == [*typed[:4], "--out", "a b", "--rounds", "60"]
+    assert with_rounds(["tune", "--round=8", "--rkhs-bound", "2"], 9) == [
+        *("tune", "--rkhs-bound", "2", "--rounds", "9")
+    ]
+    over = dict(next_steps(RESULT, typed, 40, in_python="{'x': 0.5}"))
+    assert over["more rounds"].endswith("--out 'a b' --rounds 80")
+    assert over["in Python"] == "{'x': 0.5}"
+    assert "your function" not in over
+    short = dict(next_steps({**RESULT, "num_rounds": 7}, ["tune"], 40))
+    assert short["go on"] == "botorch-bandits tune --rounds 40"
+    assert short["your data"].startswith("botorch-bandits tune --data")
+    kept = dict(next_steps(RESULT, ["tune"], 40, journal="a.journal"))
+    assert kept["more rounds"] == "botorch-bandits resume a.journal --rounds 80"
+    assert kept["look at it"] == "botorch-bandits show a.journal"
+
+
+def test_commands_are_never_broken() -> None:
+    arguments = ["optimize", "m:f", *(f"--param=x{i}=float:0:1" for i in range(20))]
+    steps = next_steps(RESULT, arguments, 40)
+    text = closing_lines("f", RESULT, 40, "runs/x", [], steps)
+    (line,) = [line for line in text.splitlines() if "more rounds" in line]
+    assert line.endswith("--rounds 80")
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "expected"),
+    [
+        ({"num_pending": 2, "num_late": 1, "num_lost": 1}, "outcomes", "40 arrived (1 late), 2 p"),
+        ({"stopped": "no gain in 10 rounds"}, "stopped", "no gain in 10 rounds"),
+        ({"num_failed": 1}, "failed", "1 evaluation (reasons"),
+        ({"num_failed": 3}, "failed", "3 evaluations (reasons"),
+        ({"interrupted": True, "num_rounds": 7}, "rounds", "7 of 40 in 7.1 s, interrupted"),
+        (
+            {"guarantee": {"holds": True, "theorem": "Theorem 2", "gaps": []}},
+            "guarantee",
+            "yes: Theorem 2",
+        ),
+    ],
+)
+def test_what_only_some_runs_have(change: dict[str, Any], name: str, expected: str) -> None:
+    assert name in ("rounds", "guarantee") or name not in lines_of(RESULT)
+    assert lines_of({**RESULT, **change})[name].startswith(expected)
+
+
+def test_a_run_that_found_nothing_says_so() -> None:
+    nothing = {"best_reward": None, "best_round": None, "best_parameters": None}
+    result = {**RESULT, **nothing, "expected_at_best": None, "num_rounds": 0}
+    lines = lines_of(result)
+    assert "best reward" not in lines
+    assert "the model expects" not in lines
+
+
+def test_what_the_model_expects_is_its_posterior() -> None:
+    loop = BanditLoop(Box([(0.0, 1.0)]), num_initial=3)
+    for _ in range(5):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x))
+    best = loop.best()
+    assert best is not None
+    posterior = loop.current_model().posterior(best[0].x.unsqueeze(0))
+    expected = expected_at(loop, best[0])
+    assert expected is not None
+    assert expected["mean"] == pytest.approx(float(posterior.mean))
+    assert expected["standard_deviation"] == pytest.approx(float(posterior.variance) ** 0.5)
+    random = BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch())
+    random.tell(random.ask().id, 1.0)
+    assert expected_at(random, random.history.queries[0]) is None
+    assert torch.isfinite(posterior.mean).all()
