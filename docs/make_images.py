@@ -1,4 +1,4 @@
-"""Draws the pictures of the documentation: ``python docs/make_images.py`` (about a minute).
+"""Draws the pictures of the documentation: ``python docs/make_images.py`` (about two minutes).
 
 Those of the page on figures are made by its own code. Everything is seeded, so the numbers are the
 same on every run on one platform.
@@ -10,6 +10,7 @@ import io
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -28,6 +29,7 @@ from botorch_bandits import (
     RandomSearch,
     run,
 )
+from botorch_bandits.cli import main as command_line
 from botorch_bandits.plotting import new_figure, plot_posterior, plot_run
 from botorch_bandits.problems import RKHSFunction, restrict_to_arms
 
@@ -185,11 +187,20 @@ def draw_page(page: Path) -> None:
     plt.close("all")
 
 
+def draw_first_command(path: Path) -> None:
+    """Draw what the first command of README.md draws."""
+    with TemporaryDirectory() as folder:
+        command_line(["tune", "--dataset", "digits", "--quiet", "--out", folder])
+        picture = Image.open(Path(folder) / "run.png").convert("RGB")
+        picture.quantize(96).save(path, optimize=True)
+
+
 def main() -> None:
     matplotlib.use("Agg")
     IMAGES.mkdir(exist_ok=True)
     draw_page(Path(__file__).parent / "plotting.md")
     draw_league(IMAGES / "league.png")
+    draw_first_command(IMAGES / "first-command.png")
     figure, axes = new_figure(1, 3, width=12.0)
     draw_posterior(axes[0, 0], 8)
     draw_posterior(axes[0, 1], LATE_ROUND)

@@ -89,7 +89,7 @@ def test_readme_has_one_line_commands(marker):
     assert command.startswith("python3 -m venv .venv && .venv/bin/python -m pip install -c ")
     # continuous integration appends options to the main job
     assert command.split(" && ")[2] == {
-        "COMMAND ONE": ".venv/bin/botorch-bandits tune",
+        "COMMAND ONE": ".venv/bin/botorch-bandits tune --dataset digits",
         "COMMAND TWO": ".venv/bin/python -m pytest -n 2",
     }.get(marker)
     extra = re.search(r"\[(\w+)\]", command)

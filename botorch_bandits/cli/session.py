@@ -54,6 +54,7 @@ from botorch_bandits.cli.parallel import (
 )
 from botorch_bandits.cli.summary import (
     against_random_search,
+    best_at_the_start,
     closing_lines,
     expected_at,
     next_steps,
@@ -563,6 +564,7 @@ class Session:
             "random_search": against_random_search(
                 self.random_search, history.num_arrived, None if best is None else best[1].reward
             ),
+            "start": best_at_the_start(history) if self._is_plain else None,
             "reference": None
             if self.reference is None
             else {"name": self.reference[0], "reward": self.reference[1]},
@@ -588,10 +590,13 @@ class Session:
 
     def _expected_at_best(self) -> dict[str, float] | None:
         """Return what the model expects at the best point, where it is a model of the reward."""
-        best = self.loop.best()
-        if best is None or self.budgets.budgets or self.changes.are_possible:
-            return None
-        return expected_at(self.loop, best[0])
+        best = self.loop.best() if self._is_plain else None
+        return None if best is None else expected_at(self.loop, best[0])
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the reward is all that counts, and the same in all rounds."""
+        return not (self.budgets.budgets or self.changes.are_possible)
 
     def _closing_lines(self, result: Mapping[str, Any]) -> str:
         best, show = result["best_parameters"], self.in_python
@@ -601,6 +606,7 @@ class Session:
             self.num_rounds,
             self.journal,
             None if best is None or show is None else show(best),
+            self.stop_after_no_gain,
         )
         return closing_lines(
             self.title,

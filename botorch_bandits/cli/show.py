@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any
 import torch
 
 from botorch_bandits.change_points import OracleRestart
-from botorch_bandits.cli.options import show_value
+from botorch_bandits.cli.options import parameters_of, show_value
 from botorch_bandits.cli.session import JOURNAL_FILE
+from botorch_bandits.cli.summary import best_at_the_start, table_of_commands
 from botorch_bandits.constraints import (
     AdditiveEpochs,
     Ledger,
@@ -318,7 +320,26 @@ def run_show(options: argparse.Namespace) -> int:
     if options.plot:
         domain = rebuild_domain(settings_of(reader.header))
         _plot(history, Path(options.file).name, options.plot, domain)
+    print("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options))))
     return 0
+
+
+def _next_steps(
+    reader: JournalReader, history: History, options: argparse.Namespace
+) -> list[tuple[str, str]]:
+    """Return what can be typed next, and what it does."""
+    rows = []
+    if reader.header.get("command") is None:
+        rows.append(("go on, in Python", f"BanditLoop.open({options.file!r}, ...)"))
+    else:
+        again = ["botorch-bandits", "resume", options.file]
+        rows.append(("go on", shlex.join(again)))
+        more = [*again, "--rounds", str(2 * max(history.num_queries, 1))]
+        rows.append(("more rounds", shlex.join(more)))
+    if not options.plot:
+        shown = ["botorch-bandits", "show", options.file, "--plot", "run.png"]
+        rows.append(("picture", shlex.join(shown)))
+    return rows
 
 
 def _check_path(path: str) -> str:
@@ -426,6 +447,11 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
         changes = settings["context_dim"] or settings.get("forgetting") or settings.get("restart")
         what = "largest reward" if history.num_constraints or changes else "best reward"
         rows.append([what, f"{best[1].reward:.6g} in round {best[0].round_number}"])
+        rows += [[f"  {k}", show_value(v)] for k, v in parameters_of(best[0]).items()]
+        start = None if history.num_constraints or changes else best_at_the_start(history)
+        if start is not None:
+            found = f"{start['best_reward']:.6g} at best of {start['num_rounds']}"
+            rows.append(["random points", f"{found}, with which the run began"])
     for first in resets_on_record(history)[-1:]:
         since = [outcome for outcome in history.outcomes if outcome.query_id >= first]
         if since:

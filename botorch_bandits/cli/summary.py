@@ -14,14 +14,14 @@ import torch
 
 from botorch_bandits.cli.options import show_value
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.history import Query
+from botorch_bandits.history import History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.random_baseline import RandomBaseline
 
 Rows = list[tuple[str, str]]
 
 WIDTH = 100
-"""Longer lines of words go on in the next one; commands never do."""
+"""Longer lines of words go on in the next one; what is to be typed never does."""
 
 
 def against_random_search(
@@ -62,12 +62,27 @@ def expected_at(loop: BanditLoop, query: Query) -> dict[str, float] | None:
     return {"mean": float(posterior.mean), "standard_deviation": variance**0.5}
 
 
-def with_rounds(arguments: Sequence[str], num_rounds: int) -> list[str]:
-    """Return the arguments of a command that goes on to so many rounds.
+def best_at_the_start(history: History) -> dict[str, Any] | None:
+    """Return the best reward of the random points at the start; None if none was told.
+
+    Args:
+        history: Of a run without constraints and changes.
+    """
+    origins = {query.id: query.origin for query in history.queries}
+    rewards = [o.reward for o in history.outcomes if origins[o.query_id] == "initial"]
+    return {"num_rounds": len(rewards), "best_reward": max(rewards)} if rewards else None
+
+
+SHORTEST = {"--rounds": "--ro", "--stop-after-no-gain": "--sto"}
+"""Options that are typed again with another value, and their shortest unique beginnings."""
+
+
+def with_numbers(arguments: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
+    """Return the arguments of a command with other values of options of :data:`SHORTEST`.
 
     Args:
         arguments: What was typed behind ``botorch-bandits``.
-        num_rounds: Rounds in total.
+        numbers: By option.
     """
     kept: list[str] = []
     skip = False
@@ -75,11 +90,11 @@ def with_rounds(arguments: Sequence[str], num_rounds: int) -> list[str]:
         name, is_joined, _ = argument.partition("=")
         if skip:
             skip = False
-        elif name.startswith("--ro") and "--rounds".startswith(name):
+        elif any(o.startswith(name) and name.startswith(SHORTEST[o]) for o in numbers):
             skip = not is_joined
         elif argument != "--overwrite":  # it would begin afresh
             kept.append(argument)
-    return [*kept, "--rounds", str(num_rounds)]
+    return [*kept, *(str(part) for item in numbers.items() for part in item)]
 
 
 def next_steps(
@@ -88,6 +103,7 @@ def next_steps(
     wanted: int,
     journal: str | None = None,
     in_python: str | None = None,
+    no_gain: int | None = None,
 ) -> Rows:
     """Return what can be typed next.
 
@@ -97,15 +113,14 @@ def next_steps(
         wanted: How many rounds the run should have.
         journal: Its journal, if there is one.
         in_python: The best point as a Python expression, if there is one.
+        no_gain: After how many rounds without a better reward it ends, if ever.
     """
-    rows: Rows = []
     is_over = result["num_rounds"] >= wanted
-    num_rounds = 2 * wanted if is_over else wanted
-    given = with_rounds(arguments, num_rounds)
-    if journal is not None:
-        given = ["resume", journal, "--rounds", str(num_rounds)]
-    name = "more rounds" if is_over else "go on"
-    rows.append((name, shlex.join(["botorch-bandits", *given])))
+    numbers = {"--rounds": 2 * wanted if is_over else wanted}
+    if result["stopped"] is not None and no_gain is not None:
+        numbers["--stop-after-no-gain"] = 2 * no_gain
+    given = with_numbers(arguments if journal is None else ["resume", journal], numbers)
+    rows = [("more rounds" if is_over else "go on", shlex.join(["botorch-bandits", *given]))]
     if journal is not None:
         rows.append(("look at it", shlex.join(["botorch-bandits", "show", journal])))
     if in_python is not None:
@@ -131,8 +146,11 @@ def _compared(result: Mapping[str, Any]) -> Rows:
     rows: Rows = []
     if result["reference"] is not None:
         rows.append((result["reference"]["name"], f"{result['reference']['reward']:.6g}"))
-    search = result["random_search"]
+    search, start = result["random_search"], result["start"]
     if search is None:
+        if start is not None:
+            text = f"{start['best_reward']:.6g} at best of {start['num_rounds']}"
+            rows.append(("random points", f"{text}, with which the run began"))
         return rows
     text = f"{search['mean_best_reward']:.6g} on average after {search['num_rounds']} rounds"
     if search["rounds_to_as_good"] is None:
@@ -202,15 +220,24 @@ def closing_lines(
     rows += _compared(result)
     rows += _how_sure(result)
     rows.append(("files", f"{files} (run.png is the picture)"))
-    rows += [("next", ""), *((f"  {name}", command) for name, command in next_rows)]
-    size = max(len(name) for name, _ in rows)
+    size = max(len(name) for name, _ in (*rows, *((f"  {n}", c) for n, c in next_rows)))
     lines = ["", title, ""]
     for name, value in rows:
-        is_command = value.startswith("botorch-bandits ")
-        parts = [value] if is_command else textwrap.wrap(value, max(WIDTH - size - 2, 40)) or [""]
-        lines.append(f"{name:<{size}}  {parts[0]}".rstrip())
+        parts = textwrap.wrap(value, max(WIDTH - size - 2, 40)) or [""]
+        lines.append(f"{name:<{size}}  {parts[0]}")
         lines += [f"{'':<{size}}  {part}" for part in parts[1:]]
-    return "\n".join(lines)
+    return "\n".join(lines + table_of_commands(next_rows, size))
+
+
+def table_of_commands(rows: Rows, size: int = 0) -> list[str]:
+    """Return the lines that say what can be typed next, each command whole.
+
+    Args:
+        rows: What a command does, and the command.
+        size: Letters of the first column at least.
+    """
+    size = max([size, *(len(name) + 2 for name, _ in rows)])
+    return ["next", *(f"{'  ' + name:<{size}}  {command}" for name, command in rows)]
 
 
 fill_in_docstrings(__name__)

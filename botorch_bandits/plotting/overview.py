@@ -230,6 +230,7 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
     """Draw points by two parameters over what the model expects; see :func:`plot_run`."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
+    from matplotlib.patheffects import withStroke
 
     center = seen.center()
     X = mean = sides = None
@@ -261,6 +262,7 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
         u, v = X[:, list(pair)].T.numpy()
         ax.scatter(u, v, c=mean.numpy(), marker="s", s=60, linewidths=0, **colors)
     told = seen.told()
+    halo = [withStroke(linewidth=2.4, foreground="white")]  # to be seen on dark colors
     for origin, marker, label in ORIGINS:
         rows = [(q, y, met) for q, y, met in told if q.origin == origin]
         if rows:
@@ -270,7 +272,7 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
                 fill = {"c": ["black" if met else "white" for _, _, met in rows]}
             ax.scatter(
                 u, v, marker=marker, s=30, edgecolors="black", linewidths=0.8, label=label,
-                zorder=3, clip_on=False, **fill,
+                zorder=3, clip_on=False, path_effects=halo, **fill,
             )  # fmt: skip
             has_colors = has_colors or seen.reward_name == "reward"
     waiting = seen.pending()

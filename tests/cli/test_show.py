@@ -349,3 +349,45 @@ def test_points_are_drawn_in_the_parameters_names(
     assert plane.get_xlim() == (low, high)
     monkeypatch.undo()
     plt.close("all")
+
+
+def test_what_was_found_and_what_can_be_typed_next_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, picture = tmp_path / "a run.journal", tmp_path / "run.png"
+    domain = Space({"C": Float(1e-3, 10.0, log=True), "kind": Categorical(["a", "b"])})
+    with BanditLoop.open(path, domain, num_initial=2) as loop:
+        for reward in (0.25, 0.125, 0.5):
+            best = loop.ask()
+            loop.tell(best.id, reward)
+    assert main(["show", str(path)]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    found = lines.index("best reward 0.5 in round 3")
+    assert best.parameters is not None
+    assert lines[found + 1 : found + 4] == [
+        f"C {best.parameters['C']:.6g}",
+        f"kind {best.parameters['kind']}",
+        "random points 0.25 at best of 2, with which the run began",
+    ]
+    assert lines[-3:] == [
+        "next",
+        f"go on, in Python BanditLoop.open('{path}', ...)",
+        f"picture botorch-bandits show '{path}' --plot run.png",
+    ]
+    assert main(["show", str(path), "--plot", str(picture)]) == 0
+    assert "--plot" not in capsys.readouterr().out
+
+
+def test_the_next_commands_of_a_run_are_those_that_continue_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_to_show.py").write_text("def f(x):\n    return float(x[0])\n")
+    arguments = "optimize mine_to_show:f --bounds 0:1 --rounds 2 --quiet --journal a.journal"
+    assert main(arguments.split()) == 0
+    assert main(["show", "a.journal"]) == 0
+    shown = capsys.readouterr().out.split("picture: ")[0]
+    step = "botorch-bandits resume a.journal --rounds 4"
+    assert shown.count(step) == 2  # of the run itself, and of show
+    assert main(step.split()[1:]) == 0
+    assert "4 of 4" in capsys.readouterr().out

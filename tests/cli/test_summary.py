@@ -10,10 +10,11 @@ import torch
 from botorch_bandits import BanditLoop, Box, RandomSearch
 from botorch_bandits.cli.summary import (
     against_random_search,
+    best_at_the_start,
     closing_lines,
     expected_at,
     next_steps,
-    with_rounds,
+    with_numbers,
 )
 from botorch_bandits.random_baseline import RandomBaseline
 
@@ -33,6 +34,7 @@ RESULT: dict[str, Any] = {
     "mean_reward": 0.92,
     "reference": {"name": "scikit-learn's default", "reward": 0.977146},
     "random_search": None,
+    "start": None,
     "expected_at_best": {"mean": 0.9836, "standard_deviation": 0.0006},
     "guarantee": {"holds": False, "theorem": None, "gaps": ["no width"]},
 }
@@ -86,8 +88,8 @@ def test_what_random_search_never_found_is_said() -> None:
 
 def test_the_next_command_goes_on_from_what_was_typed() -> None:
     typed = ["optimize", "m:f", "--bounds", "0:1", "--rounds", "30", "--overwrite", "--out", "a b"]
-    assert with_rounds(typed, 60) == [*typed[:4], "--out", "a b", "--rounds", "60"]
-    assert with_rounds(["tune", "--round=8", "--rkhs-bound", "2"], 9) == [
+    assert with_numbers(typed, {"--rounds": 60}) == [*typed[:4], "--out", "a b", "--rounds", "60"]
+    assert with_numbers(["tune", "--round=8", "--rkhs-bound", "2"], {"--rounds": 9}) == [
         *("tune", "--rkhs-bound", "2", "--rounds", "9")
     ]
     over = dict(next_steps(RESULT, typed, 40, in_python="{'x': 0.5}"))
@@ -100,14 +102,21 @@ def test_the_next_command_goes_on_from_what_was_typed() -> None:
     kept = dict(next_steps(RESULT, ["tune"], 40, journal="a.journal"))
     assert kept["more rounds"] == "botorch-bandits resume a.journal --rounds 80"
     assert kept["look at it"] == "botorch-bandits show a.journal"
+    ended = {**RESULT, "num_rounds": 7, "stopped": "no gain in 5 rounds"}
+    typed = ["tune", "--stop-after-no", "5", "--step-size=1"]
+    longer = dict(next_steps(ended, typed, 40, no_gain=5))["go on"]
+    assert longer == "botorch-bandits tune --step-size=1 --rounds 40 --stop-after-no-gain 10"
+    longer = dict(next_steps(ended, typed, 40, journal="a", no_gain=5))["go on"]
+    assert longer == "botorch-bandits resume a --rounds 40 --stop-after-no-gain 10"
 
 
-def test_commands_are_never_broken() -> None:
+def test_what_is_typed_is_never_broken() -> None:
     arguments = ["optimize", "m:f", *(f"--param=x{i}=float:0:1" for i in range(20))]
-    steps = next_steps(RESULT, arguments, 40)
+    steps = next_steps(RESULT, arguments, 40, in_python=repr([0.5] * 40))
     text = closing_lines("f", RESULT, 40, "runs/x", [], steps)
     (line,) = [line for line in text.splitlines() if "more rounds" in line]
     assert line.endswith("--rounds 80")
+    assert repr([0.5] * 40) in text
 
 
 @pytest.mark.parametrize(
@@ -128,6 +137,19 @@ def test_commands_are_never_broken() -> None:
 def test_what_only_some_runs_have(change: dict[str, Any], name: str, expected: str) -> None:
     assert name in ("rounds", "guarantee") or name not in lines_of(RESULT)
     assert lines_of({**RESULT, **change})[name].startswith(expected)
+
+
+def test_without_a_record_the_random_points_of_the_run_are_what_it_is_compared_with() -> None:
+    loop = BanditLoop(Box([(0.0, 1.0)]), num_initial=3)
+    assert best_at_the_start(loop.history) is None
+    for reward in (0.25, 0.5, 0.125, 0.75):
+        loop.tell(loop.ask().id, reward)
+    start = best_at_the_start(loop.history)
+    assert start == {"num_rounds": 3, "best_reward": 0.5}
+    expected = "0.5 at best of 3, with which the run began"
+    assert lines_of({**RESULT, "start": start})["random points"] == expected
+    known = against_random_search(RandomBaseline([0.1] * 50), 40, 0.9)
+    assert "random points" not in lines_of({**RESULT, "start": start, "random_search": known})
 
 
 def test_a_run_that_found_nothing_says_so() -> None:
