@@ -590,7 +590,8 @@ class Session:
 
     def _expected_at_best(self) -> dict[str, float] | None:
         """Return what the model expects at the best point, where it is a model of the reward."""
-        best = self.loop.best() if self._is_plain else None
+        is_censored = isinstance(self.loop.settings.feedback, Censored)
+        best = self.loop.best() if self._is_plain and not is_censored else None
         return None if best is None else expected_at(self.loop, best[0])
 
     @property
