@@ -208,7 +208,7 @@ def _color_range(seen: Seen, mean: Tensor | None) -> tuple[float, float]:
     low = values[0] if mean is None else min(values[0], float(mean.min()))
     middle = values[len(values) // 4]
     low = max(low, top - 2.0 * (top - middle)) if top > middle else low
-    return (low, top) if top > low else (low - 0.5, top + 0.5)
+    return low, top
 
 
 def _spread(seen: Seen, i: int, numbers: Sequence[int]) -> np.ndarray[Any, Any]:
@@ -247,6 +247,8 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
     low, high = _color_range(seen, mean if seen.reward_name == "reward" else None)
     if seen.reward_name != "reward" and mean is not None:
         low, high = float(mean.min()), float(mean.max())
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # there is nothing between
+        low, high = low - 0.5, high + 0.5
     colors: dict[str, Any] = {"cmap": COLORS, "norm": Normalize(low, high)}
     has_colors = mean is not None
     if mean is not None and sides is not None:

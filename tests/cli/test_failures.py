@@ -282,7 +282,8 @@ def test_a_run_ends_without_gain_and_goes_on(
     assert main(arguments) == 0
     output = capsys.readouterr().out
     assert result_of(folder)["stopped"] == "no better reward in 3 rounds"
-    assert re.search(r"stopped +no better reward in 3 rounds; --stop-after-no-gain 6 goes", output)
+    assert re.search(r"^stopped +no better reward in 3 rounds$", output, re.MULTILINE)
+    assert re.search(r"^  go on +botorch-bandits .*--stop-after-no-gain 6$", output, re.MULTILINE)
     assert len(states_of(folder)) == 7
     assert main(arguments) == 0  # nothing to do
     assert len(states_of(folder)) == 7

@@ -267,3 +267,12 @@ def test_colors_leave_out_what_is_far_below() -> None:
 def test_what_is_no_run_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Pass loop\.history"):
         plot_run([1.0, 2.0])
+
+
+def test_a_model_that_expects_the_same_everywhere_is_drawn():
+    """After one round the penalized reward has no spread, and levels of color have to have some."""
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=2)
+    loop = BanditLoop(Box([(0.0, 1.0)] * 2), num_initial=1, constraints=rule, seed=0)
+    loop.tell(loop.ask().id, 0.92, constraints=[0.5])
+    low, high = plot_run(loop)[1].collections[0].get_clim()
+    assert low < high
