@@ -168,6 +168,9 @@ class ScalarOfAnotherLibrary:
     def __float__(self) -> float:
         return self.item()
 
+    def __repr__(self) -> str:  # an address would name the test differently in each process
+        return "ScalarOfAnotherLibrary()"
+
 
 @pytest.mark.parametrize(
     ("value", "expected"),
