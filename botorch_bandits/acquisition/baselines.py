@@ -316,7 +316,7 @@ class _Improvement(HallucinatesPending):
         ):
             return None
         sign = 1.0 if self.maximize else -1.0
-        noise = None if self.noise_variance is None else float(self.noise_variance)
+        noise = None if self.noise_variance is None else float(self.noise_variance) or None
         return ClosedFormImprovement(posterior, float(self.best_f), sign, self.is_expected, noise)
 
     @property
