@@ -166,7 +166,7 @@ def cut(content: bytes, num_records: int) -> bytes:
 
 def derived(loop: BanditLoop) -> Any:
     """Return what a user can see beside the history."""
-    best = loop.best()
+    best = loop.best([0.5] * loop.settings.context_dim if loop.settings.context_dim else None)
     seen: list[Any] = [loop.resets, loop.multipliers, None if best is None else best[1]]
     if isinstance(loop.settings.feedback, Censored):
         seen.append(loop.feedback_view())
