@@ -263,7 +263,9 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
 RESULTS = {  # what the package itself makes
     "AsyncResult",
     "CalibratedThreshold",
+    "CandidateStatus",
     "ChangePointTest",
+    "EvidenceTable",
     "EvidenceTest",
     "FalseAlarms",
     "Failure",

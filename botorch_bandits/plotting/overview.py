@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,8 @@ def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Seque
         domain = settings.domain if domain is None else domain
         arrived = any(history.outcome(q.id) for q in history.queries if q.round_number > since)
         if model is None and settings.model is not None and arrived:
-            model = run.current_model()
+            with suppress(RuntimeError):  # all that arrived was late, and counts for nothing
+                model = run.current_model()
         if getattr(model, "num_outputs", 1) > 1:  # the reward, then the constraints
             model = model.subset_output([0])
         elif settings.constraints is not None:

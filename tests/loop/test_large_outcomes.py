@@ -48,7 +48,11 @@ from botorch_bandits import (
     VarianceOnly,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import BanditAcquisition
+from botorch_bandits.acquisition import (
+    BanditAcquisition,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+)
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.checks import LARGEST_OUTCOME
 from botorch_bandits.confidence import ConstantWidth
@@ -80,6 +84,14 @@ LAGRANGIAN = [
     LagrangianUpperConfidenceBound.with_options(width=2.0),
     LagrangianThompsonSampling.with_options(width=1.0),
 ]
+CANDIDATES = [
+    CandidatesUpperConfidenceBound.with_options(),
+    CandidatesUpperConfidenceBound.with_options(form="mixture"),
+    CandidatesThompsonSampling.with_options(),
+]
+PRIORS = BanditGP.with_candidates(
+    [BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=each) for each in (0.1, 0.3)]
+)
 LARGE = math.nextafter(LARGEST_OUTCOME, 0.0)
 REWARDS = [0.3, -LARGE, 0.7, LARGE, LARGE / 3.0, -LARGE, -0.2]
 
@@ -113,7 +125,7 @@ def test_every_acquisition_is_here():
         for known in (getattr(room, name) for name in room.__all__)
         if isinstance(known, type) and issubclass(known, BanditAcquisition)
     } - {BanditAcquisition}
-    assert {recipe.acquisition_class for recipe in RECIPES + LAGRANGIAN} == classes
+    assert {recipe.acquisition_class for recipe in RECIPES + LAGRANGIAN + CANDIDATES} == classes
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -123,6 +135,13 @@ def test_large_outcomes_of_every_acquisition(recipe, domain):
     if "num_arms" in getattr(recipe, "options", {}) and domain is BOX:
         pytest.skip("it is for arms alone")
     refuse_and_go_on(build(domain, None if recipe == RandomSearch() else KERNEL, recipe))
+
+
+@pytest.mark.filterwarnings("ignore")  # the list is refuted
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+@pytest.mark.parametrize("recipe", CANDIDATES, ids=str)
+def test_large_outcomes_with_a_list_of_priors(recipe, domain):
+    refuse_and_go_on(build(domain, PRIORS, recipe))
 
 
 @pytest.mark.filterwarnings("ignore")
