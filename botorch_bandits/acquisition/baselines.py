@@ -399,7 +399,7 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
             ``1 - noise / sqrt(variance + noise**2)`` (Huang, Allen, Notz and Zeng 2006): points
             where one more noisy outcome would tell little are left alone. The noise variance is
             what the model expects at the observed points, on average, less a thousandth of the
-            prior variance; with less noise than that nothing changes. It needs ``X_observed``.
+            prior variance; with less noise than that nothing changes.
 
     Example:
         >>> from botorch_bandits import FittedSingleTaskGP
@@ -441,11 +441,13 @@ class LogExpectedImprovement(_Improvement, analytic.LogExpectedImprovement):
             X_pending=X_pending,
         )
         if augmented:
-            if X_observed is None:
+            rows = _rows_of(model, "posterior_mean") if X_observed is None else X_observed
+            if rows is None:
                 raise ValueError(
-                    "augmented is True, which needs X_observed=: the noise is read there."
+                    "augmented is True, which needs X_observed=, where the noise is read: the "
+                    "model is a batch, or does not show its own inputs."
                 )
-            noise = _noise_variance(model, X_observed, posterior_transform)
+            noise = _noise_variance(model, rows, posterior_transform)
             prior_variance = prior_variance_of_scalar(self._summary) or 1.0
             self.noise_variance = noise_that_counts(noise, prior_variance)
 

@@ -91,8 +91,8 @@ SMALLEST_NOISE = 1e-6
 NOISE_PRIOR = (-4.0, 2.0)
 """Mean and standard deviation of the logarithm of the noise variance: from none to all.
 
-A prior farther left lets a few smooth outcomes settle that there is no noise, and
-then the rounds of an accuracy, which is flat in places, are spent on one spot.
+A prior farther left lets a few smooth outcomes settle that there is no noise. The rounds of an
+accuracy, which is flat in places, are then spent on one spot.
 """
 
 OUTPUT_SCALE_PRIOR = (0.0, 1.5)

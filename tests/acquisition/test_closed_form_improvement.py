@@ -177,9 +177,15 @@ def test_without_noise_the_augmented_form_changes_nothing() -> None:
     assert float(found) == pytest.approx(math.log(0.5e-20), rel=1e-12)
 
 
-def test_the_augmented_form_needs_points_at_which_the_noise_is_read() -> None:
+def test_the_augmented_form_reads_the_noise_at_the_rows_of_the_model() -> None:
+    model, observed, _ = noisy_model()
+    given = LogExpectedImprovement(model, X_observed=observed, augmented=True)
+    read = LogExpectedImprovement(model, best_f=1.0, augmented=True)
+    assert float(read.noise_variance) == pytest.approx(float(given.noise_variance), rel=1e-12)
+    X = uniform(6, 2, seed=0).unsqueeze(0).repeat(2, 1, 1)
+    batch = SingleTaskGP(X, X.sum(-1, keepdim=True), outcome_transform=None)
     with pytest.raises(ValueError, match="augmented is True, which needs X_observed="):
-        LogExpectedImprovement(MODELS["fitted"][0], best_f=1.0, augmented=True)
+        LogExpectedImprovement(batch, best_f=1.0, augmented=True)
 
 
 @both_classes
