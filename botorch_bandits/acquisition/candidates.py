@@ -698,12 +698,14 @@ class CandidatesRound:
 
     Attributes:
         scores: ``num_arms``; what is maximized.
+        bounds: ``num_arms`` each, from the outcomes that arrived; None where they must be computed.
         scale: In which unit scores are compared.
         draw: The number of the prior that was drawn, or None.
         round_number: From 1.
     """
 
     scores: Tensor
+    bounds: tuple[Tensor, Tensor] | None
     scale: ValueScale
     draw: int | None
     round_number: int
@@ -767,10 +769,11 @@ class CandidatesEngine:
             entry = int(torch.multinomial(weights, 1, generator=generator))
             normal = torch.randn(2 * self.arms.num_arms, dtype=DTYPE, generator=generator)
             values = self.arms.sample(entry, normal.to(self.arms.device))
-            return CandidatesRound(values, scale, entry, round_number)
+            return CandidatesRound(values, None, scale, entry, round_number)
         lower, upper = self._bounds(round_number, () if pending is None else pending)
         scores = upper if self.maximize else -lower
-        return CandidatesRound(scores, scale, None, round_number)
+        known = (lower, upper) if pending is None else None
+        return CandidatesRound(scores, known, scale, None, round_number)
 
     def choose(self, seen: CandidatesRound, check: bool = True) -> Tensor:
         """Return the arm to play.
@@ -803,7 +806,7 @@ class CandidatesEngine:
             arm: The arm.
         """
         index = int(arm)
-        mean, variance = (float(each[index]) for each in self.arms.mixture())
+        mean, variance = self.arms.mixture_at(index)
         deviation = math.sqrt(max(variance, 1e-30))
         known = {
             "mean": mean,
@@ -812,7 +815,8 @@ class CandidatesEngine:
         }
         if seen.draw is not None:
             return {**known, "candidate": float(seen.draw)}
-        lower, upper = (float(bound[index]) for bound in self._bounds(seen.round_number, ()))
+        bounds = self._bounds(seen.round_number, ()) if seen.bounds is None else seen.bounds
+        lower, upper = (float(bound[index]) for bound in bounds)
         survivors = self.arms.evidence.numpy_survivors(self.widths.level)
         return {
             **known,

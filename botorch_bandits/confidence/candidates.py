@@ -226,6 +226,7 @@ class CandidateEvidence:
         self._log_evidence = np.zeros(len(values))
         self._log_marginal = 0.0
         self._path = np.empty((0, len(values)))
+        self._refuted_after: dict[float, int] = {}  # by level; nothing comes back
         self.num_outcomes = 0
 
     @property
@@ -316,6 +317,7 @@ class CandidateEvidence:
         """Return a copy; updating one of the two leaves the other as it is."""
         new = copy.copy(self)
         new._path = self._path[: self.num_outcomes].copy()
+        new._refuted_after = dict(self._refuted_after)
         return new
 
     def numpy_survivors(self, level: float) -> NDArray[np.bool_]:
@@ -352,9 +354,12 @@ class CandidateEvidence:
         Args:
             level: See :meth:`survivors`.
         """
-        if bool(self.numpy_survivors(check_probability("level", level)).any()):
-            return None
-        return max(after for after in self.thrown_out_after(level) if after is not None)
+        if level not in self._refuted_after:
+            if bool(self.numpy_survivors(check_probability("level", level)).any()):
+                return None
+            thrown_out = self.thrown_out_after(level)
+            self._refuted_after[level] = max(each for each in thrown_out if each is not None)
+        return self._refuted_after[level]
 
     def in_force(self, level: float) -> NDArray[np.bool_]:
         """Return the survivors, or all priors where none survives.

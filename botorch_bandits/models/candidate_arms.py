@@ -21,11 +21,7 @@ from botorch_bandits.confidence.candidates import CandidateEvidence
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.arms import SMALLEST_BUFFER, ArmsFactor, ArmsPrior
-from botorch_bandits.models.candidates import (
-    CandidatesRecipe,
-    bounds_of_groups,
-    mixture_of_groups,
-)
+from botorch_bandits.models.candidates import CandidatesRecipe, mixture_of_groups
 
 LARGEST_DENSE = 2**26
 """Entries of the covariances of all groups up to which rows are folded into them (512 MiB)."""
@@ -216,8 +212,25 @@ class CandidateArms(ArmsFactor):
             ``num_arms`` each.
         """
         factors = self.recipe.groups.factors(widths, in_force)
-        deviations = self.variances_given(pending).sqrt().mT
-        return bounds_of_groups(self.means.mT, deviations, factors)
+        counts = np.isfinite(factors)
+        means, half = self.means, self.variances_given(pending).sqrt_()
+        if not counts.all():
+            means, half = means[counts], half[counts]
+        # group by group, as the memory has them
+        half.mul_(torch.from_numpy(factors[counts]).to(half).unsqueeze(-1))
+        upper = torch.add(means, half).amax(0)
+        return torch.sub(means, half, out=half).amin(0), upper
+
+    def mixture_at(self, arm: int) -> tuple[float, float]:
+        """Return mean and variance of the mixture at one arm; see :meth:`mixture`.
+
+        Args:
+            arm: Its number.
+        """
+        shares = self.recipe.groups.mixture_weights(self.evidence.numpy_posterior_weights())
+        means = self._mean[:, arm] + self._prior_means
+        mean, variance = mixture_of_groups(means, self._variance[:, arm].clamp_min(0.0), *shares)
+        return float(mean), float(variance)
 
     def mixture(self, pending: Sequence[int] | Tensor = ()) -> tuple[Tensor, Tensor]:
         """Return mean and variance of the mixture of all entries by their posterior weights.

@@ -5,7 +5,7 @@ The command line and the tests take them from here.
 
 from __future__ import annotations
 
-from benchmarks import arms, boxes, changes, fits, replicates, suggestions
+from benchmarks import arms, boxes, candidates, changes, fits, replicates, suggestions
 from benchmarks.measure import Benchmark
 
 BENCHMARKS = {
@@ -15,6 +15,7 @@ BENCHMARKS = {
         Benchmark("arms-10k", "10000 arms, GP-UCB: the loop against rebuilding", arms.many_arms),
         Benchmark("arms-100-long", "100 arms, 30000 rounds, against counts", arms.long_run),
         Benchmark("ts-exact-1k", "Thompson sampling on 1000 arms, exact draws", arms.thompson),
+        Benchmark("candidates-1k", "36 priors on 1000 arms", candidates.priors_on_arms),
         Benchmark("chain-500", "50 to 550 rows, a posterior after each", boxes.chain),
         Benchmark("append-predict-1000", "one row more, 256 points", boxes.append_and_predict),
         Benchmark("value-change-1000", "one outcome changed, 256 points", boxes.change_a_value),
