@@ -57,7 +57,7 @@ import copy
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -126,12 +126,19 @@ class EvidenceTable:
         level: The survivors' level.
         num_outcomes: How many outcomes were counted.
         refuted_after: After how many the last prior was thrown out; None if some survive.
+        path: ``num_outcomes x num_candidates``; the log evidence after each outcome, for plots.
     """
 
     rows: tuple[CandidateStatus, ...]
     level: float
     num_outcomes: int
     refuted_after: int | None
+    path: Tensor = field(compare=False, repr=False)
+
+    @property
+    def threshold(self) -> float:
+        """``ln(1 / level)``: a prior whose log evidence ever reaches it is thrown out."""
+        return -math.log(self.level)
 
     @property
     def is_refuted(self) -> bool:
@@ -411,7 +418,8 @@ class CandidateEvidence:
             )
             for k in range(self.num_candidates)
         )
-        return EvidenceTable(rows, level, self.num_outcomes, self.refuted_after(level))
+        refuted_after = self.refuted_after(level)
+        return EvidenceTable(rows, level, self.num_outcomes, refuted_after, self.path)
 
 
 def check_num_skipped(num_skipped: int) -> int:

@@ -20,6 +20,7 @@ from botorch_bandits.models.fitted import (
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.prior_lists import (
+    DefaultCandidates,
     candidate_grid,
     draw_lengthscales,
     lengthscale_ladder,
@@ -34,6 +35,7 @@ __all__ = [
     "CandidateArms",
     "CandidatesModel",
     "CandidatesRecipe",
+    "DefaultCandidates",
     "FittedSingleTaskGP",
     "LearnedGP",
     "RefitWarning",

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
+from botorch.models.transforms.input import Normalize
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from botorch_bandits.checks import DTYPE, check_integer, check_number, check_one_of, check_positive
+from botorch_bandits.checks import (
+    DTYPE,
+    check_integer,
+    check_number,
+    check_one_of,
+    check_positive,
+    store_checked,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import read_bounds
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
+from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 
 SMOOTHNESS = (0.5, 1.5, 2.5, math.inf)
 """Matern kernels, and infinity for the squared exponential one."""
@@ -145,6 +157,121 @@ def _kernel(smoothness: float, lengthscale: float | Sequence[float], scale: floa
 
 def _double(values: list[float]) -> Tensor:
     return torch.tensor(values, dtype=DTYPE)
+
+
+FIRST_OUTCOMES = 8
+"""How many outcomes choose the scales of a default list."""
+
+HALF_DECADES = 2
+"""Steps of ``sqrt(10)`` on each side of the variance of the first outcomes, on a default list."""
+
+DEFAULT_RATIOS = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Noise ratios of a default list."""
+
+
+@dataclass(frozen=True)
+class DefaultCandidates:
+    """A list of priors for a box and outcomes of unknown scale, as the model of a loop.
+
+    Inputs are normalized to the unit cube. Lengthscales are the isotropic ladder and quasi-random
+    draws from BoTorch's prior. Output scales are on the fixed grid ``10^(k/2)``, ``k`` whole: the
+    first outcomes choose which ``k`` are on the list, those around their variance. The evidence
+    starts behind them, and what is claimed is conditional on them: begin with as many uniform
+    rounds, ``num_initial`` of the loop.
+
+    Args:
+        bounds: What inputs are normalized with, one ``(low, high)`` tuple a dimension.
+        num_draws: Quasi-random draws of lengthscales.
+        noise_ratios: Noise variance over output scale.
+        smoothness: ``nu`` of the Matern kernels (0.5, 1.5 or 2.5), or infinity for the squared
+            exponential kernel.
+        prior_mean: A constant, in outcome units.
+        num_first: How many outcomes choose the scales.
+        seed: Of the draws.
+
+    Raises:
+        TypeError: If a number is not one.
+        ValueError: If one is infeasible.
+
+    Example:
+        >>> X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+        >>> model = DefaultCandidates([(0.0, 1.0)], num_draws=4)(X, 100.0 * X.sin())
+        >>> model.evidence.num_outcomes
+        4
+    """
+
+    bounds: Sequence[Sequence[float]]
+    num_draws: int = 32
+    noise_ratios: Sequence[float] = DEFAULT_RATIOS
+    smoothness: float = 2.5
+    prior_mean: float = 0.0
+    num_first: int = FIRST_OUTCOMES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        bounds = tuple(map(tuple, read_bounds("bounds", self.bounds).mT.tolist()))
+        store_checked(
+            self,
+            bounds=bounds,
+            num_draws=check_integer("num_draws", self.num_draws, minimum=0),
+            noise_ratios=tuple(check_positive("noise_ratios", each) for each in self.noise_ratios),
+            smoothness=check_one_of("smoothness", self.smoothness, SMOOTHNESS),
+            prior_mean=check_number("prior_mean", self.prior_mean),
+            num_first=check_integer("num_first", self.num_first, minimum=2),
+            seed=check_integer("seed", self.seed, minimum=0),
+        )
+
+    def scales(self, outcomes: Tensor) -> tuple[float, ...]:
+        """Return the output scales that the first outcomes put on the list.
+
+        Args:
+            outcomes: All outcomes so far, in order of arrival; the first ``num_first`` count.
+        """
+        first = outcomes.reshape(-1)[: self.num_first]
+        variance = float(first.var()) if len(first) > 1 else 1.0
+        middle = round(2.0 * math.log10(variance)) if variance > 0.0 else 0
+        steps = range(middle - HALF_DECADES, middle + HALF_DECADES + 1)
+        return tuple(10.0 ** (0.5 * k) for k in steps)
+
+    def recipe(self, scales: Sequence[float]) -> CandidatesRecipe:
+        """Return the list with these output scales.
+
+        Args:
+            scales: See :meth:`scales`.
+        """
+        bounds = torch.tensor(self.bounds, dtype=DTYPE).mT
+        dim = bounds.shape[-1]
+        lengthscales: list[float | Sequence[float]] = [*lengthscale_ladder(dim)]
+        if self.num_draws:
+            lengthscales += draw_lengthscales(dim, self.num_draws, self.seed)
+        entries = candidate_grid(
+            lengthscales,
+            self.noise_ratios,
+            scales,
+            smoothness=(self.smoothness,),
+            prior_means=(self.prior_mean,),
+        )
+        transform = Normalize(dim, bounds=bounds)
+        return BanditGP.with_candidates(
+            [replace(entry, input_transform=transform) for entry in entries],
+            num_skipped=self.num_first,
+        )
+
+    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
+        """Build the model.
+
+        Args:
+            X: ``n x d`` inputs in the order in which their outcomes arrived.
+            Y: ``n x 1`` outcomes.
+        """
+        return _recipe_of(self, self.scales(Y))(X, Y)
+
+
+@lru_cache(maxsize=8)
+def _recipe_of(default: DefaultCandidates, scales: tuple[float, ...]) -> CandidatesRecipe:
+    """The list, which takes longer to make than a model of it."""
+    return default.recipe(scales)
 
 
 fill_in_docstrings(__name__)

@@ -11,11 +11,13 @@
 :func:`plot_pending`                      how many outcomes were on their way, and for how long
 :func:`plot_timeline`                     what the tests for a change said, and when a run restarted
 :func:`plot_ledger`                       constraint violations and multipliers
+:func:`plot_evidence`                     which priors on a list the outcomes speak against
 ========================================  ======================================================
 
 Nothing here changes matplotlib's global settings, and no screen is needed.
 """
 
+from botorch_bandits.plotting.evidence import plot_evidence
 from botorch_bandits.plotting.overview import plot_run
 from botorch_bandits.plotting.posterior import plot_posterior, plot_width_against_error
 from botorch_bandits.plotting.regret import plot_regret
@@ -36,6 +38,7 @@ __all__ = [
     "need_matplotlib",
     "new_figure",
     "plot_diagnostic",
+    "plot_evidence",
     "plot_information_gain",
     "plot_ledger",
     "plot_pending",

@@ -28,6 +28,7 @@ from botorch_bandits.models import BanditGP
 from botorch_bandits.models.candidate_arms import CandidateArms
 from botorch_bandits.models.candidates import NUM_MEMBERS, CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.prior_lists import (
+    DefaultCandidates,
     candidate_grid,
     draw_lengthscales,
     lengthscale_ladder,
@@ -498,3 +499,38 @@ def test_ladders_and_draws() -> None:
     above = (logs > median + math.sqrt(3.0)).double().mean(0)
     torch.testing.assert_close(above, torch.full((3,), 0.1587).double(), rtol=0.0, atol=0.01)
     assert float(draws.min()) >= 0.025
+
+
+def test_default_list_takes_its_scales_from_the_first_outcomes_alone() -> None:
+    default = DefaultCandidates([(0.0, 2.0), (1.0, 3.0)], num_draws=2, num_first=4)
+    X, y = rows(9)
+    X = X * 2.0 + double([0.0, 1.0])
+    Y = (30.0 * y).unsqueeze(-1)
+    scales = default.scales(Y)
+    middle = round(2.0 * math.log10(float(Y[:4].var())))
+    assert scales == tuple(10.0 ** (0.5 * k) for k in range(middle - 2, middle + 3))
+    louder = torch.cat([Y[:4], 1e3 * Y[4:]])
+    assert default.scales(louder) == scales  # what comes later has no say
+    recipe = default.recipe(scales)
+    assert recipe.num_candidates == (5 + 2) * 4 * 5
+    assert len(recipe.groups) == (5 + 2) * 4
+    model = default(X, Y)
+    assert model.recipe == recipe
+    assert model.evidence.num_outcomes == 5
+    # entry by entry, on the unit cube: the density of the later outcomes given the first four
+    unit = (X - double([0.0, 1.0])) / 2.0
+    lengths = [*lengthscale_ladder(2), *draw_lengthscales(2, 2)]
+    entries = [
+        (2.5, length, s, ratio * s, 0.0)
+        for length in lengths
+        for ratio in default.noise_ratios
+        for s in scales
+    ]
+    values = double(
+        [
+            log_likelihood(e, unit, Y.squeeze(-1)) - log_likelihood(e, unit[:4], Y[:4].squeeze(-1))
+            for e in entries
+        ]
+    )
+    expected = torch.logsumexp(values - math.log(len(entries)), 0) - values
+    torch.testing.assert_close(model.evidence.log_evidence, expected, rtol=1e-8, atol=1e-8)
