@@ -647,10 +647,15 @@ class BanditLoop:
                 ``delta`` that the acquisition has now if omitted, or 0.05 if it has none.
 
         Raises:
-            RuntimeError: If the loop's model is no list of priors.
+            RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
         """
         with self._lock:
-            model = self._chooser.model(self._clock())
+            has_model = self.settings.model is not None and not self._chooser.has_no_data()
+            model = self._chooser.model(self._clock()) if has_model else None
+            if model is None and self.settings.model is not None:
+                raise RuntimeError(
+                    "no outcome has arrived, so the model cannot be built; tell one."
+                )
             if not isinstance(model, CandidatesModel):
                 raise RuntimeError(
                     "the loop's model is no list of priors. Pass BanditGP.with_candidates([...]) "

@@ -26,13 +26,15 @@ from botorch_bandits import (
     Censored,
     DifferentSettingsError,
     GPUpperConfidenceBound,
+    OracleRestart,
+    RandomSearch,
 )
 from botorch_bandits.acquisition import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
 from botorch_bandits.confidence import RefutedListWarning
-from botorch_bandits.models import CandidateArms, CandidatesModel, candidate_grid
+from botorch_bandits.models import CandidateArms, CandidatesModel, DefaultCandidates, candidate_grid
 
 LENGTHS, RATIOS, SCALES = (0.1, 0.4), (0.01, 0.1), (0.5, 2.0)
 PRIORS = [(length, s, r * s) for length in LENGTHS for r in RATIOS for s in SCALES]
@@ -290,6 +292,21 @@ def test_bad_options_are_refused() -> None:
     )
     with pytest.raises(RuntimeError, match="no list of priors"):
         loop.evidence()
+    at_random = BanditLoop(domain=Arms(X), acquisition=RandomSearch())
+    with pytest.raises(RuntimeError, match="no list of priors"):
+        at_random.evidence()
+    default = BanditLoop(
+        domain=Box([(0.0, 1.0)]),
+        model=DefaultCandidates([(0.0, 1.0)], num_draws=1),
+        acquisition=CandidatesUpperConfidenceBound.with_options(form="mixture"),
+        num_initial=9,
+    )
+    with pytest.raises(RuntimeError, match="no outcome has arrived"):
+        default.evidence()
+    for _ in range(9):
+        query = default.ask()
+        default.tell(query.id, reward_of(query.x))
+    assert default.evidence().num_outcomes == 1
 
 
 def reward_of(x: Tensor) -> float:
@@ -428,3 +445,72 @@ def test_a_journal_goes_on_with_its_list(tmp_path: Path) -> None:
     other = BanditGP.with_candidates(candidate_grid((0.1, 0.3), RATIOS, SCALES))
     with pytest.raises(DifferentSettingsError, match="model"):
         BanditLoop(**{**options, "model": other})
+
+
+def test_a_restart_begins_with_the_whole_list() -> None:
+    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    loop = BanditLoop(
+        domain=Arms(choices),
+        model=recipe(),
+        acquisition=CandidatesUpperConfidenceBound.with_options(delta=0.4),
+        restart=OracleRestart(change_points=[4], split_delta=True),
+    )
+    for _ in range(4):
+        query = loop.ask()
+        loop.tell(query.id, reward_of(query.x))
+    before = loop.evidence()
+    assert (before.num_outcomes, before.level) == (4, 0.5 * loop_share(0))
+    for _ in range(2):
+        query = loop.ask()
+        loop.tell(query.id, reward_of(query.x))
+    table = loop.evidence()
+    assert (table.num_outcomes, table.level) == (2, 0.5 * loop_share(1))
+    X, Y = loop.history.arrived()
+    expected = recipe()(X[4:], Y[4:]).evidence.log_evidence
+    found = double([row.log_evidence for row in table])
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-8)
+
+
+def loop_share(segment: int) -> float:
+    return OracleRestart(change_points=[4], split_delta=True).share_of_delta(0.4, segment)
+
+
+def test_bounds_cover_in_a_loop_with_contexts_and_delays() -> None:
+    delta, num_runs, num_rounds = 0.5, 16, 8
+    choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    contexts = double([0.0, 0.5, 1.0])
+    points = torch.cartesian_prod(contexts, choices.squeeze(-1))
+    failed, numbered = 0, 0
+    for run in range(num_runs):
+        length, scale, noise = PRIORS[run % len(PRIORS)]
+        generator = torch.Generator().manual_seed(run)
+        covariance = matern(2.5, length, scale)(points, points) + 1e-10 * torch.eye(18).double()
+        normal = torch.randn(18 + num_rounds, dtype=torch.float64, generator=generator)
+        values = torch.linalg.cholesky(covariance) @ normal[:18]
+        reward = {tuple(p.tolist()): float(v) for p, v in zip(points, values, strict=True)}
+        loop = BanditLoop(
+            domain=Arms(choices),
+            model=recipe(),
+            acquisition=CandidatesUpperConfidenceBound.with_options(delta=delta),
+            context_dim=1,
+        )
+        waiting: list[tuple[int, int, float]] = []
+        covered = True
+        for t in range(num_rounds):
+            context = contexts[int(torch.randint(3, (1,), generator=generator))].reshape(1)
+            query = loop.ask(context=context)
+            value = reward[float(context), float(query.x)]
+            known = query.diagnostics
+            covered &= known["lower_bound"] - 1e-9 <= value <= known["upper_bound"] + 1e-9
+            due = t + int(torch.randint(3, (1,), generator=generator))  # whatever the outcome
+            outcome = value + math.sqrt(noise) * float(normal[18 + t])
+            waiting.append((due, query.id, outcome))
+            for _, query_id, y in [each for each in waiting if each[0] <= t]:
+                loop.tell(query_id, y)
+            waiting = [each for each in waiting if each[0] > t]
+        failed += not covered
+        statement = loop.guarantee().regret
+        assert statement is not None
+        numbered += bool(statement.holds and statement.num_rounds)
+    assert failed / num_runs <= delta + 4.0 * math.sqrt(delta * (1.0 - delta) / num_runs)
+    assert numbered > num_runs // 2
