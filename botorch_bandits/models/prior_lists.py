@@ -238,7 +238,7 @@ class DefaultCandidates:
         """Return the list with these output scales.
 
         Args:
-            scales: See :meth:`scales`.
+            scales: Prior variances, in squared outcome units, as :meth:`scales` returns them.
         """
         bounds = torch.tensor(self.bounds, dtype=DTYPE).mT
         dim = bounds.shape[-1]
