@@ -183,10 +183,10 @@ def play(
 
 
 def test_coverage_and_certified_regret() -> None:
-    delta, num_runs = 0.5, 60
+    delta, num_runs = 0.5, 40
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RefutedListWarning)
-        runs = [play(seed, PRIORS[seed % len(PRIORS)], 20, delta) for seed in range(num_runs)]
+        runs = [play(seed, PRIORS[seed % len(PRIORS)], 15, delta) for seed in range(num_runs)]
     allowed = delta + 4.0 * math.sqrt(delta * (1.0 - delta) / num_runs)
     assert sum(not covered for covered, *_ in runs) / num_runs <= allowed
     level = 0.5 * delta
@@ -214,15 +214,15 @@ def test_priors_are_drawn_by_their_posterior_weights() -> None:
     X, y = rows(3)
     points = uniform(8, 1, seed=3)
     model = recipe()(X, y.unsqueeze(-1))
-    draws = [CandidatesThompsonSampling(model, choices=points, seed=i) for i in range(300)]
+    draws = [CandidatesThompsonSampling(model, choices=points, seed=i) for i in range(150)]
     entries = torch.tensor([draw.entry for draw in draws])
-    shares = torch.bincount(entries, minlength=len(PRIORS)) / 300.0
+    shares = torch.bincount(entries, minlength=len(PRIORS)) / 150.0
     p = model.evidence.posterior_weights
-    assert bool(((shares - p).abs() <= 4.5 * (p * (1.0 - p) / 300.0).sqrt() + 1e-9).all())
+    assert bool(((shares - p).abs() <= 4.5 * (p * (1.0 - p) / 150.0).sqrt() + 1e-9).all())
     mean, deviation = moments(X, y, points)
     values = torch.stack([draw(points.unsqueeze(-2)) for draw in draws])
     standard = (values - mean[entries]) / deviation[entries]
-    assert abs(float(standard.square().mean()) - 1.0) < 0.2
+    assert abs(float(standard.square().mean()) - 1.0) < 0.3
     again = CandidatesThompsonSampling(model, choices=points, seed=7)
     assert torch.equal(again(points.unsqueeze(-2)), draws[7](points.unsqueeze(-2)))
     again.set_X_pending(points[:1])
@@ -476,7 +476,7 @@ def loop_share(segment: int) -> float:
 
 
 def test_bounds_cover_in_a_loop_with_contexts_and_delays() -> None:
-    delta, num_runs, num_rounds = 0.5, 16, 8
+    delta, num_runs, num_rounds = 0.5, 10, 8
     choices = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
     contexts = double([0.0, 0.5, 1.0])
     points = torch.cartesian_prod(contexts, choices.squeeze(-1))
