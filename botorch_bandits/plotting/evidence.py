@@ -1,4 +1,8 @@
-"""What the outcomes said of the priors on a list, one after the other."""
+"""What the outcomes said of the priors on a list, one after the other.
+
+Each prior is a line: how much better the whole list predicted than this prior did. One threshold
+decides which are thrown out.
+"""
 
 from __future__ import annotations
 
