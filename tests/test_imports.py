@@ -179,7 +179,7 @@ def test_a_class_that_is_reached_is_registered(path, order):
     inputs, loader, left, ours = run_fresh(code)
     assert inputs == {"model": None, "width": 2.0}
     assert loader == ["SourceFileLoader", "SourceFileLoader"]
-    assert (left, ours) == (0, 16)
+    assert (left, ours) == (0, 18)
 
 
 def test_type_checkers_know_the_names(tmp_path):

@@ -29,6 +29,8 @@ from botorch_bandits import (
     BanditGP,
     BanditGPRecipe,
     BanditLoop,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
     Censored,
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -118,6 +120,12 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     (GPUpperConfidenceBound, {"rkhs_bound": 2.0, "information_gain": GAIN, "delta": 0.2}),
     (GPUpperConfidenceBound, {"width": 2.0}),
     (GPUpperConfidenceBound, {"beta": 6.25}),
+    (CandidatesUpperConfidenceBound, {"num_arms": 5, "delta": 0.2}),
+    (
+        CandidatesUpperConfidenceBound,
+        {"smoothness_a": 2.0, "smoothness_b": 1.3, "dim": 1, "side_length": 2.0},
+    ),
+    (CandidatesUpperConfidenceBound, {"width": 2.0}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
@@ -336,6 +344,8 @@ def test_a_constructor_takes_every_kind_of_number(
     if "multipliers" in known:
         model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
         given["multipliers"] = [0.5]
+    if cls in (CandidatesThompsonSampling, CandidatesUpperConfidenceBound):
+        model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
     if "seed" in known:
         given["seed"] = 0
     if "X_pending" in known:
@@ -380,6 +390,10 @@ def test_one_number_an_output_is_converted_too() -> None:
     recipe = LagrangianUpperConfidenceBound.with_options(rkhs_bound=bounds, noise_bound=0.1)
     assert recipe.options["rkhs_bound"] == (0.5, 2.0)
     assert [type(value) for value in recipe.options["rkhs_bound"]] == [float, float]
+    given = [1, Fraction(1, 2)]
+    of_list = CandidatesUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=given)
+    given.append(3)  # the recipe has numbers of its own
+    assert of_list.options["smoothness_b"] == (1.0, 0.5)
 
 
 # --- rules and other settings -----------------------------------------------------------------

@@ -53,6 +53,8 @@ from botorch_bandits.optim import gen_candidates_batched
 register_all(
     (
         AMMUpperConfidenceBound,
+        CandidatesThompsonSampling,
+        CandidatesUpperConfidenceBound,
         CensoredThompsonSampling,
         CensoredUpperConfidenceBound,
         ChangePointUpperConfidenceBound,

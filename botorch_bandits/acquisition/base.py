@@ -87,6 +87,9 @@ FLOAT_OPTIONS = frozenset(
 INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "num_arms", "num_ridges"})
 """Options that are a whole number."""
 
+ONE_A_PRIOR = ("smoothness_a", "smoothness_b")
+"""Options that may be sequences of one number a prior on a list."""
+
 
 class Options(Mapping[str, Any]):
     """A mapping from the names of options to their values that cannot be changed.
@@ -144,7 +147,7 @@ def _convert(name: str, value: Any) -> Any:
         return _convert_integer(value)
     if name not in FLOAT_OPTIONS:
         return value
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) or (isinstance(value, list) and name in ONE_A_PRIOR):
         return tuple(_convert_float(name, entry) for entry in value)
     return _convert_float(name, value)
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -97,7 +97,8 @@ def _check_list(model: Model) -> CandidatesModel:
 
 
 def _one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
-    values = [value] * count if isinstance(value, int | float) else list(value)
+    is_number = value.dim() == 0 if isinstance(value, Tensor) else hasattr(value, "__float__")
+    values: list[Any] = [value] * count if is_number else list(cast(Any, value))
     if len(values) != count:
         raise ValueError(
             f"{name} has {len(values)} entries, but {count} priors are on the list; give one "

@@ -103,9 +103,11 @@ def _constructor_of(acquisition_class: type[BanditAcquisition]) -> Constructor:
     """
     own = constructor_parameters(acquisition_class).values()
     named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    known = {parameter.name for parameter in own}
     outside = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-        for name in FROM_OUTSIDE
+        for name in (*FROM_OUTSIDE, "posterior_transform")
+        if name not in known
     ]
 
     def construct_inputs(model: Model, **given: Any) -> dict[str, Any]:
@@ -140,6 +142,10 @@ def _construct_inputs(
             f"{name} takes no outcome constraints. Use LagrangianUpperConfidenceBound or "
             "LagrangianThompsonSampling, or track the metric without a constraint."
         )
+    if "posterior_transform" not in parameters:
+        objective = options.pop("posterior_transform", None)
+        if _is_minimized(name, objective, "maximize" in parameters):
+            options["maximize"] = not options.get("maximize", True)
     settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
     domain = _domain_of(options, context)
     cls.check_options(settings, domain)
@@ -156,6 +162,21 @@ def _construct_inputs(
     if "seed" in parameters:
         options["seed"] = _seed_of_round(name, model, options, context.get("training_data"))
     return {"model": model, **options}
+
+
+def _is_minimized(name: str, objective: Any, takes_both: bool) -> bool:
+    """Return whether an objective minimizes, for classes that take no posterior transform."""
+    if objective is None:
+        return False
+    if isinstance(objective, ScalarizedPosteriorTransform) and not float(objective.offset):
+        weights = objective.weights.tolist()
+        if weights == [1.0] or (weights == [-1.0] and takes_both):
+            return weights == [-1.0]
+    raise UnsupportedError(
+        f"{name} takes the reward as the model has it: posterior_transform= may be left out"
+        + (", or be ScalarizedPosteriorTransform of weight 1 or -1." if takes_both else ".")
+        + " Negate the outcomes of what is to be minimized, or weight them before the model."
+    )
 
 
 def lagrangian_outcomes(

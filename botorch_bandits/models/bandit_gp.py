@@ -248,7 +248,7 @@ class BanditGP(DataViews):
         """Return the recipe of a list of priors, one of which is right; nobody knows which.
 
         The outcomes say which predict worst: those are thrown out, and a theorem covers what is
-        left; see :class:`~botorch_bandits.acquisition.CandidatesUpperConfidenceBound`. List and
+        left; see :class:`~botorch_bandits.CandidatesUpperConfidenceBound`. List and
         weights must be fixed before the data. Entries that differ in their output scale alone
         (noise variance over output scale the same) cost no more than one of them.
 

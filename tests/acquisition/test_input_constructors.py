@@ -26,6 +26,9 @@ import botorch_bandits
 from botorch_bandits import (
     AMMUpperConfidenceBound,
     BanditAcquisition,
+    BanditGP,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
     ChangePointUpperConfidenceBound,
@@ -44,6 +47,7 @@ from botorch_bandits import (
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import register_input_constructor
+from botorch_bandits.models import candidate_grid
 from botorch_bandits.penalties import Linear, Polynomial
 from botorch_bandits.random_streams import derive_seed
 
@@ -69,6 +73,7 @@ OPTIONS = {
     VarianceOnly: {},
     WidthUpperConfidenceBound: {"rule": RootOfRound()},
 }
+OF_LISTS = (CandidatesUpperConfidenceBound, CandidatesThompsonSampling)  # of priors
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
 ONE_REWARD = [cls for cls in OPTIONS if cls not in LAGRANGIAN]
 BOX = [(0.0, 1.0), (0.0, 1.0)]  # as Ax writes it
@@ -103,7 +108,7 @@ def test_every_acquisition_is_registered():
         and issubclass(each, BanditAcquisition)
         and each is not BanditAcquisition
     }
-    assert built_from_a_model == set(OPTIONS)
+    assert built_from_a_model == {*OPTIONS, *OF_LISTS}
     assert built_from_a_model <= set(ACQF_INPUT_CONSTRUCTOR_REGISTRY)
 
 
@@ -119,7 +124,7 @@ def test_registration_is_a_side_effect_of_the_import_and_does_not_import_ax():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
     )
     registered, of_ax = json.loads(result.stdout)
-    assert set(registered) == {cls.__name__ for cls in OPTIONS}
+    assert set(registered) == {cls.__name__ for cls in (*OPTIONS, *OF_LISTS)}
     assert of_ax == []
 
 
@@ -158,6 +163,43 @@ def test_it_is_what_a_direct_call_builds_when_minimizing(cls, num_pending):
     if num_pending:
         assert torch.equal(built.X_pending, pending)
     assert str(built.guarantee()) == str(direct.guarantee())
+
+
+def test_lists_of_priors_are_built_from_a_model_that_is_one():
+    X, Y = rows()
+    model = BanditGP.with_candidates(candidate_grid([0.2, 0.5]))(X, Y[:, :1])
+    pending, x = uniform(2, 2, seed=4), uniform(9, 2, seed=3).unsqueeze(-2)
+    given = {"training_data": datasets()["first"], "X_baseline": X, "X_pending": pending}
+    built = build(
+        CandidatesUpperConfidenceBound,
+        model,
+        posterior_transform=MINIMIZED,
+        bounds=BOX,
+        smoothness_a=1.0,
+        smoothness_b=[2.0, 1.0],
+        **given,
+    )
+    direct = CandidatesUpperConfidenceBound(
+        model,
+        smoothness_a=1.0,
+        smoothness_b=[2.0, 1.0],
+        dim=2,
+        side_length=1.0,
+        maximize=False,
+        X_pending=pending,
+    )
+    assert torch.equal(built(x), direct(x))
+    assert str(built.guarantee()) == str(direct.guarantee())
+    draw = build(CandidatesThompsonSampling, model, seed=3, **given)
+    seed = derive_seed(3, len(X) + 3, "CandidatesThompsonSampling")
+    assert torch.equal(draw(x), CandidatesThompsonSampling(model, seed=seed, X_pending=pending)(x))
+    with pytest.raises(UnsupportedError, match="Negate the outcomes"):
+        build(CandidatesThompsonSampling, model, posterior_transform=MINIMIZED)
+    halved = ScalarizedPosteriorTransform(double([0.5]))
+    with pytest.raises(UnsupportedError, match="weight 1 or -1"):
+        build(CandidatesUpperConfidenceBound, model, posterior_transform=halved)
+    with pytest.raises(TypeError, match="with_candidates"):
+        build(CandidatesUpperConfidenceBound, single_model(), num_arms=9)
 
 
 @pytest.mark.parametrize(
