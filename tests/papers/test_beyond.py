@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import multiprocessing
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -71,9 +72,12 @@ def test_chunks_and_interruptions_do_not_change_results(name: str, tmp_path: Pat
                 assert row[f"{key}_standard_error"] == pytest.approx(error)
 
 
-def test_processes_do_not_change_results(tmp_path: Path) -> None:
+def test_processes_do_not_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # forked ones import nothing; test_workers.py has those that begin from nothing
+    forked = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: forked)
     build = partial(
-        build_experiments, "beyond-combined", num_trials=2, num_rounds=5, seed=0, chunk=1
+        build_experiments, "beyond-combined", num_trials=2, num_rounds=3, seed=0, chunk=1
     )
     run_pieces(build, tmp_path / "two", 2, progress=False)
     (experiment,) = build()
@@ -282,22 +286,22 @@ def test_a_switch_changes_one_setting() -> None:
 
 
 def test_regret_and_violation_of_a_scenario() -> None:
-    (experiment,) = panels("beyond-combined", num_rounds=30)
+    (experiment,) = panels("beyond-combined", num_rounds=16)
     study = experiment.make_study(1, 2)
     full = experiment.make_methods(study)[0]
     played = play_scenarios(study, full, lambda t: None)
     for i, seed in enumerate(study.seeds):
-        scenario = draw_scenario(30, seed)
-        arms = play_scenario(scenario, build_loop(full, 30, seed), 30, seed, True)
+        scenario = draw_scenario(16, seed)
+        arms = play_scenario(scenario, build_loop(full, 16, seed), 16, seed, True)
         total = violation = 0.0
         for t, (z, arm) in enumerate(zip(scenario.contexts, arms, strict=True)):
-            period = int(t >= 15)
+            period = int(t >= 8)
             allowed = scenario.rewards[period, z][scenario.costs[z] <= 0.0]
             total += float(allowed.max() - scenario.rewards[period, z, arm])
             violation += float(scenario.costs[z, arm])
         assert played["regret"][i].sum() == pytest.approx(total)
-        assert 15 * (played["before"][i] + played["after"][i]) == pytest.approx(total)
-        assert played["violation"][i] == pytest.approx(max(violation, 0.0) / 30)
+        assert 8 * (played["before"][i] + played["after"][i]) == pytest.approx(total)
+        assert played["violation"][i] == pytest.approx(max(violation, 0.0) / 16)
         assert played["rectified"][i] >= played["violation"][i] - 1e-12
 
 

@@ -58,7 +58,7 @@ def test_same_settings_are_the_same_run_in_every_panel(tmp_path: Path) -> None:
 
 
 def test_censoring_beats_ignoring_and_small_m_is_bad(tmp_path: Path) -> None:
-    size = {"num_trials": 12, "num_rounds": 80}
+    size = {"num_trials": 6, "num_rounds": 80}
     rows = {}
     for name in ("verma-ucb-poisson", "verma-ucb-fixed", "verma-ucb-limit"):
         experiment = panel(name, **size)

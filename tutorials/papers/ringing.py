@@ -167,30 +167,36 @@ def _play_trial(seed: int, trial: int) -> Iterator[tuple[tuple[str, str], dict[s
     best = grid[reward(grid).argmax()]
     noise = torch.randn(NUM_PENDING, 2, dtype=torch.float64, generator=stream)
     pending = (best + SPREAD * noise).clamp(0.0, 1.0)
-    models: dict[Build, Model] = {}
+    models: dict[Build, tuple[Model, float]] = {}
     for name, remedy, build, fill in CASES:
         if build not in models:
-            models[build] = build(X, reward(X).unsqueeze(-1), seed)
-        yield (name, remedy), _measure(models[build], fill, reward, X, pending)
+            model = build(X, reward(X).unsqueeze(-1), seed)
+            models[build] = model, _top(model, grid)
+        yield (name, remedy), _measure(*models[build], fill, reward, X, pending)
 
 
 def _measure(
-    base: Model, fill: Fill, reward: Callable[[Tensor], Tensor], X: Tensor, pending: Tensor
+    base: Model,
+    top_before: float,
+    fill: Fill,
+    reward: Callable[[Tensor], Tensor],
+    X: Tensor,
+    pending: Tensor,
 ) -> dict[str, float]:
-    grid, waiting, model = _grid(), pending, fill(base, pending)
-    outcome = {
-        "top_before": _top(base, grid),
-        "top_after": _top(model, grid),
-        "probed": posterior_rise(base, model, probe_points(pending, X), 0.0).share,
-    }
+    grid, waiting = _grid(), pending
+    outcome = {"top_before": top_before}
     rewards: list[float] = []
     for _ in range(NUM_CHOICES):
         model = fill(base, waiting)
         with torch.no_grad():
             posterior = model.posterior(grid.unsqueeze(-2))
-            values = posterior.mean + WIDTH * posterior.variance.clamp_min(0.0).sqrt()
+            mean = posterior.mean
+            values = mean + WIDTH * posterior.variance.clamp_min(0.0).sqrt()
         chosen = grid[values.reshape(-1).argmax()]
         if not rewards:
+            outcome["top_after"] = float(mean.max())
+            rise = posterior_rise(base, model, probe_points(pending, X), 0.0)
+            outcome["probed"] = rise.share
             outcome["distance"] = float((chosen - pending).norm(dim=-1).min())
         rewards.append(float(reward(chosen.unsqueeze(0))))
         waiting = torch.cat([waiting, chosen.unsqueeze(0)])
