@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         ChangePointDetector,
         ChangePointRestart,
         EvidenceDetector,
+        EvidenceRestart,
         NeverRestart,
         OracleRestart,
     )
@@ -82,6 +83,7 @@ __all__ = [
     "Domain",
     "EvaluationError",
     "EvidenceDetector",
+    "EvidenceRestart",
     "Exponential",
     "ExponentialWeights",
     "FittedSingleTaskGP",
@@ -146,6 +148,7 @@ _MODULE_OF = {
     "Domain": "domains",
     "EvaluationError": "stopping",
     "EvidenceDetector": "change_points",
+    "EvidenceRestart": "change_points",
     "Exponential": "penalties",
     "ExponentialWeights": "forgetting",
     "FittedSingleTaskGP": "models",

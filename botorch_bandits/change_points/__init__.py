@@ -27,6 +27,7 @@ from botorch_bandits.change_points.evidence import (
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
     ChangePointRestart,
+    EvidenceRestart,
     NeverRestart,
     OracleRestart,
     Reset,
@@ -50,6 +51,7 @@ __all__ = [
     "EvidenceDetector",
     "EvidenceEngine",
     "EvidenceModelStream",
+    "EvidenceRestart",
     "EvidenceStream",
     "EvidenceTest",
     "FalseAlarms",

@@ -18,13 +18,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from botorch_bandits.change_points.detector import ChangePointDetector
-from botorch_bandits.checks import check_instance, check_integer, check_nonnegative, store_checked
+from botorch_bandits.change_points.evidence import EvidenceDetector, EvidenceEngine
+from botorch_bandits.checks import (
+    check_instance,
+    check_integer,
+    check_nonnegative,
+    check_one_of,
+    store_checked,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Domain
+from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
+from botorch_bandits.models.candidates import CandidatesRecipe
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
 """``xi`` of the paper's experiments."""
@@ -191,20 +202,164 @@ class ChangePointRestart(Restart):
         object.__setattr__(self, "constraint_detectors", tuple(self.constraint_detectors))
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvidenceRestart(Restart):
+    r"""Begins anew when the evidence of all outcomes says that the reward function has changed.
+
+    It goes with any policy, needs no exploration and no calibration; see
+    :class:`.EvidenceDetector`. Its null is the model of the loop, with fixed hyperparameters, or a
+    list of candidates. Reward and constraints are tested jointly.
+
+    The first segment has at most the probability :math:`6 \alpha / \pi^2` of an alarm before any
+    change, if the reward function is a draw from the model and the noise Gaussian; it averages over
+    the prior. Later segments: see ``keep`` and ``strict``.
+
+    Attributes:
+        alpha: The probability of a false alarm, for all segments together.
+        robust: Whether the null may have more noise than the model, and outliers; False with
+            candidates.
+        keep: What is kept at a reset. ``"since_change"``: the rows since the estimated change; the
+            level of later segments is exact where the estimate is the change, and approximate
+            otherwise. ``"nothing"``: none; the level of later segments is approximate, because the
+            rows that were dropped showed the new function and chose the restart.
+        change_scale: On which number of rounds a change is expected.
+        candidates: Recipes of candidate priors, or what :meth:`.BanditGP.with_candidates` returns,
+            for hyperparameters that are not known. None takes the loop's model.
+        strict: Level :math:`6 \alpha / (\pi s)^2` for a segment that begins with round ``s``, with
+            ``keep="nothing"``: the probability of ever a false alarm is at most ``alpha``, if the
+            times of changes do not depend on the new functions.
+
+    Example:
+        >>> from gpytorch.kernels import MaternKernel
+        >>> from botorch_bandits import Arms, BanditLoop, GPUpperConfidenceBound
+        >>> loop = BanditLoop(
+        ...     Arms(torch.linspace(0, 5, 100, dtype=torch.float64).unsqueeze(-1)),
+        ...     BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0),
+        ...     GPUpperConfidenceBound.with_options(width=2.0),
+        ...     restart=EvidenceRestart(),
+        ... )
+        >>> for y in [0.5] * 10 + [-2.0] * 4:
+        ...     loop.tell(loop.ask().id, y)
+        >>> [(reset.change_round, reset.num_kept) for reset in loop.resets]
+        [(11, 1)]
+    """
+
+    alpha: float = 0.05
+    robust: bool = True
+    keep: Literal["since_change", "nothing"] = "since_change"
+    change_scale: float = 100.0
+    exploration: float | None = None
+    candidates: Any = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        check_one_of("keep", self.keep, ("since_change", "nothing"))
+        check_instance("strict", self.strict, bool, "Pass True or False.")
+        if self.strict and self.keep != "nothing":
+            raise ValueError(
+                f"strict is True and keep {self.keep!r}; rows that are kept chose the restart, so "
+                "that no strict level is known for them. Pass keep='nothing' with strict=True."
+            )
+        if self.candidates is not None and not isinstance(self.candidates, CandidatesRecipe):
+            check_instance(
+                "candidates",
+                self.candidates,
+                (tuple, list),
+                "Pass a list of BanditGP.with_kernel(...), or BanditGP.with_candidates([...]).",
+            )
+            store_checked(self, candidates=BanditGP.with_candidates(self.candidates))
+        detector = self.detector_for(self.candidates)  # checks the rest
+        store_checked(self, alpha=detector.alpha, change_scale=detector.change_scale)
+
+    def detector_for(self, model: Any) -> EvidenceDetector:
+        """Return the detector for a model.
+
+        Args:
+            model: The loop's. ``candidates`` take its place if there are any.
+        """
+        listed = self.candidates if self.candidates is not None else model
+        weights = listed.weights if isinstance(listed, CandidatesRecipe) else None
+        return EvidenceDetector(
+            alpha=self.alpha,
+            robust=self.robust,
+            weights=weights,
+            change_scale=self.change_scale,
+            spending="rounds" if self.strict else "segments",
+        )
+
+    def on(
+        self, domain: Domain, model: Any, num_outputs: int = 1, context_dim: int = 0
+    ) -> EvidenceEngine:
+        """Prepare the detector for a loop.
+
+        Args:
+            domain: Where points are chosen.
+            model: The loop's.
+            num_outputs: One more than there are constraints.
+            context_dim: The dimension of the contexts.
+
+        Raises:
+            ValueError: If the hyperparameters are learned and no candidates are given.
+        """
+        listed = self.candidates if self.candidates is not None else model
+        if isinstance(listed, CandidatesRecipe):
+            if listed.num_skipped:
+                raise ValueError(
+                    f"the list of candidates has num_skipped={listed.num_skipped}, which the "
+                    "detector does not leave out. Pass EvidenceRestart(candidates=...) with a list "
+                    "that was fixed before the data."
+                )
+            models: Any = list(listed.candidates)
+        elif isinstance(listed, BanditGPRecipe) and listed.refit_every is None:
+            models = listed
+        else:
+            raise ValueError(
+                f"model is {listed!r}, whose hyperparameters are learned or unknown, so that its "
+                "predictions are no bets made beforehand. Pass EvidenceRestart(robust=False, "
+                "candidates=[BanditGP.with_kernel(...), ...]), a list that was fixed before the "
+                "data."
+            )
+        return self.detector_for(model).on(domain, models, num_outputs, context_dim)
+
+    def describe_level(self) -> str:
+        """Return what is claimed of false alarms, in a sentence."""
+        level = 6.0 * self.alpha / math.pi**2
+        first = (
+            f"before a change the first segment alarms with probability {level:.3g} at most, on "
+            "average over the prior, if the reward is a draw from it and the noise Gaussian"
+        )
+        if self.strict:
+            return first + (
+                f"; ever a false alarm has probability {self.alpha:g} at most, if the times of "
+                "changes do not depend on the new functions"
+            )
+        if self.keep == "since_change":
+            return first + (
+                "; later segments keep their levels where the estimated change is the change, and "
+                "approximately otherwise"
+            )
+        return first + "; later segments keep their levels approximately"
+
+
 @dataclass(frozen=True)
 class Reset:
     """A beginning anew.
 
     Attributes:
         after_round: How many rounds had been asked: the next one is the first of the new segment.
-        num_dropped: How many queries the segment had that ended.
+        num_dropped: How many queries of the segment that ended were dropped.
         num_uniform: How many of them were drawn uniformly.
         reason: ``"detection"`` or ``"oracle"``.
         statistic: Of the test that detected; NaN otherwise. So are the following.
         threshold: What it exceeded.
         half_size: ``n``: the tail of ``2 n`` uniform queries was tested, half against half.
         change_round: The round of the first query that the detector takes for one after the change.
-        quantity: What changed: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...
+        quantity: What changed: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...; with
+            the evidence of all outputs jointly ``"reward and constraints"``.
+        num_kept: How many queries were kept: the segment's last ones, those from
+            ``change_round`` on.
     """
 
     after_round: int
@@ -216,6 +371,7 @@ class Reset:
     half_size: int | None = None
     change_round: int | None = None
     quantity: str | None = None
+    num_kept: int = 0
 
 
 fill_in_docstrings(__name__)

@@ -99,6 +99,7 @@ class Chooser:
                 settings.feedback,
                 settings.context_dim,
                 settings.constraints,
+                settings.model,
             )
             self.segments.replay(history)
         self._watch = None if settings.constraints is None else ConstraintWatch(settings)

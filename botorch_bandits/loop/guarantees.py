@@ -22,7 +22,7 @@ from botorch_bandits.acquisition import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import default_options, evaluated_as
-from botorch_bandits.change_points import NeverRestart, OracleRestart, Restart
+from botorch_bandits.change_points import EvidenceRestart, NeverRestart, OracleRestart, Restart
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, RegretStatement
 from botorch_bandits.confidence.censored import below_the_minimum
@@ -392,6 +392,17 @@ def with_restarts(
         return guarantee.with_gaps(
             "each segment has all of delta, so that all together fail with more; split_delta=True "
             "divides it"
+        )
+    if isinstance(restart, EvidenceRestart):
+        kept = (
+            "the rows that later segments keep were chosen by their outcomes"
+            if restart.keep == "since_change"
+            else "the outcomes that later segments drop chose when they begin"
+        )
+        return guarantee.with_gaps(
+            f"with restarts the theorem covers each segment at {share}, for as long as the reward "
+            f"function does not change in it, and {kept}; a change where nobody looks is not seen. "
+            f"Of false alarms: {restart.describe_level()}"
         )
     return guarantee.with_gaps(
         "with restarts the theorem covers each segment at "

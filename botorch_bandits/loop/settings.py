@@ -34,7 +34,12 @@ from botorch_bandits.acquisition import (
 )
 from botorch_bandits.acquisition.base import constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
-from botorch_bandits.change_points import ChangePointDetector, ChangePointRestart, Restart
+from botorch_bandits.change_points import (
+    ChangePointDetector,
+    ChangePointRestart,
+    EvidenceDetector,
+    Restart,
+)
 from botorch_bandits.checks import (
     DTYPE,
     check_instance,
@@ -248,9 +253,13 @@ def check_restart(restart: Any) -> Restart | None:
             "restart is a ChangePointDetector; pass ChangePointRestart(detector=...), which also "
             "says how much is explored."
         )
+    if isinstance(restart, EvidenceDetector):
+        raise TypeError(
+            "restart is an EvidenceDetector; pass EvidenceRestart(...), which also says what is kept."
+        )
     raise TypeError(
-        f"restart is {restart!r}; pass ChangePointRestart(...), OracleRestart(...) or "
-        "NeverRestart(...)."
+        f"restart is {restart!r}; pass EvidenceRestart(...), ChangePointRestart(...), "
+        "OracleRestart(...) or NeverRestart(...)."
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +25,15 @@ from botorch_bandits.acquisition import (
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import evaluated_as
-from botorch_bandits.change_points import ChangePointRestart, DetectorEngine, Reset, Restart
+from botorch_bandits.change_points import (
+    ChangePointRestart,
+    DetectorEngine,
+    EvidenceEngine,
+    EvidenceModelStream,
+    EvidenceRestart,
+    Reset,
+    Restart,
+)
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.constraints import (
     Ledger,
@@ -49,19 +58,24 @@ class ChangeTestRecord:
 
     Attributes:
         after_round: How many rounds had been asked.
-        statistic: The statistic of the tail that came nearest to a detection.
-        threshold: The threshold of that tail.
-        half_size: Half the number of uniform queries in it.
+        statistic: The statistic of the tail that came nearest to a detection; with
+            ``EvidenceRestart`` the evidence in nats.
+        threshold: The threshold of that tail, or of the evidence.
+        half_size: Half the number of uniform queries in it; None for evidence.
         detected: Whether the segment ended.
-        quantity: What was tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...
+        quantity: What was tested: ``"reward"``, or ``"constraint 1"``, ``"constraint 2"``, ...;
+            ``"evidence"`` for reward and constraints jointly.
+        change_round: With evidence, the round that is taken for the first after a change, if there
+            was one.
     """
 
     after_round: int
     statistic: float
     threshold: float
-    half_size: int
+    half_size: int | None
     detected: bool
     quantity: str = "reward"
+    change_round: int | None = None
 
 
 class PenalizedHistory(History):
@@ -74,14 +88,17 @@ class PenalizedHistory(History):
         dim: The dimension of the points.
         context_dim: The dimension of the contexts.
         multipliers: The rule and its state.
+        num_kept: How many queries of earlier segments it will have.
     """
 
-    def __init__(self, dim: int, context_dim: int, multipliers: Multipliers) -> None:
+    def __init__(
+        self, dim: int, context_dim: int, multipliers: Multipliers, num_kept: int = 0
+    ) -> None:
         """See the class."""
         super().__init__(dim, context_dim, multipliers.rule.num_constraints)
         self._multipliers = multipliers
         self._first_version = multipliers.num_epochs
-        self._rounds_before = multipliers.num_rounds
+        self._rounds_before = multipliers.num_rounds - num_kept
 
     @property
     def version(self) -> int:
@@ -323,6 +340,7 @@ class Segments:
         feedback: What is made of late outcomes: what the model does not see, no test sees.
         context_dim: The dimension of the contexts.
         rule: How multipliers follow from constraint values, if there are constraints.
+        model: The loop's, for evidence.
 
     Attributes:
         current: Queries and outcomes since the last reset; ids and rounds count from there.
@@ -339,6 +357,7 @@ class Segments:
         feedback: Feedback,
         context_dim: int = 0,
         rule: MultiplierRule | None = None,
+        model: Any = None,
     ) -> None:
         """See the class."""
         self._restart, self._domain, self._feedback = restart, domain, feedback
@@ -352,6 +371,13 @@ class Segments:
                 self._engines[f"constraint {j + 1}"] = detector.on(domain)
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
+        self._evidence: EvidenceModelStream | None = None
+        if isinstance(restart, EvidenceRestart):
+            num_outputs = 1 if rule is None else 1 + rule.num_constraints
+            evidence = restart.on(domain, model, num_outputs, context_dim)
+            _check_evidence(evidence)
+            self._evidence = evidence.stream()
+        self._log: list[Query | Event] = []  # of what counts now, as it happened
         self.resets: list[Reset] = []
         self.change_tests: list[ChangeTestRecord] = []
         self._begun_round = 0
@@ -419,6 +445,9 @@ class Segments:
         )
         if local.origin in UNIFORM_ORIGINS:
             self._uniform.append(local)
+        if self._evidence is not None:
+            self._log.append(query)
+            self._evidence.issue(query.x, query.context)
 
     def check_outcome(self, outcome: Outcome) -> None:
         """Raise if an outcome of the whole history, penalized, is too large; change nothing.
@@ -447,6 +476,12 @@ class Segments:
             local_id, outcome.reward, outcome.arrived_at, outcome.constraints or None
         )
         query = self.current.query(local_id)
+        if self._evidence is not None:
+            self._log.append(outcome)
+            if self._is_late(query, replace(outcome, arrived_round=self.current.num_queries)):
+                self._evidence.forget(outcome.query_id + 1)
+                return None
+            return self._weigh(self._evidence, outcome)
         if not self._engines or query.origin not in UNIFORM_ORIGINS:
             return None
         if self._is_late(query, replace(outcome, arrived_round=self.current.num_queries)):
@@ -459,6 +494,9 @@ class Segments:
         local_id = failure.query_id - self.first_id
         if local_id >= 0:
             self.current.add_failure(local_id, failure.arrived_at, failure.reason, failure.avoided)
+            if self._evidence is not None:
+                self._log.append(failure)
+                self._evidence.forget(failure.query_id + 1)
 
     def replay(self, history: History) -> None:
         """Take in a whole history, in the order in which things happened."""
@@ -525,38 +563,113 @@ class Segments:
                 )
         return None
 
+    def _weigh(self, stream: EvidenceModelStream, outcome: Outcome) -> Reset | None:
+        """Let the evidence take in an outcome of the whole history."""
+        test = stream.tell(outcome.query_id + 1, [outcome.reward, *outcome.constraints])
+        if test is None:
+            return None
+        self.change_tests.append(
+            ChangeTestRecord(
+                self.first_id + self.current.num_queries,
+                test.statistic,
+                test.threshold,
+                None,
+                test.detected,
+                "evidence",
+                test.change,
+            )
+        )
+        if not test.detected:
+            return None
+        assert isinstance(self._restart, EvidenceRestart)
+        assert test.change is not None
+        return self._reset(
+            reason="detection",
+            keep_from=test.change if self._restart.keep == "since_change" else None,
+            statistic=test.statistic,
+            threshold=test.threshold,
+            change_round=test.change,
+            quantity="reward" if self.multipliers is None else "reward and constraints",
+        )
+
     def _is_late(self, query: Query, outcome: Outcome) -> bool:
         return isinstance(self._feedback, Censored) and self._feedback.is_late(query, outcome)
 
-    def _reset(self, reason: str, **found: float | int | str | None) -> Reset:
-        num_dropped = self.current.num_queries
+    def _reset(
+        self, reason: str, keep_from: int | None = None, **found: float | int | str | None
+    ) -> Reset:
+        """Begin anew; with ``keep_from`` the queries from that round on are kept."""
+        after_round = self.first_id + self.current.num_queries
+        first_id = after_round if keep_from is None else keep_from - 1
         reset = Reset(
-            after_round=self.first_id + num_dropped,
-            num_dropped=num_dropped,
+            after_round=after_round,
+            num_dropped=first_id - self.first_id,
             num_uniform=len(self._uniform),
             reason=reason,
+            num_kept=after_round - first_id,
             **found,  # type: ignore[arg-type]
         )
         self.resets.append(reset)
         if self.multipliers is not None:
             self.multipliers.reset()
-        self._first_id_of_segment = reset.after_round
-        self._begin(reset.after_round)
+        self._first_id_of_segment = first_id
+        if self._evidence is not None:
+            self._evidence.reset(keep_from)
+        self._begin(first_id, reset.num_kept)
         return reset
 
-    def _begin(self, first_id: int) -> None:
+    def _begin(self, first_id: int, num_kept: int = 0) -> None:
         self.first_id = first_id
-        self.current = self._new_history()
+        self.current = self._new_history(num_kept)
         self._uniform: list[Query] = []  # of the segment
         self._told: dict[int, Outcome] = {}  # of them, by local id, what came in time
+        self._log = [entry for entry in self._log if _query_id(entry) >= first_id]
+        for entry in self._log:  # what is kept, as it happened
+            self._add_kept(entry)
 
-    def _new_history(self) -> History:
+    def _add_kept(self, entry: Query | Event) -> None:
+        """Take in what an earlier segment had already."""
+        if isinstance(entry, Query):
+            local = self.current.add_query(
+                entry.x, entry.origin, entry.asked_at, entry.context, entry.diagnostics
+            )
+            if local.origin in UNIFORM_ORIGINS:
+                self._uniform.append(local)
+        elif isinstance(entry, Failure):
+            local_id = entry.query_id - self.first_id
+            self.current.add_failure(local_id, entry.arrived_at, entry.reason, entry.avoided)
+        else:
+            local_id = entry.query_id - self.first_id
+            constraints = entry.constraints or None
+            self.current.add_outcome(local_id, entry.reward, entry.arrived_at, constraints)
+
+    def _new_history(self, num_kept: int = 0) -> History:
         dim, context_dim, multipliers = self._domain.dim, self._context_dim, self.multipliers
         if multipliers is None:
             return History(dim, context_dim)
         if multipliers.rule.surrogate_in_use == "separate":
             return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
-        return PenalizedHistory(dim, context_dim, multipliers)
+        return PenalizedHistory(dim, context_dim, multipliers, num_kept)
+
+
+def _query_id(entry: Query | Event) -> int:
+    return entry.id if isinstance(entry, Query) else entry.query_id
+
+
+def _check_evidence(engine: EvidenceEngine) -> None:
+    """Raise if the models cannot predict on the domain, before anything is recorded."""
+    stream = engine.stream()
+    X = engine.domain.sample(2, generator(0, 0, "detector check"))
+    context = torch.zeros(engine.context_dim, dtype=DTYPE) if engine.context_dim else None
+    try:
+        for x in X:
+            stream.observe(x, [0.0] * engine.num_outputs, context)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"restart= has models that cannot predict at points with {engine.context_dim} context "
+            f"and {engine.domain.dim} other dimensions ({error}). Their kernels must be on the "
+            "context and the point together."
+        ) from error
 
 
 def _check_engine(quantity: str, engine: DetectorEngine, domain: Domain, context_dim: int) -> None:
