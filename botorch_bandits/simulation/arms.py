@@ -109,6 +109,9 @@ def play_arms(
             found = None if segments is None else segments.observe(t + 1, explored, arm, outcome)
         if found is not None:
             engine.reset(found.to(values.device))
+            assert segments is not None
+            for row in segments.kept_rows(found):
+                engine.observe(*(column.to(values.device) for column in row))
         if on_round is not None:
             on_round(t + 1)
     if num_rounds:

@@ -209,7 +209,7 @@ def _simulate_arms(
     arms = Arms(choices.to(device))
     rule, segments = None, None
     if (restart := check_restart(policy.restart)) is not None:
-        segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial)
+        segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial, policy.model)
         rule = segments.rule(policy.acquisition, arms)
     engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:

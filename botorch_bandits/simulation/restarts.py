@@ -14,13 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
-from botorch_bandits.change_points import ChangePointRestart, Reset, Restart
+from botorch_bandits.change_points import (
+    ChangePointRestart,
+    EvidenceModelStream,
+    EvidenceRestart,
+    Reset,
+    Restart,
+)
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary, WidthRule
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -150,6 +157,7 @@ class ReplicateSegments:
         domain: The arms.
         num_replicates: How many.
         num_initial: Rounds at the start of each segment that choose uniformly at random.
+        model: What the policy plays with, for evidence.
 
     Attributes:
         num_history: ``num_replicates``, float64; queries since the last reset.
@@ -168,11 +176,21 @@ class ReplicateSegments:
     """
 
     def __init__(
-        self, restart: Restart, domain: Arms, num_replicates: int, num_initial: int = 0
+        self,
+        restart: Restart,
+        domain: Arms,
+        num_replicates: int,
+        num_initial: int = 0,
+        model: Any = None,
     ) -> None:
         """See the class."""
         self._restart, self._num_initial = restart, num_initial
         self._engine = None
+        self._choices = domain.choices.cpu()
+        self._evidence: list[EvidenceModelStream] = []
+        if isinstance(restart, EvidenceRestart):
+            evidence = restart.on(Arms(self._choices), model)
+            self._evidence = [evidence.stream() for _ in range(num_replicates)]
         if isinstance(restart, ChangePointRestart):
             self._engine = restart.detector.on(Arms(domain.choices.cpu()))
         # float64: torch would multiply whole numbers by the rule's constant in float32
@@ -180,7 +198,9 @@ class ReplicateSegments:
         self.num_uniform = torch.zeros(num_replicates, dtype=DTYPE)
         self.numbers = torch.zeros(num_replicates, dtype=torch.long)
         self.resets: list[list[Reset]] = [[] for _ in range(num_replicates)]
+        # of the segment: uniform queries, or all of them with evidence
         self._samples = [Samples() for _ in range(num_replicates)]
+        self._is_uniform: list[list[bool]] = [[] for _ in range(num_replicates)]
         self._explored: list[Tensor] = []
 
     @property
@@ -235,6 +255,8 @@ class ReplicateSegments:
         self.num_uniform += explored
         self._explored.append(explored)
         exploring = torch.nonzero(explored).squeeze(-1).tolist()
+        if self._evidence:
+            return self._weigh(round_number, explored, arms, outcomes)
         if self._engine is None or not exploring:
             return None
         # a GPU is waited for once
@@ -253,6 +275,33 @@ class ReplicateSegments:
         mask = torch.zeros_like(explored)
         mask[detected] = True
         return mask
+
+    def kept_rows(self, begun: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Return what replicates that began anew have kept, as rows to observe in turn.
+
+        Args:
+            begun: ``num_replicates``; from :meth:`observe`.
+
+        Returns:
+            Arms, outcomes and a mask, ``num_replicates`` each, for each row.
+        """
+        samples = [
+            self._samples[b] if bool(begun[b]) and self._evidence else Samples()
+            for b in range(len(begun))
+        ]
+        rows = []
+        for i in range(max(len(kept.arms) for kept in samples)):
+            has_it = [i < len(kept.arms) for kept in samples]
+            pairs = zip(samples, has_it, strict=True)
+            found = [(kept.arms[i], kept.outcomes[i]) if has else (0, 0.0) for kept, has in pairs]
+            rows.append(
+                (
+                    torch.tensor([arm for arm, _ in found]),
+                    torch.tensor([outcome for _, outcome in found], dtype=DTYPE),
+                    torch.tensor(has_it),
+                )
+            )
+        return rows
 
     def rule(self, acquisition: AcquisitionRecipe | RandomSearch, domain: Arms) -> ArmsRule | None:
         """Return a recipe's rule, at each replicate's own round and share of delta.
@@ -292,6 +341,42 @@ class ReplicateSegments:
 
         return SegmentArmsRule(self, known)
 
+    def _weigh(
+        self,
+        round_number: int,
+        explored: Tensor,
+        arms: Tensor | Sequence[int],
+        outcomes: Tensor | Sequence[float],
+    ) -> Tensor | None:
+        """Let the evidence of each replicate take in what was played; see :meth:`observe`."""
+        played = arms.tolist() if isinstance(arms, Tensor) else arms
+        heard = outcomes.tolist() if isinstance(outcomes, Tensor) else outcomes
+        mask = torch.zeros_like(explored)
+        for b, stream in enumerate(self._evidence):
+            samples = self._samples[b]
+            samples.rounds.append(round_number)
+            samples.arms.append(int(played[b]))
+            samples.outcomes.append(float(heard[b]))
+            self._is_uniform[b].append(bool(explored[b]))
+            test = stream.observe(self._choices[int(played[b])], float(heard[b]))
+            if not test.detected:
+                continue
+            assert isinstance(self._restart, EvidenceRestart)
+            mask[b] = True
+            keep_from = test.change if self._restart.keep == "since_change" else None
+            stream.reset(keep_from)
+            self._reset(
+                b,
+                round_number,
+                reason="detection",
+                keep_from=keep_from,
+                statistic=test.statistic,
+                threshold=test.threshold,
+                change_round=test.change,
+                quantity="reward",
+            )
+        return mask if bool(mask.any()) else None
+
     def _detects(self, b: int, round_number: int) -> bool:
         samples = self._samples[b]
         if len(samples.arms) < 2:
@@ -311,20 +396,32 @@ class ReplicateSegments:
             )
         return test.detected
 
-    def _reset(self, b: int, after_round: int, reason: str, **found: float | int | None) -> None:
+    def _reset(
+        self,
+        b: int,
+        after_round: int,
+        reason: str,
+        keep_from: int | None = None,
+        **found: float | int | str | None,
+    ) -> None:
+        num_kept = 0 if keep_from is None else after_round - keep_from + 1
         self.resets[b].append(
             Reset(
                 after_round=after_round,
-                num_dropped=int(self.num_history[b]),
+                num_dropped=int(self.num_history[b]) - num_kept,
                 num_uniform=int(self.num_uniform[b]),
                 reason=reason,
+                num_kept=num_kept,
                 **found,  # type: ignore[arg-type]
             )
         )
-        self.num_history[b] = 0.0
-        self.num_uniform[b] = 0.0
+        old, uniform = self._samples[b], self._is_uniform[b]
+        first = len(old.arms) - num_kept
+        self._samples[b] = Samples(old.rounds[first:], old.arms[first:], old.outcomes[first:])
+        self._is_uniform[b] = uniform[first:]
+        self.num_history[b] = float(num_kept)
+        self.num_uniform[b] = float(sum(self._is_uniform[b]))
         self.numbers[b] += 1
-        self._samples[b] = Samples()
 
 
 fill_in_docstrings(__name__)

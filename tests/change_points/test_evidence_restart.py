@@ -1,0 +1,229 @@
+"""Loops and replicates that begin anew by the evidence of all outcomes."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    EvidenceDetector,
+    EvidenceRestart,
+    FittedSingleTaskGP,
+    GPUpperConfidenceBound,
+    Ignored,
+)
+from botorch_bandits.problems import switching_gp_draws
+from botorch_bandits.simulation import Policy, simulate
+
+GRID = Arms(torch.linspace(0.0, 5.0, 40, dtype=torch.float64).unsqueeze(-1))
+BOX = Box([[0.0], [5.0]])
+PRIOR = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=1.0)
+UCB = GPUpperConfidenceBound.with_options(width=2.0)
+
+
+def loop_with(restart, domain=GRID, **settings):
+    return BanditLoop(domain, PRIOR, UCB, restart=restart, seed=0, **settings)
+
+
+def outcome_at(x, n, change, seed=0):
+    noise = torch.randn((), generator=torch.Generator().manual_seed(1000 * seed + n))
+    return (-1.0 if n >= change else 1.0) * math.sin(x) + 0.05 * float(noise)
+
+
+def play(loop, num_rounds, change=20, first=0):
+    for n in range(first, num_rounds):
+        query = loop.ask()
+        loop.tell(query.id, outcome_at(float(query.x[0]), n, change))
+
+
+@pytest.mark.parametrize("domain", [GRID, BOX], ids=["arms", "box"])
+@pytest.mark.parametrize("keep", ["since_change", "nothing"])
+def test_a_loop_begins_anew_soon_after_a_change(domain, keep):
+    loop = loop_with(EvidenceRestart(keep=keep), domain)
+    play(loop, 26)
+    (reset,) = loop.resets
+    assert 21 <= reset.after_round <= 25
+    assert reset.reason == "detection"
+    assert reset.quantity == "reward"
+    assert reset.statistic >= reset.threshold == pytest.approx(3.4934, abs=1e-4)
+    assert abs(reset.change_round - 21) <= 2
+    kept = reset.after_round - reset.change_round + 1 if keep == "since_change" else 0
+    assert reset.num_kept == kept
+    assert reset.num_dropped == reset.after_round - kept
+    assert loop.current_model().num_observations == 26 - reset.after_round + kept
+    test = loop.change_tests[reset.after_round - 1]
+    assert (test.detected, test.half_size, test.quantity) == (True, None, "evidence")
+    assert test.change_round == reset.change_round
+    # everything follows from the history
+    twin = loop_with(EvidenceRestart(keep=keep), domain, history=copy.deepcopy(loop.history))
+    assert twin.resets == loop.resets
+    assert twin.change_tests == loop.change_tests
+    assert torch.equal(twin.ask().x, loop.ask().x)
+
+
+def test_a_loop_tests_as_the_detector_alone_does():
+    loop = loop_with(EvidenceRestart(robust=False))
+    play(loop, 30, change=12)
+    stream = EvidenceDetector(robust=False).on(GRID, PRIOR).stream()
+    found = []
+    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
+        test = stream.observe(query.x, outcome.reward)
+        found.append((test.statistic, test.threshold, test.change))
+        if test.detected:
+            stream.reset(test.change)
+    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+
+
+def test_a_journal_goes_on_exactly(tmp_path):
+    def open_loop():
+        return loop_with(EvidenceRestart(), journal=tmp_path / "run.journal")
+
+    whole = loop_with(EvidenceRestart())
+    play(whole, 30)
+    loop = open_loop()
+    play(loop, 24)
+    loop.close()
+    loop = open_loop()
+    play(loop, 30, first=24)
+    assert loop.resets == whole.resets
+    assert loop.change_tests == whole.change_tests
+    assert [q.x.tolist() for q in loop.history.queries] == [
+        q.x.tolist() for q in whole.history.queries
+    ]
+
+
+def test_late_outcomes_from_before_the_change_are_ignored():
+    loop = loop_with(EvidenceRestart(), feedback=Ignored())
+    early = loop.ask()
+    play(loop, 26, first=1)
+    (reset,) = loop.resets
+    num_tests = len(loop.change_tests)
+    late = loop.ask()
+    loop.tell(early.id, 0.3)
+    assert len(loop.change_tests) == num_tests
+    rows = loop.current_model().num_observations
+    assert rows == loop.history.num_arrived - 1 - (reset.change_round - 2)
+    loop.tell(late.id, 0.1)
+    assert len(loop.change_tests) == num_tests + 1
+
+
+def test_reward_and_constraint_are_tested_jointly():
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=4)
+
+    def constrained():
+        return loop_with(EvidenceRestart(), constraints=rule)
+
+    loop = constrained()
+    for n in range(24):  # only the constraint changes
+        query = loop.ask()
+        x = float(query.x[0])
+        loop.tell(query.id, math.sin(x), constraints=[outcome_at(x + 1.0, n, 15)])
+    (reset,) = loop.resets
+    assert reset.quantity == "reward and constraints"
+    assert 16 <= reset.after_round <= 20
+    assert abs(reset.change_round - 16) <= 2
+    twin = BanditLoop(
+        GRID,
+        PRIOR,
+        UCB,
+        restart=EvidenceRestart(),
+        seed=0,
+        constraints=rule,
+        history=copy.deepcopy(loop.history),
+    )
+    assert twin.resets == loop.resets
+    assert torch.equal(twin.ask().x, loop.ask().x)
+
+
+def test_contexts_are_inputs_of_the_null():
+    loop = loop_with(EvidenceRestart(), context_dim=1)
+    for n in range(30):
+        context = [float(n // 8 % 2)]  # in blocks
+        query = loop.ask(context=context)
+        loop.tell(query.id, outcome_at(float(query.x[0]) + context[0], n, 24))
+    (reset,) = loop.resets
+    assert 25 <= reset.after_round <= 29
+
+
+def test_candidates_stand_for_hyperparameters_that_are_learned():
+    candidates = [
+        BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=lengthscale)
+        for lengthscale in (0.5, 1.0, 2.0)
+    ]
+    learned = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=1.0, refit_every=10)
+    with pytest.raises(ValueError, match="EvidenceRestart\\(robust=False"):
+        BanditLoop(GRID, learned, UCB, restart=EvidenceRestart())
+    with pytest.raises(ValueError, match="learned or unknown"):
+        BanditLoop(BOX, FittedSingleTaskGP, UCB, restart=EvidenceRestart())
+    with pytest.raises(ValueError, match="robust is True and weights are given"):
+        EvidenceRestart(candidates=candidates)
+    restart = EvidenceRestart(robust=False, candidates=candidates)
+    assert restart == EvidenceRestart(robust=False, candidates=BanditGP.with_candidates(candidates))
+    loop = BanditLoop(GRID, learned, UCB, restart=restart, seed=0)
+    play(loop, 24, change=12)
+    assert 13 <= loop.resets[0].after_round <= 16
+
+
+@pytest.mark.parametrize("keep", ["since_change", "nothing"])
+def test_replicates_begin_anew_where_loops_do(keep):
+    problem = switching_gp_draws(MaternKernel(nu=2.5), GRID, [12], seed=3, noise_std=0.05)
+    policy = Policy(PRIOR, UCB, restart=EvidenceRestart(keep=keep))
+    result = simulate(problem, policy, num_rounds=24, seeds=range(3), progress=False)
+    assert any(result.resets)
+    for b, seed in enumerate(result.seeds):
+        loop = policy.loop(GRID, seed=seed)
+        for t in range(24):
+            query = loop.ask()
+            assert int(GRID.index_of(query.x.unsqueeze(0))) == int(result.arms[b, t])
+            loop.tell(query.id, float(result.outcomes[b, t]))
+        for mine, theirs in zip(loop.resets, result.resets[b], strict=True):
+            assert mine.statistic == pytest.approx(theirs.statistic, abs=1e-8)
+            assert dataclasses.replace(mine, statistic=0.0) == dataclasses.replace(
+                theirs, statistic=0.0
+            )
+
+
+def test_the_guarantee_says_what_is_claimed_of_false_alarms():
+    texts = {
+        name: str(loop_with(EvidenceRestart(**settings)).guarantee())
+        for name, settings in {
+            "since": {},
+            "nothing": {"keep": "nothing"},
+            "strict": {"keep": "nothing", "strict": True},
+        }.items()
+    }
+    assert all("probability 0.0304 at most, on average over the prior" in t for t in texts.values())
+    assert "where the estimated change is the change, and approximately otherwise" in texts["since"]
+    assert "later segments keep their levels approximately" in texts["nothing"]
+    assert "ever a false alarm has probability 0.05 at most" in texts["strict"]
+    assert "approximately" not in texts["strict"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0.0}, "alpha is 0"),
+        ({"keep": "all"}, "keep is 'all'"),
+        ({"strict": True}, "keep='nothing'"),
+        ({"change_scale": -1.0}, "change_scale is -1"),
+        ({"candidates": [], "robust": False}, "candidates is empty"),
+    ],
+)
+def test_settings_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EvidenceRestart(**arguments)
+
+
+def test_a_detector_is_no_restart():
+    with pytest.raises(TypeError, match="pass EvidenceRestart"):
+        loop_with(EvidenceDetector())
