@@ -215,15 +215,19 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
         )
     group.add_argument(
         "--restart",
+        nargs="?",
+        const="evidence",
         choices=RESTARTS,
-        help="begin anew when a detector sees a change (cpd), when told (oracle), or never, with "
-        "the same exploration (never); default: no exploration either",
+        help="begin anew when the evidence of all outcomes says that the reward has changed "
+        "(evidence, also without a value), when a detector sees it in uniform rounds (cpd), when "
+        "told (oracle), or never, with the same exploration (never); default: nothing of that",
     )
     group.add_argument(
         "--exploration",
         type=float,
         metavar="XI",
-        help=f"explore uniformly while |uniform| <= XI sqrt(|rounds|) (default {EXPLORATION:g})",
+        help="explore uniformly while |uniform| <= XI sqrt(|rounds|) "
+        f"(default {EXPLORATION:g}; evidence: not at all)",
     )
     group.add_argument(
         "--false-alarm-rate",
@@ -253,10 +257,12 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
     means = " (tune: default 0.8)" if can_shift else ""
     scales = " (tune: default 0.2)" if can_shift else ""
     group.add_argument(
-        "--reward-mean", type=float, help=f"cpd: what rewards are about, beforehand{means}"
+        "--reward-mean",
+        type=float,
+        help=f"cpd, evidence: what rewards are about, beforehand{means}",
     )
     group.add_argument(
-        "--reward-scale", type=float, help=f"cpd: how much they vary over the box{scales}"
+        "--reward-scale", type=float, help=f"cpd, evidence: how much they vary over the box{scales}"
     )
 
 

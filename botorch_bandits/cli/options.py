@@ -34,6 +34,7 @@ from botorch_bandits.change_points import (
     CalibratedThreshold,
     ChangePointDetector,
     ChangePointRestart,
+    EvidenceRestart,
     NeverRestart,
     OracleRestart,
     PowerThreshold,
@@ -55,7 +56,13 @@ from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.settings import OBJECTIVES, check_feedback, default_acquisition
-from botorch_bandits.models import FittedSingleTaskGP
+from botorch_bandits.models import (
+    BanditGP,
+    CandidatesRecipe,
+    FittedSingleTaskGP,
+    candidate_grid,
+    lengthscale_ladder,
+)
 from botorch_bandits.penalties import Polynomial
 from botorch_bandits.problems import Delays, parse_delays
 from botorch_bandits.problems.tuning import COSTS, Budget
@@ -457,7 +464,7 @@ def read_budgets(options: argparse.Namespace) -> Budgets:
     return Budgets(budgets, rule, settings)
 
 
-RESTARTS = ("cpd", "oracle", "never")
+RESTARTS = ("evidence", "cpd", "oracle", "never")
 
 SMOOTHNESS = 2.5
 """``nu`` of the detector's kernel."""
@@ -469,6 +476,12 @@ NUM_SIMULATIONS = 500
 
 DETECTOR_DEFAULTS = {"ridge": 0.03, "lengthscale": 0.5, "false_alarm_rate": 0.1}
 EXPLORATION = 3.0
+
+NOISE_RATIOS = (0.001, 0.01, 0.1)
+"""Noise variance over output scale of the candidates for evidence."""
+
+SCALE_SHARES = (0.1, 0.3, 1.0)
+"""Prior standard deviations of the candidates, in units of ``--reward-scale``."""
 
 
 @dataclass(frozen=True)
@@ -494,7 +507,7 @@ class Changes:
         """Return the first rounds since the last known change and since the last reset, if any."""
         last = loop.history.num_queries
         changes = [tau for tau in self.change_points if tau < last]
-        resets = [reset.after_round for reset in loop.resets if reset.after_round < last]
+        resets = [r.after_round - r.num_kept for r in loop.resets if r.after_round < last]
         return sorted({max(rounds) + 1 for rounds in (changes, resets) if rounds})
 
     def best(self, loop: BanditLoop) -> tuple[int, tuple[Query, Outcome] | None]:
@@ -613,9 +626,20 @@ def read_changes(
     if getattr(options, "shift", None):
         settings["shift_round"] = change_points[0]
     _refuse_without("--restart cpd", options.restart == "cpd", options, DETECTOR_OPTIONS)
+    has_prior = options.restart in ("cpd", "evidence")
+    _refuse_without("--restart evidence or cpd", has_prior, options, PRIOR_OPTIONS)
     _refuse_without("--restart", options.restart is not None, options, ("exploration",))
     if options.restart is None:
         return Changes(None, change_points, settings)
+    if options.restart == "evidence":
+        prior = {"reward_mean": reward_mean, "reward_scale": reward_scale}
+        _read_prior(options, prior, settings)
+        restart = EvidenceRestart(
+            robust=False,
+            candidates=_candidates(box, settings),
+            exploration=options.exploration,
+        )
+        return Changes(restart, change_points, {**settings, "exploration": options.exploration})
     exploration = EXPLORATION if options.exploration is None else options.exploration
     settings["exploration"] = exploration
     if options.restart == "never":
@@ -635,30 +659,57 @@ def read_changes(
                 "--threshold-scale takes the place of --false-alarm-rate; give one of the two."
             )
         del defaults["false_alarm_rate"]
+    _read_prior(options, defaults, settings)
+    detector = _detector(options, box, settings)
+    threshold, record = _threshold(options, detector, box, settings, known)
+    settings["threshold"] = record
+    cpd = ChangePointRestart(
+        detector=dataclasses.replace(detector, threshold=threshold), exploration=exploration
+    )
+    return Changes(cpd, change_points, settings)
+
+
+def _read_prior(
+    options: argparse.Namespace, defaults: Mapping[str, Any], settings: dict[str, Any]
+) -> None:
+    """Put what a detector's prior needs into the settings, or raise.
+
+    Args:
+        options: Those of ``add_change_arguments``.
+        defaults: By name; None: it must be given.
+        settings: Gets them.
+    """
     for name, default in defaults.items():
         given = getattr(options, name)
         settings[name] = default if given is None else given
         if settings[name] is None:
             raise ValueError(
-                f"--restart cpd needs --{name.replace('_', '-')}: the detector's prior has a mean "
-                "and a standard deviation, in units of the reward."
+                f"--restart {options.restart} needs --{name.replace('_', '-')}: the detector's "
+                "prior has a mean and a standard deviation, in units of the reward."
             )
-    detector = _detector(options, box, settings)
-    threshold, record = _threshold(options, detector, box, settings, known)
-    settings["threshold"] = record
-    restart = ChangePointRestart(
-        detector=dataclasses.replace(detector, threshold=threshold), exploration=exploration
+
+
+def _candidates(box: Box, settings: Mapping[str, Any]) -> CandidatesRecipe:
+    """Return the priors of which one is taken to be true, fixed before the data."""
+    scale = check_positive("--reward-scale", settings["reward_scale"])
+    sides = (box.bounds[1] - box.bounds[0]).tolist()
+    return BanditGP.with_candidates(
+        candidate_grid(
+            [[rung * side for side in sides] for rung in lengthscale_ladder(box.dim)],
+            noise_ratios=NOISE_RATIOS,
+            scales=[share**2 * scale**2 for share in SCALE_SHARES],
+            smoothness=(SMOOTHNESS,),
+            prior_means=(settings["reward_mean"],),
+        )
     )
-    return Changes(restart, change_points, settings)
 
 
+PRIOR_OPTIONS = ("reward_mean", "reward_scale")
 DETECTOR_OPTIONS = (
     "false_alarm_rate",
     "threshold_scale",
     "ridge",
     "lengthscale",
-    "reward_mean",
-    "reward_scale",
 )
 
 

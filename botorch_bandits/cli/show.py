@@ -177,7 +177,11 @@ def reset_reason(settings: Mapping[str, Any]) -> str:
         settings: Of a journal's header.
     """
     restart = settings.get("restart") or {}
-    reasons = {"ChangePointRestart": "detection", "OracleRestart": "oracle"}
+    reasons = {
+        "ChangePointRestart": "detection",
+        "EvidenceRestart": "detection",
+        "OracleRestart": "oracle",
+    }
     return reasons.get(describe_setting(restart.get("class", "")), "")
 
 

@@ -255,7 +255,8 @@ def check_restart(restart: Any) -> Restart | None:
         )
     if isinstance(restart, EvidenceDetector):
         raise TypeError(
-            "restart is an EvidenceDetector; pass EvidenceRestart(...), which also says what is kept."
+            "restart is an EvidenceDetector; pass EvidenceRestart(...), which also says what is "
+            "kept."
         )
     raise TypeError(
         f"restart is {restart!r}; pass EvidenceRestart(...), ChangePointRestart(...), "

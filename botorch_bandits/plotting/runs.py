@@ -257,8 +257,8 @@ def plot_timeline(
 
     Returns:
         An array of two axes. Above, rewards by round, with those of exploration rounds as open
-        triangles. Below, the statistic of each test (of the tail nearest to a detection) and its
-        threshold, with a marker and a line for each quantity that was tested; detections are
+        triangles. Below, the statistic of each test (of the tail nearest to a detection, or the
+        evidence in nats) and its threshold, with a marker and a line for each quantity that was tested; detections are
         filled. Thresholds are not joined across restarts. Solid vertical lines are restarts,
         dotted ones true changes; carets at the foot are where the detector takes the changes to be.
     """
@@ -272,7 +272,12 @@ def plot_timeline(
         _draw_change_tests(tests, change_tests, resets)
     else:
         write_in_the_middle(tests, "no test for a change")
-    tests.set_ylabel("squared difference\n(squared outcome units)")
+    evidence = any(getattr(r, "quantity", "reward") == "evidence" for r in change_tests)
+    tests.set_ylabel(
+        "evidence for a change\n(nats)"
+        if evidence
+        else "squared difference\n(squared outcome units)"
+    )
     tests.set_xlabel("round")
     located = [r.change_round for r in resets if getattr(r, "change_round", None) is not None]
     for ax in column:
@@ -324,7 +329,10 @@ def _draw_change_tests(ax: Axes, change_tests: Sequence[Any], resets: Sequence[A
                     label=f"{label}{ending}",
                 )
     values = [value for r in change_tests for value in (r.statistic, r.threshold)]
-    if any(value > 0.0 and math.isfinite(value) for value in values):
+    if "evidence" in by_quantity:  # logarithms already, which one detection may dwarf
+        largest = max(r.threshold for r in change_tests)
+        ax.set_yscale("symlog", linthresh=largest)
+    elif any(value > 0.0 and math.isfinite(value) for value in values):
         ax.set_yscale("log")
 
 

@@ -178,7 +178,7 @@ def test_candidates_stand_for_hyperparameters_that_are_learned():
 def test_replicates_begin_anew_where_loops_do(keep):
     problem = switching_gp_draws(MaternKernel(nu=2.5), GRID, [12], seed=3, noise_std=0.05)
     policy = Policy(PRIOR, UCB, restart=EvidenceRestart(keep=keep))
-    result = simulate(problem, policy, num_rounds=24, seeds=range(3), progress=False)
+    result = simulate(problem, policy, 24, 3, progress=False)
     assert any(result.resets)
     for b, seed in enumerate(result.seeds):
         loop = policy.loop(GRID, seed=seed)

@@ -108,6 +108,19 @@ def test_a_longer_run_shifts_where_it_did(folder: Path, capsys: pytest.CaptureFi
     assert "holds a run with shift_round=3, not 4" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", [[], ["evidence"]], ids=["without a value", "evidence"])
+def test_evidence_finds_a_change_without_exploration(folder: Path, value: list[str]) -> None:
+    arguments = [*OPTIMIZE, "--rounds", "18", "--output", "run", "--quiet", "--no-plots"]
+    arguments += ["--reward-mean", "0.5", "--reward-scale", "0.5", "--restart", *value]
+    assert main(arguments) == 0
+    result = result_in(folder / "run")
+    (reset,) = result["resets"]
+    assert 14 <= reset["after_round"] <= 16
+    assert reset["change_round"] == 14
+    assert reset["num_kept"] == reset["after_round"] - 13
+    assert {query["origin"] for query in queries_in(folder / "run")} <= {"initial", "random"}
+
+
 def test_a_change_is_detected_shown_and_survives_a_restart_of_the_command(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
