@@ -110,7 +110,7 @@ def test_a_longer_run_shifts_where_it_did(folder: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("value", [[], ["evidence"]], ids=["without a value", "evidence"])
 def test_evidence_finds_a_change_without_exploration(folder: Path, value: list[str]) -> None:
-    arguments = [*OPTIMIZE, "--rounds", "18", "--output", "run", "--quiet", "--no-plots"]
+    arguments = [*OPTIMIZE, "--rounds", "18", "--out", "run", "--quiet", "--initial", "2"]
     arguments += ["--reward-mean", "0.5", "--reward-scale", "0.5", "--restart", *value]
     assert main(arguments) == 0
     result = result_in(folder / "run")
