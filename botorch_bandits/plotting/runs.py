@@ -258,8 +258,8 @@ def plot_timeline(
     Returns:
         An array of two axes. Above, rewards by round, with those of exploration rounds as open
         triangles. Below, the statistic of each test (of the tail nearest to a detection, or the
-        evidence in nats) and its threshold, with a marker and a line for each quantity that was tested; detections are
-        filled. Thresholds are not joined across restarts. Solid vertical lines are restarts,
+        evidence in nats) and its threshold, with a marker and a line for each quantity that was
+        tested; detections are filled. Thresholds are not joined across restarts. Solid vertical lines are restarts,
         dotted ones true changes; carets at the foot are where the detector takes the changes to be.
     """
     check_history(history)
@@ -273,11 +273,8 @@ def plot_timeline(
     else:
         write_in_the_middle(tests, "no test for a change")
     evidence = any(getattr(r, "quantity", "reward") == "evidence" for r in change_tests)
-    tests.set_ylabel(
-        "evidence for a change\n(nats)"
-        if evidence
-        else "squared difference\n(squared outcome units)"
-    )
+    squared = "squared difference\n(squared outcome units)"
+    tests.set_ylabel("evidence for a change\n(nats)" if evidence else squared)
     tests.set_xlabel("round")
     located = [r.change_round for r in resets if getattr(r, "change_round", None) is not None]
     for ax in column:
