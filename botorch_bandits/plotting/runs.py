@@ -259,8 +259,9 @@ def plot_timeline(
         An array of two axes. Above, rewards by round, with those of exploration rounds as open
         triangles. Below, the statistic of each test (of the tail nearest to a detection, or the
         evidence in nats) and its threshold, with a marker and a line for each quantity that was
-        tested; detections are filled. Thresholds are not joined across restarts. Solid vertical lines are restarts,
-        dotted ones true changes; carets at the foot are where the detector takes the changes to be.
+        tested; detections are filled. Thresholds are not joined across restarts. Solid vertical
+        lines are restarts, dotted ones true changes; carets at the foot are where the detector
+        takes the changes to be.
     """
     check_history(history)
     figure, axes = new_figure(2)
