@@ -39,6 +39,7 @@ from botorch_bandits import (
     ChangePointUpperConfidenceBound,
     DMMUpperConfidenceBound,
     EvidenceDetector,
+    EvidenceRestart,
     Exponential,
     ExponentialWeights,
     Float,
@@ -211,6 +212,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (Restart, {"exploration": 2.0}),
     (NeverRestart, {"exploration": 0.3}),
     (OracleRestart, {"exploration": 0.3}),
+    (EvidenceRestart, {"exploration": 0.3, "alpha": 0.25, "change_scale": 50.0}),
     (ChangePointRestart, {"exploration": 0.3, "detector": DETECTOR}),
     (
         ChangePointDetector,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from botorch_bandits.checks import check_integer
+from botorch_bandits.cli.changes import DETECTOR_DEFAULTS, EXPLORATION, RESTARTS, read_changes
 from botorch_bandits.cli.command_line import CommandParser, run_command
 from botorch_bandits.cli.journals import (
     add_ending_arguments,
@@ -24,12 +25,9 @@ from botorch_bandits.cli.journals import (
     resume,
 )
 from botorch_bandits.cli.options import (
-    DETECTOR_DEFAULTS,
     EPOCH_LENGTH,
-    EXPLORATION,
     METHOD_SETTINGS,
     METHODS,
-    RESTARTS,
     RULES,
     STEP_SIZE,
     AtAnyRound,
@@ -37,7 +35,6 @@ from botorch_bandits.cli.options import (
     build_acquisition,
     build_loop,
     read_budgets,
-    read_changes,
     read_domain,
     read_waiting,
 )

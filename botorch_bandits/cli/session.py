@@ -26,6 +26,7 @@ from botorch.exceptions.warnings import InputDataWarning
 
 from botorch_bandits.acquisition import BelowMinimumWarning, WideConfidenceWarning
 from botorch_bandits.asynchronous import AsyncResult, run_async
+from botorch_bandits.cli.changes import Changes
 from botorch_bandits.cli.command_line import (
     INTERRUPTED,
     replaced_at_the_end,
@@ -40,7 +41,6 @@ from botorch_bandits.cli.journals import (
 from botorch_bandits.cli.options import (
     METHODS,
     Budgets,
-    Changes,
     Waiting,
     build_loop,
     parameters_of,

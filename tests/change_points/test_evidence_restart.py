@@ -21,6 +21,7 @@ from botorch_bandits import (
     FittedSingleTaskGP,
     GPUpperConfidenceBound,
     Ignored,
+    LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.problems import switching_gp_draws
 from botorch_bandits.simulation import Policy, simulate
@@ -117,11 +118,22 @@ def test_late_outcomes_from_before_the_change_are_ignored():
     assert len(loop.change_tests) == num_tests + 1
 
 
-def test_reward_and_constraint_are_tested_jointly():
-    rule = AdditiveEpochs(num_constraints=1, epoch_length=4)
+@pytest.mark.parametrize("surrogate", ["relabeled", "separate"])
+def test_reward_and_constraint_are_tested_jointly(surrogate):
+    rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate=surrogate)
+    weighs = LagrangianUpperConfidenceBound.with_options(width=2.0)
+    acquisition = UCB if surrogate == "relabeled" else weighs
 
-    def constrained():
-        return loop_with(EvidenceRestart(), constraints=rule)
+    def constrained(history=None):
+        return BanditLoop(
+            GRID,
+            PRIOR,
+            acquisition,
+            restart=EvidenceRestart(),
+            constraints=rule,
+            seed=0,
+            history=history,
+        )
 
     loop = constrained()
     for n in range(24):  # only the constraint changes
@@ -132,15 +144,8 @@ def test_reward_and_constraint_are_tested_jointly():
     assert reset.quantity == "reward and constraints"
     assert 16 <= reset.after_round <= 20
     assert abs(reset.change_round - 16) <= 2
-    twin = BanditLoop(
-        GRID,
-        PRIOR,
-        UCB,
-        restart=EvidenceRestart(),
-        seed=0,
-        constraints=rule,
-        history=copy.deepcopy(loop.history),
-    )
+    assert reset.num_dropped == reset.change_round - 1
+    twin = constrained(copy.deepcopy(loop.history))
     assert twin.resets == loop.resets
     assert torch.equal(twin.ask().x, loop.ask().x)
 

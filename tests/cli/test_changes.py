@@ -183,7 +183,7 @@ def test_a_recorded_threshold_is_whole() -> None:
     threshold = CalibratedThreshold(
         (2.0, 1.0), -0.8, 5, 0.1, 0.95, 100, 3, (0.0, 0.1), seed=1, source="prior draws"
     )
-    from botorch_bandits.cli.options import plain_record, recorded_threshold
+    from botorch_bandits.cli.changes import plain_record, recorded_threshold
 
     again = recorded_threshold(json.loads(json.dumps(plain_record(threshold))))
     assert again == threshold
