@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -34,12 +35,15 @@ from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of, input_of
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
 from botorch_bandits.stopping import (
+    DEADLY,
     ErrorPolicy,
     EvaluationError,
+    EvaluationMark,
     FailureKeeper,
     NoGain,
     StopRun,
     check_told,
+    mark_of,
     reason_of,
 )
 
@@ -354,7 +358,10 @@ def run(
     An evaluation fails if the function raises, or returns what is no finite real number.
     ``on_error`` says what happens then. A query that has failed is on record with the reason, and
     the acquisition function keeps away from its point (see :meth:`.BanditLoop.tell_failed`).
-    ``KeyboardInterrupt`` and ``SystemExit`` always end the run.
+    ``KeyboardInterrupt`` and ``SystemExit`` always end the run. If the loop has a journal and
+    ``on_error`` is ``"skip"`` or ``"retry:N"``, a query in whose evaluation two processes ended (by
+    ``SystemExit``, a segmentation fault, a lack of memory) has failed, too, and the third run goes
+    on; ``<journal>.evaluating`` is there while a query is evaluated.
 
     Args:
         loop: The loop; it continues from its history.
@@ -444,8 +451,9 @@ def run(
     no_gain = NoGain(loop, stop_after_no_gain)
     left = loop.history.pending()
     keeper = FailureKeeper(loop, ErrorPolicy.read(on_error), left)
+    mark = mark_of(loop, keeper.policy)
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
-        run = _Run(loop, problem, evaluate, delays, keeper, no_gain, bar)
+        run = _Run(loop, problem, evaluate, delays, keeper, mark, no_gain, bar)
         run.on_round, run.shown = on_round, shown or progress_of
         return run.play(list(left), num_rounds, contexts)
 
@@ -460,11 +468,13 @@ class _Run:
         evaluate: Callable[[BanditLoop, Problem, Query], Told],
         delays: Delays | None,
         keeper: FailureKeeper,
+        mark: EvaluationMark | None,
         no_gain: NoGain,
         bar: ProgressBar,
     ) -> None:
         self.loop, self.problem, self.evaluate = loop, problem, evaluate
         self.delays, self.keeper, self.no_gain, self.bar = delays, keeper, no_gain, bar
+        self.mark = mark
         self.on_round: Callable[[Query, Event], Any] | None = None
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
         self.queries: list[Query] = []
@@ -504,9 +514,14 @@ class _Run:
 
     def _evaluate(self, query: Query) -> Told | str:
         """Return what came back, or why the query has failed."""
+        if self.mark is not None and self.mark.is_fatal(query):
+            self.keeper.check(query, EvaluationError(DEADLY))
+            self.mark.forget(query.round_number)
+            return DEADLY
         for num_left in range(self.keeper.policy.num_retries, -1, -1):
             try:
-                told = self.evaluate(self.loop, self.problem, query)
+                with self._marked(query):
+                    told = self.evaluate(self.loop, self.problem, query)
                 told = check_told(self.loop, query, told)
             except StopRun:
                 raise
@@ -518,6 +533,11 @@ class _Run:
                 self.keeper.note_success()
                 return told
         raise AssertionError
+
+    def _marked(self, query: Query) -> AbstractContextManager[None]:
+        if self.mark is None:
+            return nullcontext()
+        return self.mark.around(argument_of(query), query.round_number)
 
     def _shown(self) -> dict[str, float | str]:
         shown = dict(self.shown(self.loop))

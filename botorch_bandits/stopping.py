@@ -7,10 +7,14 @@ loop against a function.
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -176,6 +180,125 @@ class FailureKeeper:
             stacklevel=level_of_users_line(),
         )
         return failure
+
+
+MOST_DEATHS = 2
+"""At a point where so many processes died no other one tries."""
+
+
+class EvaluationMark:
+    """A file that is there while a run's own process evaluates a query.
+
+    Where the process dies (a segmentation fault, the end of the memory, ``sys.exit``), nothing else
+    tells the next run at which point it did, so that it would die there, too, for ever.
+
+    Args:
+        path: Of the file; its folder exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """See the class."""
+        self._path = path
+        self._deaths = self._read()
+
+    @contextmanager
+    def around(self, argument: Any, round_number: int) -> Iterator[None]:
+        """Mark an evaluation; the mark stays if the process ends in it.
+
+        Args:
+            argument: Of the function.
+            round_number: The round in which the query was asked.
+        """
+        times = self._times(argument, round_number) + 1
+        self._deaths[str(round_number)] = {"argument": _plain(argument), "times": times}
+        self._write()
+        try:
+            yield
+        except SystemExit:
+            raise
+        except BaseException:
+            self.forget(round_number)
+            raise
+        self.forget(round_number)
+
+    def is_fatal(self, query: Query) -> bool:
+        """Whether too many processes died where this query was evaluated."""
+        return self._times(argument_of(query), query.round_number) >= MOST_DEATHS
+
+    def fatal_query(self, loop: BanditLoop, num_rounds: int) -> Query | None:
+        """Return a pending query in whose evaluation too many processes died, if there is one.
+
+        Where it was asked after the last history was written, it is asked again.
+
+        Args:
+            loop: As the run goes on with it.
+            num_rounds: How many rounds the run has in total.
+        """
+        history = loop.history
+        for name, known in self._deaths.items():
+            round_number = int(name)
+            if known["times"] < MOST_DEATHS or round_number > num_rounds:
+                continue
+            if round_number == history.num_queries + 1:
+                loop.ask()
+            if round_number > history.num_queries:
+                continue
+            query = history.query(round_number - 1)
+            if self.is_fatal(query) and history.state(query.id) == "pending":
+                return query
+        return None
+
+    def forget(self, round_number: int) -> None:
+        """Take away what is known of the query of a round."""
+        self._deaths.pop(str(round_number), None)
+        self._write()
+
+    def _times(self, argument: Any, round_number: int) -> int:
+        known = self._deaths.get(str(round_number), {})
+        times: int = known["times"] if known.get("argument") == _plain(argument) else 0
+        return times
+
+    def _write(self) -> None:
+        if not self._deaths:
+            self._path.unlink(missing_ok=True)
+            return
+        # always a new file, so that nothing is written through a link that somebody prepared
+        temporary = self._path.with_name(f".{self._path.name}.tmp")
+        temporary.unlink(missing_ok=True)
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(self._deaths) + "\n")
+        os.replace(temporary, self._path)
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """Return what is known, by round; nothing if the file is missing or damaged."""
+        try:
+            known: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            return {str(int(t)): {k: m[k] for k in ("argument", "times")} for t, m in known.items()}
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            return {}
+
+
+def _plain(argument: Any) -> Any:
+    """Return the argument of a function as a JSON file has it."""
+    plain = argument.tolist() if isinstance(argument, Tensor) else argument
+    return json.loads(json.dumps(plain, default=str))
+
+
+def mark_of(loop: BanditLoop, policy: ErrorPolicy) -> EvaluationMark | None:
+    """Return what a run in this process leaves where it dies, if it is to go on behind it.
+
+    Args:
+        loop: The loop; only one with a journal outlives its process.
+        policy: What the user wants; a run that records no failures leaves nothing.
+    """
+    path = loop.journal_path
+    if path is None or not policy.skips:
+        return None
+    return EvaluationMark(path.with_name(f"{path.name}.evaluating"))
+
+
+DEADLY = f"the process that evaluated it ended {MOST_DEATHS} times"
+"""What a history says of a query that no other process tries."""
 
 
 def shown_point(query: Query) -> str:

@@ -45,13 +45,7 @@ from botorch_bandits.cli.options import (
     build_loop,
     parameters_of,
 )
-from botorch_bandits.cli.parallel import (
-    MARK_FILE,
-    MOST_DEATHS,
-    EvaluationMark,
-    WorkerPool,
-    evaluate_known,
-)
+from botorch_bandits.cli.parallel import WorkerPool, evaluate_known
 from botorch_bandits.cli.summary import (
     against_random_search,
     best_at_the_start,
@@ -68,10 +62,19 @@ from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems.tuning import TuningProblem
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_baseline import RandomBaseline
-from botorch_bandits.stopping import EvaluationError, EvaluationFailedWarning, shown_point
+from botorch_bandits.stopping import (
+    DEADLY,
+    ErrorPolicy,
+    EvaluationError,
+    EvaluationFailedWarning,
+    EvaluationMark,
+    mark_of,
+    shown_point,
+)
 from botorch_bandits.version import __version__
 
 HISTORY_FILE = "history.json"
+MARK_FILE = "evaluating.json"
 JOURNAL_FILE = "journal.txt"
 """Names the journal of the run whose results the folder has, where there is one."""
 
@@ -440,7 +443,7 @@ class Session:
         started = time.monotonic()
         previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
         num_known = self.loop.history.num_queries
-        self._mark = EvaluationMark(self.output.path)
+        self._mark = EvaluationMark(self.output.path / MARK_FILE)
         if num_known > 0:
             print(f"continuing {self.output.path} after {num_known} rounds", file=sys.stderr)
         if num_known >= self.num_rounds > 0:
@@ -495,18 +498,19 @@ class Session:
         if self.waiting.delays is not None:
             # many rounds may pass until the next outcome
             self._write()
+        if mark_of(self.loop, ErrorPolicy.read(self.on_error)) is not None:
+            return self.function(argument, round_number)  # the run itself leaves a mark
         with self._mark.around(argument, round_number):
             return self.function(argument, round_number)
 
     def _give_up_fatal_queries(self) -> None:
         """Record queries in whose evaluation process after process died."""
         while (query := self._mark.fatal_query(self.loop, self.num_rounds)) is not None:
-            reason = f"the process that evaluated it ended {MOST_DEATHS} times"
-            self.loop.tell_failed(query.id, reason, avoid=True)
+            self.loop.tell_failed(query.id, DEADLY, avoid=True)
             self._write()
             self._mark.forget(query.round_number)
             warnings.warn(
-                f"query {query.id} at {shown_point(query)} failed: {reason}. It is recorded as "
+                f"query {query.id} at {shown_point(query)} failed: {DEADLY}. It is recorded as "
                 "failed, and the run goes on.",
                 EvaluationFailedWarning,
                 stacklevel=1,

@@ -220,6 +220,11 @@ class LoopJournal:
             raise
 
     @property
+    def path(self) -> Path:
+        """Where the journal is."""
+        return self._journal.path
+
+    @property
     def num_records(self) -> int:
         """How many records are on disk."""
         return self._journal.num_records

@@ -240,6 +240,11 @@ class BanditLoop:
         with self._lock:
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
+    @property
+    def journal_path(self) -> Path | None:
+        """Where the loop's journal is, or None without one."""
+        return None if self._journal is None else self._journal.path
+
     def close(self) -> None:
         """Give the journal back, if there is one; a second call does nothing."""
         with self._lock:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
+import multiprocessing
+import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -447,6 +450,94 @@ def test_a_process_that_dies_between_the_runs_changes_nothing(tmp_path: Path) ->
     for before, after in itertools.pairwise(counts):
         assert after[0] > before[0]  # each command goes further
         assert after[1:] == (before[1] + 1, 1)
+
+
+def exits_above(x: Tensor) -> float:
+    if float(x[-1]) > 0.8:
+        os._exit(7)
+    return float(x[-1])
+
+
+def run_once(path: Path, options: dict[str, Any]) -> None:
+    with BanditLoop.open(path, ARMS, MODEL, UCB) as loop:
+        run(loop, exits_above, 20 - loop.history.num_queries, progress=False, **options)
+
+
+@pytest.mark.usefixtures("quick_disk")
+@pytest.mark.parametrize("on_error", ["skip", "retry:1", "raise"])
+def test_a_script_whose_function_ends_the_process_is_started_again(
+    tmp_path: Path, on_error: str
+) -> None:
+    """With ``skip`` and ``retry`` a point is given up behind two deaths, and the script ends."""
+    path, options = tmp_path / "run.journal", {"on_error": on_error}
+    mark = tmp_path / "run.journal.evaluating"
+    codes: list[int | None] = []
+    while (codes or [None])[-1] != 0 and len(codes) < 30:
+        # forked, so that nothing is imported again
+        process = multiprocessing.get_context("fork").Process(target=run_once, args=(path, options))
+        process.start()
+        process.join(120)
+        codes.append(process.exitcode)
+        if on_error == "raise" and len(codes) == 4:
+            break
+    with BanditLoop.open(path, ARMS, MODEL, UCB) as loop:
+        failures = loop.history.failures
+        if on_error == "raise":  # nobody asked for records of failures
+            assert codes == [7] * 4
+            assert (loop.history.num_failed, loop.history.num_pending) == (0, 1)
+            assert not mark.exists()
+            return
+        assert codes == [7, 7] * len(failures) + [0]
+        assert len(failures) > 0
+        assert {each.reason for each in failures} == {"the process that evaluated it ended 2 times"}
+        assert all(each.avoided for each in failures)
+        assert all(float(loop.history.query(each.query_id).x[-1]) > 0.8 for each in failures)
+        assert (loop.history.num_queries, loop.history.num_pending) == (20, 0)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StopRun])
+def test_an_evaluation_that_is_interrupted_says_nothing_against_its_point(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    function = Flaky(1, 2, 3, error=error)
+    with BanditLoop.open(tmp_path / "run.journal", ARMS, MODEL, UCB) as loop:
+        for _ in range(3):
+            with contextlib.suppress(KeyboardInterrupt):
+                num_rounds = 1 - loop.history.num_queries
+                run(loop, function, num_rounds, on_error="skip", progress=False)
+        run(loop, function, 0, on_error="skip", progress=False)
+        assert (loop.history.num_arrived, loop.history.num_failed) == (1, 0)
+    assert len({tuple(point) for point in function.points}) == 1
+
+
+@FAILED
+def test_a_failure_by_deaths_is_handed_to_the_callback(tmp_path: Path) -> None:
+    path, told = tmp_path / "run.journal", []
+    with BanditLoop.open(path, ARMS, MODEL, UCB) as loop:
+        for _ in range(2):
+            with pytest.raises(SystemExit):
+                run(
+                    loop,
+                    Flaky(1, error=SystemExit),
+                    1 - loop.history.num_queries,
+                    on_error="skip",
+                    progress=False,
+                )
+        point = loop.history.pending()[0].x.tolist()
+        marked = json.loads((tmp_path / "run.journal.evaluating").read_text())
+        assert marked == {"1": {"argument": point, "times": 2}}
+        result = run(
+            loop,
+            value,
+            1,
+            on_error="skip",
+            progress=False,
+            on_round=lambda query, event: told.append((query.id, type(event).__name__)),
+        )
+    assert told == [(0, "Failure"), (1, "Outcome")]
+    assert result.rewards.isnan().tolist() == [True, False]
+    assert BanditLoop(ARMS, MODEL, UCB).journal_path is None
 
 
 # --- the end of a run -------------------------------------------------------------------------
