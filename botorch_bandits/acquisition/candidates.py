@@ -72,7 +72,7 @@ from botorch_bandits.confidence.guarantee import (
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_largest
-from botorch_bandits.models.candidate_arms import CandidateArms
+from botorch_bandits.models.candidate_arms import CandidateArms, PriorsOfGroups
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe, OwnModel
 from botorch_bandits.random_streams import derive_seed
 
@@ -839,7 +839,11 @@ class CandidatesEngine:
 
 
 def build_candidates_engine(
-    recipe: CandidatesRecipe, acquisition: AcquisitionRecipe, domain: Arms, seed: int
+    recipe: CandidatesRecipe,
+    acquisition: AcquisitionRecipe,
+    domain: Arms,
+    seed: int,
+    priors: PriorsOfGroups | None = None,
 ) -> CandidatesEngine | None:
     """Return what plays a list of priors on arms, without a BoTorch model.
 
@@ -848,6 +852,7 @@ def build_candidates_engine(
         acquisition: What is played.
         domain: The arms.
         seed: Of the draws.
+        priors: Of the same list on the same arms, to be shared; they are computed if omitted.
 
     Returns:
         None for acquisitions that need the model.
@@ -858,7 +863,8 @@ def build_candidates_engine(
     options = played.complete_options(acquisition.options, domain)
     if played is CandidatesThompsonSampling and not torch.equal(options["choices"], domain.choices):
         return None
-    return CandidatesEngine(CandidateArms(recipe, domain.choices), played, options, seed)
+    arms = CandidateArms(recipe, domain.choices, priors)
+    return CandidatesEngine(arms, played, options, seed)
 
 
 fill_in_docstrings(__name__)

@@ -74,11 +74,13 @@ class CandidateArms(ArmsFactor):
     Args:
         recipe: The list.
         choices: ``num_arms x d`` points, float64.
+        priors: Of the same list on the same arms, to be shared; they are computed if omitted.
 
     Attributes:
         recipe: The list.
         evidence: What the outcomes say of each prior.
         domain: The arms.
+        priors: See above.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -93,7 +95,9 @@ class CandidateArms(ArmsFactor):
         [0.0, 1.0]
     """
 
-    def __init__(self, recipe: CandidatesRecipe, choices: Tensor) -> None:
+    def __init__(
+        self, recipe: CandidatesRecipe, choices: Tensor, priors: PriorsOfGroups | None = None
+    ) -> None:
         """See the class."""
         self.recipe = recipe
         self.domain = Arms(choices)
@@ -103,9 +107,10 @@ class CandidateArms(ArmsFactor):
             if recipe.input_transform is not None:
                 transform = copy.deepcopy(recipe.input_transform).to(inputs).eval()
                 inputs = transform(inputs)
-            kernels = [copy.deepcopy(kernel).to(inputs) for kernel in groups.kernels]
-            priors = PriorsOfGroups([ArmsPrior.from_kernel(each, inputs) for each in kernels])
-        self._priors = priors.priors
+            if priors is None:
+                kernels = [copy.deepcopy(kernel).to(inputs) for kernel in groups.kernels]
+                priors = PriorsOfGroups([ArmsPrior.from_kernel(each, inputs) for each in kernels])
+        self.priors = priors
         super().__init__(priors, torch.from_numpy(groups.lam).to(inputs).unsqueeze(-1))
         self._prior_means = torch.from_numpy(groups.prior_means).to(inputs)
         self.evidence: CandidateEvidence = recipe.new_evidence()
@@ -255,7 +260,7 @@ class CandidateArms(ArmsFactor):
             ``num_arms`` values.
         """
         group = int(self.recipe.groups.group_of[entry])
-        root = self._priors[group].root
+        root = self.priors.priors[group].root
         function = normal[: len(root)] @ root
         noise = (self._lam[group] / self._counts[group].clamp_min(1.0)).sqrt()
         simulated = function + noise * normal[len(root) : len(root) + self.num_arms]

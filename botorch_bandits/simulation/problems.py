@@ -33,7 +33,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, SwitchingProblem
 
 
@@ -42,7 +42,8 @@ class Policy:
     """What a loop is made of, but domain and seed.
 
     Attributes:
-        model: Kernel and noise, such as ``BanditGP.with_kernel(...)``.
+        model: Kernel and noise, such as ``BanditGP.with_kernel(...)``; or a list of priors,
+            ``BanditGP.with_candidates([...])``.
         acquisition: What is played, such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         forgetting: What becomes of old outcomes; None keeps all. Loops only, not ``simulate``.
@@ -52,7 +53,7 @@ class Policy:
             ``AdditiveEpochs(...)``; None without constraints.
     """
 
-    model: BanditGPRecipe
+    model: BanditGPRecipe | CandidatesRecipe
     acquisition: AcquisitionRecipe | RandomSearch
     num_initial: int = 0
     forgetting: Forgetting | None = None

@@ -6,6 +6,7 @@ The rules are those of the loop, on tensors with one more dimension.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,10 +21,12 @@ from botorch_bandits.acquisition.engines import (
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.loop.settings import check_restart
+from botorch_bandits.models import CandidatesRecipe
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedArmsProblem
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation.arms import play_arms
+from botorch_bandits.simulation.candidates import CandidatesReplicates
 from botorch_bandits.simulation.constrained import check_constrained, play_constrained_arms
 from botorch_bandits.simulation.problems import (
     Policy,
@@ -116,6 +119,9 @@ def simulate(
 
     With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem`,
     each replicate has multipliers of its own. The surrogate is ``"relabeled"`` or ``"fresh"``.
+
+    With a list of priors (:meth:`BanditGP.with_candidates`) each replicate on arms has an evidence
+    of its own; what they share are the prior covariances.
 
     **On a box**, the policy is random search or an upper confidence bound with a width rule
     (GP-UCB, IGP-UCB, AMM) on a plain ``BanditGP``. Each round maximizes the bounds of all
@@ -211,7 +217,16 @@ def _simulate_arms(
     if (restart := check_restart(policy.restart)) is not None:
         segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial, policy.model)
         rule = segments.rule(policy.acquisition, arms)
-    engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
+    engine: Any = None
+    if isinstance(policy.model, CandidatesRecipe):
+        if policy.restart is not None or policy.constraints is not None:
+            raise ValueError(
+                "policy has restart= or constraints=, which replicates of a list of priors do not "
+                "have. Run policy.loop(...) for each seed instead."
+            )
+        engine = CandidatesReplicates(policy.model, policy.acquisition, arms, seeds)
+    else:
+        engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         raise ValueError(
             f"policy ({policy.acquisition!r}) cannot be simulated in a batch: it needs a plain "
@@ -254,6 +269,11 @@ def _simulate_box(
     box = Box(bounds_of(problems[0]).cpu())
     engine = None
     if not isinstance(policy.acquisition, RandomSearch):
+        if isinstance(policy.model, CandidatesRecipe):
+            raise ValueError(
+                "policy.model is a list of priors, which replicates on a box do not have. Run "
+                "policy.loop(...) for each seed, in several processes if there are many."
+            )
         there = Box(box.bounds.to(device))
         engine = build_box_engine(policy.model, policy.acquisition, there, seeds)
         if engine is None:

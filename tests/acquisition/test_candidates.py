@@ -23,18 +23,20 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
     Censored,
     DifferentSettingsError,
     GPUpperConfidenceBound,
     OracleRestart,
+    Policy,
     RandomSearch,
-)
-from botorch_bandits.acquisition import (
-    CandidatesThompsonSampling,
-    CandidatesUpperConfidenceBound,
+    run,
+    simulate,
 )
 from botorch_bandits.confidence import RefutedListWarning
 from botorch_bandits.models import CandidateArms, CandidatesModel, DefaultCandidates, candidate_grid
+from botorch_bandits.problems import BraninReward, gp_draw_on_arms
 
 LENGTHS, RATIOS, SCALES = (0.1, 0.4), (0.01, 0.1), (0.5, 2.0)
 PRIORS = [(length, s, r * s) for length in LENGTHS for r in RATIOS for s in SCALES]
@@ -481,9 +483,9 @@ def test_bounds_cover_in_a_loop_with_contexts_and_delays() -> None:
     contexts = double([0.0, 0.5, 1.0])
     points = torch.cartesian_prod(contexts, choices.squeeze(-1))
     failed, numbered = 0, 0
-    for run in range(num_runs):
-        length, scale, noise = PRIORS[run % len(PRIORS)]
-        generator = torch.Generator().manual_seed(run)
+    for number in range(num_runs):
+        length, scale, noise = PRIORS[number % len(PRIORS)]
+        generator = torch.Generator().manual_seed(number)
         covariance = matern(2.5, length, scale)(points, points) + 1e-10 * torch.eye(18).double()
         normal = torch.randn(18 + num_rounds, dtype=torch.float64, generator=generator)
         values = torch.linalg.cholesky(covariance) @ normal[:18]
@@ -514,3 +516,31 @@ def test_bounds_cover_in_a_loop_with_contexts_and_delays() -> None:
         numbered += bool(statement.holds and statement.num_rounds)
     assert failed / num_runs <= delta + 4.0 * math.sqrt(delta * (1.0 - delta) / num_runs)
     assert numbered > num_runs // 2
+
+
+@pytest.mark.parametrize("form", ["survivors", "mixture", "draws"])
+def test_replicates_play_what_loops_play(form: str) -> None:
+    choices = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    problem = gp_draw_on_arms(MaternKernel(nu=2.5).double(), choices, noise_std=0.1, seed=3)
+    acquisition: Any = (
+        CandidatesThompsonSampling.with_options()
+        if form == "draws"
+        else CandidatesUpperConfidenceBound.with_options(form=form)
+    )
+    policy = Policy(recipe(), acquisition, num_initial=2)
+    for count in (3, 1):
+        result = simulate(problem, policy, 10, count, progress=False)
+        assert result.arms is not None
+        for b, seed in enumerate(result.seeds):
+            loop = policy.loop(Arms(choices), seed=seed)
+            played = run(loop, problem, 10, progress=False)
+            X, Y = played.history.arrived()
+            assert Arms(choices).index_of(X).tolist() == result.arms[b].tolist()
+            torch.testing.assert_close(Y.squeeze(-1), result.outcomes[b], rtol=0.0, atol=1e-12)
+        assert (result.covered is None) == (form == "draws")
+    with pytest.raises(ValueError, match="restart= or constraints="):
+        simulate(problem, Policy(recipe(), acquisition, restart=OracleRestart((4,))), 5)
+    with pytest.raises(ValueError, match="cannot be simulated in a batch with a list"):
+        simulate(problem, Policy(recipe(), GPUpperConfidenceBound.with_options(width=2.0)), 5)
+    with pytest.raises(ValueError, match="replicates on a box do not have"):
+        simulate(BraninReward(), Policy(recipe(), acquisition), 5)

@@ -11,7 +11,7 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from gpytorch.constraints import GreaterThan
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor
@@ -21,6 +21,7 @@ from botorch_bandits import (
     AMMUpperConfidenceBound,
     BanditGP,
     BanditLoop,
+    CandidatesUpperConfidenceBound,
     Censored,
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -46,7 +47,8 @@ from botorch_bandits import (
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import GreedyGain, SpectralGain, WaterFillingGain
 from botorch_bandits.history import History
-from claims.settings import CENSORED_DROP_INS, Setting
+from botorch_bandits.models import CandidatesRecipe
+from claims.settings import CENSORED_DROP_INS, LIST, Setting
 from claims.worlds import World, kernel_of
 
 MAX_DELAY = 3
@@ -57,6 +59,16 @@ EPOCH_LENGTH = 4
 
 STEP_SIZE = 0.5
 """Of additive multipliers."""
+
+FACTORS = tuple(
+    (length, ratio, scale)
+    for length, ratio in ((0.5, 1.0), (2.0, 1.0), (1.0, 5.0), (1.0, 1.0))
+    for scale in (0.25, 4.0, 1.0)
+)
+"""What multiplies the true lengthscale, noise ratio and output scale in each entry of a list."""
+
+WEIGHT_OF_TRUTH = 0.02
+"""Of the true prior on a list: the evidence against it begins high."""
 
 GAINS: dict[str, Callable[..., Any]] = {
     "IGP-UCB, water-filling gain": WaterFillingGain,
@@ -151,6 +163,8 @@ class Plan:
             return GPUpperConfidenceBound.with_options(
                 smoothness_a=a * len(self.world.contexts), smoothness_b=b, delta=delta, **assumed
             )
+        if method == LIST:
+            return CandidatesUpperConfidenceBound.with_options(delta=delta)
         if method == "IRGP-UCB":
             return RandomizedUpperConfidenceBound.with_options(**assumed)
         if method.startswith("Lagrangian"):
@@ -181,6 +195,8 @@ class Plan:
     @cached_property
     def model(self) -> Any:
         """What builds the model: a recipe, or a function as users write them."""
+        if self.setting.method == LIST:
+            return self._list_of_priors()
         kernel, noise = self.world.kernel, self.noise_variance
         kind = self.setting.model
         if kind in ("BanditGP", "learned"):
@@ -224,6 +240,22 @@ class Plan:
             return model.eval()
 
         return {"standardized": standardized, "noise by row": by_row}.get(kind, frozen)
+
+    def _list_of_priors(self) -> CandidatesRecipe:
+        """Return a list with the true prior last, at a small weight."""
+        entries = []
+        for length, ratio, scale in FACTORS:
+            setting = replace(self.setting, lengthscale=length * self.setting.lengthscale)
+            kernel = kernel_of(setting)
+            if scale != 1.0:
+                known = isinstance(kernel, ScaleKernel)
+                outputscale = kernel.outputscale.detach() if known else 1.0
+                kernel = kernel if known else ScaleKernel(kernel).double()
+                kernel.outputscale = scale * outputscale
+            noise = self.noise_variance * ratio * scale
+            entries.append(BanditGP.with_kernel(kernel, noise=noise, prior_mean=self.prior_mean))
+        weights = [(1.0 - WEIGHT_OF_TRUTH) / (len(entries) - 1)] * (len(entries) - 1)
+        return BanditGP.with_candidates(entries, [*weights, WEIGHT_OF_TRUTH])
 
     def noise_factor(self, X: Tensor) -> Tensor:
         """Return by how much the noise at some inputs is larger than elsewhere.

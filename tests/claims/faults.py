@@ -18,15 +18,23 @@ import torch
 import botorch_bandits.loop.chooser
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition import dmm, upper_confidence_bound
-from botorch_bandits.confidence import GainBound, Guarantee, gp_ucb, igp_ucb, width_rules
+from botorch_bandits.confidence import (
+    CandidateEvidence,
+    GainBound,
+    Guarantee,
+    gp_ucb,
+    igp_ucb,
+    width_rules,
+)
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
 from botorch_bandits.history import History
+from botorch_bandits.models import CandidateArms
 from claims.building import Plan
 from claims.campaign import tally
 from claims.judging import REFUTED
 from claims.running import Player, Run
-from claims.settings import AXES, Setting
+from claims.settings import AXES, LIST, Setting
 
 chooser: Any = botorch_bandits.loop.chooser
 guarantees: Any = botorch_bandits.loop.guarantees
@@ -244,6 +252,31 @@ def seconds_not_told() -> contextlib.AbstractContextManager[Any]:
     return _patched((chooser, "censored_rule", lambda rule, bound, *args: original(rule, bound)))
 
 
+def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
+    """Of a list of priors the most probable one is taken for the true one."""
+
+    def believe(self: CandidateEvidence, level: float) -> Any:
+        weights = self.numpy_posterior_weights()
+        return weights == weights.max()
+
+    return _patched((CandidateEvidence, "in_force", believe))
+
+
+def predicted_in_hindsight() -> contextlib.AbstractContextManager[Any]:
+    """The evidence counts how well an outcome is predicted by who has seen it."""
+    original = CandidateArms.observe
+
+    def believe(self: CandidateArms, arm: int, outcome: float) -> None:
+        copied = self.evidence.copied()
+        original(self, arm, outcome)
+        groups = self.recipe.groups
+        variance = self.variances[:, arm].numpy() + groups.lam
+        copied.update(groups.log_densities(outcome, self.means[:, arm].numpy(), variance))
+        self.evidence = copied
+
+    return _patched((CandidateArms, "observe", believe))
+
+
 def round_number_believed() -> contextlib.AbstractContextManager[Any]:
     """A round number that is smaller than the model's rows allow is accepted."""
     return _patched((upper_confidence_bound, "check_round", lambda number, *args: number))
@@ -278,6 +311,10 @@ def _drawn(**values: Any) -> Setting:
     return setting(
         method="Theorem 1", kernel="Matern 1/2", lengthscale=0.1, num_rounds=12, **values
     )
+
+
+def _listed(**values: Any) -> Setting:
+    return setting(**{"method": LIST, "delta": "0.3", "num_rounds": 20, **values})
 
 
 _FEW = {
@@ -410,6 +447,17 @@ FAULTS = (
         seconds_not_told,
         (setting(feedback="censored, seconds", num_rounds=10),),
         is_seen=lambda run: "max_delay seconds" not in run.text,
+    ),
+    Fault(
+        "of a list of priors the most probable one is taken for the true one",
+        only_the_most_probable,
+        (_listed(num_arms=20, lengthscale=0.1, num_rounds=8),),
+    ),
+    Fault(
+        "the evidence of a list of priors looks at outcomes before it predicts them",
+        predicted_in_hindsight,
+        (_listed(num_arms=20, lengthscale=0.1, num_rounds=40, lam="0.01", delta="0.2"),),
+        is_quick=False,
     ),
     Fault(
         "a round number smaller than the rows of the model allow is accepted",

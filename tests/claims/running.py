@@ -20,9 +20,13 @@ from torch import Tensor
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.history import Query
+from botorch_bandits.models import CandidatesModel
 from claims.building import MAX_DELAY, STEP_SIZE, Plan, as_column
-from claims.settings import Setting
+from claims.settings import LIST, Setting
 from claims.worlds import Function, Noise, two_point
+
+BOUNDED = ("DMM", LIST)
+"""Methods whose bounds are no multiple of one deviation."""
 
 NEVER = 10**6
 """The round in which an outcome arrives that does not."""
@@ -515,6 +519,8 @@ class _AnyRun:
                 told = getattr(seen, f"{name}_{kind}")
                 if told:
                     check.fail(told)
+        if self.setting.method == LIST and is_refuted(guarantee):  # the truth is on the list
+            checks["bands"] = Check(self.plan.delta, True, told="the list was refuted")
         if regret is not None and regret.holds and regret.bound is not None:
             check = checks["regret"] = Check(allowed_by(regret.text, self.plan.delta))
             if seen.regret:
@@ -534,6 +540,16 @@ class _AnyRun:
             frozenset(seen.assumptions),
             str(guarantee),
         )
+
+
+def is_refuted(guarantee: Guarantee) -> bool:
+    """Return whether all that a guarantee lacks is that the outcomes refuted what it assumes.
+
+    Args:
+        guarantee: At the end of a run.
+    """
+    gaps = [*guarantee.gaps, *(gap for part in guarantee.statements.values() for gap in part.gaps)]
+    return guarantee.theorem is not None and bool(gaps) and all("refuted" in gap for gap in gaps)
 
 
 def allowed_by(text: str, delta: float) -> float:
@@ -664,7 +680,9 @@ class _LoopRun(_AnyRun):
             if self.has_constraints:
                 self.look_at_penalized(query, where, is_in_hand)
             else:
-                if loop._chooser._stream is not None:
+                if loop._chooser._stream is not None and self.setting.method == LIST:
+                    mean, deviation = torch.empty(0), torch.empty(0)  # of which there are many
+                elif loop._chooser._stream is not None:
                     posterior = loop._chooser._stream.engine.posterior
                     mean = posterior.mean + loop._chooser._stream.engine.prior_mean
                     deviation = posterior.standard_deviation
@@ -694,10 +712,17 @@ class _LoopRun(_AnyRun):
         context: int,
     ) -> None:
         width = query.diagnostics["width"]
-        if self.setting.method == "DMM":
-            lower, upper = self.dmm_bounds()
+        if self.setting.method in BOUNDED:
+            lower, upper = self.bounds_of_round(query)
             middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
-            self.look(self.excess(self.target(), middle, half), where, is_in_hand, None, context)
+            at_point = None
+            if self.setting.method == LIST:
+                told = [query.diagnostics[f"{name}_bound"] for name in ("lower", "upper")]
+                value = torch.tensor([self.value_at(row)], dtype=torch.float64)
+                at = torch.tensor([sum(told) / 2.0], dtype=torch.float64)
+                at_point = self.excess(value, at, 0.5 * (told[1] - told[0]) + 0.0 * at)
+            excess = self.excess(self.target(), middle, half)
+            self.look(excess, where, is_in_hand, at_point, context)
             return
         excess = self.excess(self.target(), mean, width * deviation)
         value = torch.tensor([self.value_at(row)], dtype=torch.float64)
@@ -709,6 +734,24 @@ class _LoopRun(_AnyRun):
         if self.setting.method != "Theorem 2":  # visited points, with what is pending
             excess = torch.maximum(excess, at_point)
         self.look(excess, where, is_in_hand, at_point, context)
+
+    def bounds_of_round(self, query: Query) -> tuple[Tensor, Tensor]:
+        """Return the bounds of a round, of a method that has more than mean and deviation."""
+        if self.setting.method == "DMM":
+            return self.dmm_bounds()
+        chooser: Any = self.loop._chooser
+        local_round = chooser.current.num_queries  # the query is among them
+        assert torch.equal(chooser.current.queries[-1].x, query.x)
+        if chooser._stream is not None:
+            bounds: tuple[Tensor, Tensor] = chooser._stream.engine._bounds(local_round, ())
+            return bounds
+        domain = self.world.domain
+        acquisition = chooser._played.build(
+            self.loop.current_model(), domain, round_number=local_round
+        )
+        with torch.no_grad():
+            found: tuple[Tensor, Tensor] = acquisition.bounds(self.world.inputs)
+        return found
 
     def dmm_bounds(self) -> tuple[Tensor, Tensor]:
         chooser: Any = self.loop._chooser
@@ -837,7 +880,7 @@ class _DropInRun(_AnyRun):
     def _look(
         self, acquisition: Any, middle: Tensor, deviation: Tensor, where: str, context: int
     ) -> None:
-        if self.setting.method == "DMM":
+        if self.setting.method in BOUNDED:
             with torch.no_grad():
                 lower, upper = acquisition.bounds(self.world.inputs)
             middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
@@ -855,6 +898,9 @@ def moments(model: Any, X: Tensor) -> tuple[Tensor, Tensor]:
         X: The inputs.
     """
     with torch.no_grad():
+        if isinstance(model, CandidatesModel):
+            mean, variance = model.mixture(X)
+            return mean, variance.clamp_min(1e-18).sqrt()
         posterior = model.posterior(X)
         deviation = posterior.variance.clamp_min(1e-18).sqrt()
     return posterior.mean.squeeze(-1), deviation.squeeze(-1)

@@ -20,7 +20,10 @@ IGP = (
 )
 """Methods of which Theorem 2 of Chowdhury and Gopalan 2017 speaks."""
 
-DRAWN = ("Theorem 1", "Theorem 2", "IRGP-UCB")
+LIST = "Theorem 1, list"
+"""The method for rewards that are drawn from one of several priors."""
+
+DRAWN = ("Theorem 1", "Theorem 2", "IRGP-UCB", LIST)
 """Methods for rewards that are drawn from the prior."""
 
 SEPARATE = ("additive, separate", "primal-dual")
@@ -39,6 +42,7 @@ AXES: dict[str, dict[str, float]] = {
         "Theorem 2": 1.0,
         "Theorem 3": 1.0,
         "IRGP-UCB": 1.0,
+        LIST: 1.0,
         "GP-TS, printed": 1.0,
         "GP-TS, any lam": 1.5,
         "Lagrangian UCB": 0.8,
@@ -470,7 +474,9 @@ def _is_accepted(setting: Setting) -> bool:
         return False
     if method == "Theorem 3" and (setting.is_box or setting.contexts != "none"):
         return False
-    if method in ("Theorem 1", "IRGP-UCB") and setting.is_box:
+    if method in ("Theorem 1", LIST, "IRGP-UCB") and setting.is_box:
+        return False
+    if method == LIST and (setting.model != "BanditGP" or setting.forgetting != "none"):
         return False
     if setting.is_box and setting.model != "BanditGP" and setting.number % 4:
         return False  # without a closed form a round costs ten times as much

@@ -40,6 +40,7 @@ COVERED: list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
     ("AMM", (ARMS, BOX), PLAIN, ANY, "none"),
     ("DMM", (ARMS, BOX), PLAIN, ANY, "none"),
     ("Theorem 1", (ARMS,), PLAIN, ANY, "none"),
+    ("Theorem 1, list", (ARMS,), PLAIN[:1], ANY, "none"),
     ("Theorem 2", (BOX,), PLAIN, ANY, "none"),
     ("Theorem 3", (ARMS,), PLAIN, ALONE, "none"),
     ("IRGP-UCB", (ARMS,), PLAIN, ANY, "none"),

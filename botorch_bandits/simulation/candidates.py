@@ -1,0 +1,153 @@
+"""Replicates of a list of priors on arms: an engine each, behind the interface of one engine.
+
+The evidence of each replicate throws out other priors, so that their arithmetic is not batched;
+what is shared are the prior covariances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition.base import AcquisitionRecipe
+from botorch_bandits.acquisition.baselines import RandomSearch
+from botorch_bandits.acquisition.candidates import (
+    CandidatesEngine,
+    CandidatesRound,
+    build_candidates_engine,
+)
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms
+from botorch_bandits.models import CandidatesRecipe
+from botorch_bandits.random_streams import RandomBlocks
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicatesRound:
+    """What is known in a round, of each replicate.
+
+    Attributes:
+        rounds: One a replicate.
+    """
+
+    rounds: tuple[CandidatesRound, ...]
+
+    @property
+    def rule(self) -> ReplicatesRound:
+        """Itself, which has the bounds that a rule has elsewhere."""
+        return self
+
+    def bounds(self, seen: ReplicatesRound) -> tuple[Tensor, Tensor] | None:
+        """Return lower and upper bounds, ``num_replicates x num_arms`` each; None for draws.
+
+        Args:
+            seen: The round.
+        """
+        known = [each.bounds for each in seen.rounds if each.bounds is not None]
+        if len(known) < len(seen.rounds):
+            return None
+        return torch.stack([lower for lower, _ in known]), torch.stack([u for _, u in known])
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureOfReplicates:
+    """The posterior mixtures of all replicates.
+
+    Attributes:
+        engines: One a replicate.
+    """
+
+    engines: tuple[CandidatesEngine, ...]
+
+    @property
+    def mean(self) -> Tensor:
+        """``num_replicates x num_arms``."""
+        return torch.stack([engine.arms.mixture()[0] for engine in self.engines])
+
+
+class CandidatesReplicates:
+    """Plays a list of priors on arms, with an evidence of each replicate's own.
+
+    Args:
+        recipe: The list.
+        acquisition: What is played, with an engine on arms; see
+            :func:`~botorch_bandits.acquisition.build_candidates_engine`.
+        arms: The arms.
+        seeds: One a replicate.
+
+    Raises:
+        ValueError: If the acquisition needs the model.
+    """
+
+    rule = True  # it is not random search
+
+    def __init__(
+        self,
+        recipe: CandidatesRecipe,
+        acquisition: AcquisitionRecipe | RandomSearch,
+        arms: Arms,
+        seeds: Sequence[int],
+    ) -> None:
+        """See the class."""
+        engines: list[CandidatesEngine] = []
+        for seed in seeds:
+            if not isinstance(acquisition, AcquisitionRecipe):
+                break
+            shared = engines[0].arms.priors if engines else None
+            engine = build_candidates_engine(recipe, acquisition, arms, seed, shared)
+            if engine is not None:
+                engines.append(engine)
+        if not engines:
+            raise ValueError(
+                f"policy ({acquisition!r}) cannot be simulated in a batch with a list of priors: "
+                "that takes CandidatesUpperConfidenceBound, or CandidatesThompsonSampling on all "
+                "arms. Run policy.loop(...) for each seed instead."
+            )
+        self.engines = tuple(engines)
+        self.posterior = MixtureOfReplicates(self.engines)
+        self._uniform = RandomBlocks(tuple(seeds), "sample", (), "uniform")
+        self._num_arms, self._device = arms.num_arms, arms.choices.device
+
+    def look(self, round_number: int) -> ReplicatesRound:
+        """Return what is known in a round.
+
+        Args:
+            round_number: From 1; widths grow with it.
+        """
+        return ReplicatesRound(tuple(engine.look(round_number) for engine in self.engines))
+
+    def choose(self, seen: ReplicatesRound, check: bool = True) -> Tensor:
+        """Return the arm to play, ``num_replicates``.
+
+        Args:
+            seen: From :meth:`look`.
+            check: Refuse scores that are not finite.
+        """
+        each = zip(self.engines, seen.rounds, strict=True)
+        return torch.stack([engine.choose(known, check) for engine, known in each])
+
+    def choose_uniformly(self, round_number: int) -> Tensor:
+        """Return a uniformly random arm a replicate.
+
+        Args:
+            round_number: From 1; the draw is a function of it and of the replicate's seed.
+        """
+        return (self._uniform.at(round_number) * self._num_arms).long().to(self._device)
+
+    def observe(self, arm: Tensor | int, outcome: Tensor | float) -> None:
+        """Take in one outcome a replicate.
+
+        Args:
+            arm: ``num_replicates`` numbers of the arms that were played; a number for one.
+            outcome: ``num_replicates`` outcomes; a number for one.
+        """
+        arms = [arm] if isinstance(arm, int) else arm.tolist()
+        outcomes = outcome.tolist() if isinstance(outcome, Tensor) else [outcome]
+        for engine, played, heard in zip(self.engines, arms, outcomes, strict=True):
+            engine.arms.observe(played, heard)
+
+
+fill_in_docstrings(__name__)
