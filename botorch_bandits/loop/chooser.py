@@ -393,7 +393,7 @@ class AcquisitionBuilder:
 
     def __init__(self, settings: LoopSettings, history: History, rounds_before: int = 0) -> None:
         """See the class."""
-        self._given, self._seed = settings.model, settings.seed
+        self._given, self._seed = settings.model_in_use, settings.seed
         self._history, self._feedback = history, settings.feedback
         self._rounds_before = rounds_before
         # one row for all observations of an arm, unless values are replaced row by row

@@ -544,6 +544,21 @@ class LoopSettings:
         store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
 
     @property
+    def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
+        """What models are built with.
+
+        That is ``model``, but where the default model serves the default search for the best point,
+        and one function is all there is to learn, it sees rewards whose low tail is raised.
+        """
+        is_search = self.acquisition == default_acquisition("best")
+        others = (self.restart, self.constraints, self.forgetting)
+        is_plain = not self.context_dim and all(other is None for other in others)
+        # a subclass may have another idea of its outcomes; censored ones have another acquisition
+        if is_search and is_plain and type(self.model) is FittedSingleTaskGP:
+            return self.model.on_winsorized
+        return self.model
+
+    @property
     def outcome_scale(self) -> OutcomeScale:
         """What the acquisition says of the size of noise and outcomes."""
         options = getattr(self.acquisition, "options", {})

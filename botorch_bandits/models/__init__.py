@@ -16,6 +16,7 @@ from botorch_bandits.models.fitted import (
     LearnedGP,
     default_kernel,
     default_likelihood,
+    winsorized,
 )
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
@@ -52,4 +53,5 @@ __all__ = [
     "lengthscale_ladder",
     "posterior_rise",
     "probe_points",
+    "winsorized",
 ]

@@ -10,11 +10,17 @@ square root of the dimension (Hvarfner, Hellsten and Nardi 2024); an output scal
 around 1, without which the few large outcomes of a first design hide what is near the optimum; and
 noise that may be as small as 1e-6 of the variance of the outcomes, where BoTorch's default stops at
 1e-4, if many outcomes say so.
+
+**Low outcomes.** Outcomes far below the others set the scale to which everything else is small:
+where values reach from -1e6 to 0, noise of a thousandth of the standard deviation hides hundreds
+of units. A search for the best point need not know how bad a bad point is, so
+:func:`winsorized` raises them.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -100,6 +106,30 @@ OUTPUT_SCALE_PRIOR = (0.0, 1.5)
 
 SMALLEST_OUTPUT_SCALE = 1e-2
 """Likewise."""
+
+
+REACH = 5.0
+"""How far below the median :func:`winsorized` keeps outcomes, in distances from it to the top."""
+
+
+def winsorized(Y: Tensor) -> Tensor:
+    """Return outcomes of which the far too low ones are raised to a fence.
+
+    The fence lies :data:`REACH` times as far below the median as the largest outcome lies above.
+    At least half of the outcomes stay as they are. So do all if the median is the largest, for then
+    nothing says what is far. Outcomes in another unit, or with an offset, have the same fence.
+
+    Args:
+        Y: ``n x m`` outcomes, ``n`` at least 1; each column has a fence of its own.
+
+    Example:
+        >>> winsorized(torch.tensor([[0.0], [1.0], [-3.0], [2.0], [-900.0]])).squeeze(-1)
+        tensor([ 0.,  1., -3.,  2., -10.])
+    """
+    median = Y.median(dim=0).values  # the lower one of two
+    above = Y.amax(dim=0) - median
+    fence = torch.where(above > 0.0, median - REACH * above, -math.inf)
+    return torch.maximum(Y, fence)
 
 
 def default_kernel(dim: int) -> ScaleKernel:
@@ -209,6 +239,15 @@ class FittedSingleTaskGP:
         if Y.shape[-1] > 1:
             return ModelListGP(*(self._fit(X, y) for y in Y.split(1, dim=-1)))
         return self._fit(X, Y)
+
+    def on_winsorized(self, X: Tensor, Y: Tensor) -> LearnedGP | ModelListGP:
+        """Build and fit the model to :func:`winsorized` outcomes; only large ones are sought.
+
+        Args:
+            X: As for a call.
+            Y: Likewise.
+        """
+        return self(X, winsorized(Y))
 
     def _fit(self, X: Tensor, y: Tensor) -> LearnedGP:
         model = self._build(X, y)

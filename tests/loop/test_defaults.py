@@ -28,12 +28,16 @@ from botorch_bandits import (
     Integer,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
+    OracleRestart,
     PrimalDual,
     RandomSearch,
+    SlidingWindow,
     Space,
 )
+from botorch_bandits.fingerprints import fingerprint
 from botorch_bandits.loop.journal import DifferentSettingsError
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
+from botorch_bandits.models import winsorized
 from botorch_bandits.models.closed_form import TransformedClosedForm
 
 SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
@@ -132,6 +136,66 @@ def test_without_uniform_rounds_it_begins_with_the_prior() -> None:
     loop = make(num_initial=0)
     assert play(loop, 3)
     assert loop.history.queries[0].origin != "acquisition"
+
+
+def with_one_bad_reward(**options: Any) -> tuple[BanditLoop, Tensor, Tensor]:
+    """Return a loop with rewards of which one is far below the others, its inputs and rewards."""
+    given = torch.tensor([[-1.0, 0.0], [0.0, 4.0], [1.0, 2.0], [1.5, 9.0], [2.0, 5.0], [0.4, 3.0]])
+    loop = make(**options)
+    for x in given.double():
+        value = reward(x) - 1e6 * float(x[0] == -1.0)
+        parts = {"constraints": [0.0]} if loop.settings.num_constraints else {}
+        context = {"context": [0.5]} if loop.settings.context_dim else {}
+        loop.attach(x.tolist(), value, **parts, **context)
+    return loop, *loop.history.arrived()
+
+
+def means(model: Any, X: Tensor) -> Tensor:
+    mean: Tensor = model.posterior(X).mean.detach()
+    return mean
+
+
+def test_the_model_of_the_default_sees_very_low_rewards_raised() -> None:
+    loop, X, Y = with_one_bad_reward()
+    expected = FittedSingleTaskGP.for_domain(box())(X, winsorized(Y))
+    assert torch.equal(means(loop.current_model(), X), means(expected, X))
+    assert float(winsorized(Y).min()) > -1e3
+    # what was told stays, and so do the settings of journals
+    assert float(Y.min()) < -9e5
+    assert loop.settings.model is not None
+    assert fingerprint({"model": loop.settings.model}) == fingerprint(
+        {"model": FittedSingleTaskGP.for_domain(box())}
+    )
+    given = make(
+        model=FittedSingleTaskGP.for_domain(box()),
+        acquisition=LogExpectedImprovement.with_options(augmented=True),
+        history=loop.history,
+    )
+    assert torch.equal(means(given.current_model(), X), means(expected, X))
+
+
+class OwnFitted(FittedSingleTaskGP):
+    """A subclass, which may have ideas of its own about outcomes."""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"objective": "earned"},
+        {"acquisition": LogExpectedImprovement.with_options()},
+        {"acquisition": LogExpectedImprovement.with_options(augmented=True, maximize=False)},
+        {"acquisition": GPUpperConfidenceBound.with_options(width=2.0)},
+        {"model": OwnFitted(box().bounds)},
+        {"restart": OracleRestart((50,))},
+        {"forgetting": SlidingWindow(50)},
+        {"constraints": AdditiveEpochs(1, 5, 0.5)},
+    ],
+    ids=lambda options: str(*options),
+)
+def test_all_others_see_rewards_as_they_were_told(options: dict[str, Any]) -> None:
+    loop, X, Y = with_one_bad_reward(**options)
+    expected = FittedSingleTaskGP.for_domain(box())(X, Y[:, :1])
+    assert torch.equal(means(loop.current_model(), X)[:, :1], means(expected, X))
 
 
 # --- where it is played ---------------------------------------------------------------------------

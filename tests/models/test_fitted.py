@@ -10,7 +10,7 @@ from botorch.exceptions.errors import ModelFittingError
 
 from botorch_bandits import FittedSingleTaskGP
 from botorch_bandits.confidence import KernelizedWidth, PriorSummary
-from botorch_bandits.models import RefitWarning
+from botorch_bandits.models import RefitWarning, winsorized
 
 from .textbook import double, log_likelihood, matern, posterior, uniform
 
@@ -112,3 +112,54 @@ def test_bounds_may_be_pairs() -> None:
 def test_bad_bounds_are_refused(bounds: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         FittedSingleTaskGP(bounds)
+
+
+# --- low outcomes ---------------------------------------------------------------------------------
+
+SKEWED = double([[-1e6], [-40.0], [-70.0], [-30.0], [-20.0], [-131.0], [-2e3]])
+
+
+def test_outcomes_far_below_the_median_are_raised_to_a_fence() -> None:
+    # the median is -70, the largest outcome 50 above it
+    raised = double([[-320.0], [-40.0], [-70.0], [-30.0], [-20.0], [-131.0], [-320.0]])
+    assert torch.equal(winsorized(SKEWED), raised)
+    assert torch.equal(winsorized(raised), raised)
+
+
+@pytest.mark.parametrize(("unit", "offset"), [(1e-6, 0.0), (1e3, -1e7), (0.25, 5.0)])
+def test_the_fence_does_not_depend_on_unit_and_offset(unit: float, offset: float) -> None:
+    found = winsorized(offset + unit * SKEWED)
+    assert torch.allclose(found, offset + unit * winsorized(SKEWED), rtol=1e-12, atol=1e-9)
+
+
+def test_half_of_the_outcomes_stay_as_they_are_and_all_of_an_even_spread() -> None:
+    for seed in range(20):
+        Y = -(uniform(9, 1, seed=seed) ** -3)
+        assert int((winsorized(Y) == Y).sum()) >= 5
+        even = uniform(9, 1, seed=seed)
+        above = even.amax() - even.median()
+        assert torch.equal(winsorized(even), even.clamp_min(even.median() - 5.0 * above))
+    assert torch.equal(winsorized(Y[:1]), Y[:1])
+    assert torch.equal(winsorized(Y[:2]), Y[:2])
+
+
+def test_where_most_outcomes_are_the_largest_none_is_raised() -> None:
+    plateau = double([[0.9], [0.9], [0.1], [0.9], [-7.0]])
+    assert torch.equal(winsorized(plateau), plateau)
+
+
+def test_each_column_has_a_fence_of_its_own() -> None:
+    both = winsorized(torch.cat([SKEWED, -SKEWED], dim=-1))
+    assert torch.equal(both[:, :1], winsorized(SKEWED))
+    assert torch.equal(both[:, 1:], winsorized(-SKEWED))
+
+
+def test_a_model_of_raised_outcomes_is_that_of_these_outcomes() -> None:
+    outcomes = Y.clone()
+    outcomes[3] = -1e7
+    build = FittedSingleTaskGP(BOUNDS)
+    found, expected = build.on_winsorized(X, outcomes), build(X, winsorized(outcomes))
+    assert torch.equal(found.posterior(POINTS).mean, expected.posterior(POINTS).mean)
+    # and it tells apart what is near the best, which one bad outcome would hide
+    deviation = found.posterior(POINTS).variance.sqrt()
+    assert float(deviation.max()) < 1e3 < float(build(X, outcomes).posterior(POINTS).stddev.max())
