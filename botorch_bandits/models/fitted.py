@@ -244,8 +244,11 @@ class FittedSingleTaskGP:
         """Build and fit the model to :func:`winsorized` outcomes; only large ones are sought.
 
         Args:
-            X: As for a call.
-            Y: Likewise.
+            X: ``n x d`` inputs.
+            Y: ``n x m`` outcomes as they were observed; they are not changed.
+
+        Returns:
+            What a call returns.
         """
         return self(X, winsorized(Y))
 
