@@ -25,6 +25,7 @@ PACKAGES = (architecture.PACKAGE, *architecture.BESIDE)
 
 # Imports of the package's own modules within functions, each with the reason why it is there.
 IMPORTS_WITHIN_FUNCTIONS = {
+    ("cli/parallel.py", "botorch_bandits.asynchronous"): "workers start without BoTorch",
     ("cli/session.py", "botorch_bandits.plotting"): "only for a picture, after its backend is set",
     ("cli/show.py", "botorch_bandits.plotting"): "only for a picture, after its backend is set",
 }

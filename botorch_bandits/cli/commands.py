@@ -30,14 +30,13 @@ from botorch_bandits.cli.options import (
     METHODS,
     RULES,
     STEP_SIZE,
-    AtAnyRound,
-    NamedFunction,
     build_acquisition,
     build_loop,
     read_budgets,
     read_domain,
     read_waiting,
 )
+from botorch_bandits.cli.parallel import AtAnyRound, NamedFunction
 from botorch_bandits.cli.session import (
     OutputFolder,
     Session,

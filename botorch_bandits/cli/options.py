@@ -7,11 +7,8 @@ together is refused with the names of the options.
 from __future__ import annotations
 
 import argparse
-import importlib
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -169,72 +166,6 @@ class FittedOutputs:
             Y: ``n x m`` outcomes.
         """
         return ModelListGP(*(self._build(X, y) for y in Y.split(1, dim=-1)))
-
-
-@dataclass(frozen=True)
-class NamedFunction:
-    """A user's function by its name, so that a worker process can import it for itself.
-
-    Attributes:
-        name: ``MODULE:FUNCTION``.
-        folder: Modules in this folder can be named too, as with ``python -m``.
-    """
-
-    name: str
-    folder: str
-
-    @classmethod
-    def in_current_folder(cls, name: str) -> NamedFunction:
-        """Return the function of this name.
-
-        Raises:
-            ValueError: If it cannot be imported.
-        """
-        function = cls(name, str(Path.cwd()))
-        function.load()
-        return function
-
-    def load(self) -> Callable[[Any], Any]:
-        """Import the function.
-
-        Raises:
-            ValueError: If the name is none, or names nothing that can be imported and called.
-        """
-        module_name, colon, function_name = self.name.partition(":")
-        if not (module_name and colon and function_name):
-            raise ValueError(
-                f"function is {self.name!r}; it must be MODULE:FUNCTION, as in mymodule:reward."
-            )
-        if self.folder not in sys.path:
-            sys.path.insert(0, self.folder)
-        try:
-            module = importlib.import_module(module_name)
-        except ImportError as error:
-            raise ValueError(f"module {module_name!r} cannot be imported: {error}.") from error
-        function: Any = getattr(module, function_name, None)
-        if not callable(function):
-            raise ValueError(f"module {module_name!r} has no function {function_name!r}.")
-        checked: Callable[[Any], Any] = function
-        return checked
-
-    def __call__(self, argument: Any) -> Any:
-        """Return what the function returns for the argument that ``run`` would give it."""
-        return self.load()(argument)
-
-
-@dataclass(frozen=True)
-class AtAnyRound:
-    """A function that is the same in every round.
-
-    Attributes:
-        function: Of a point alone.
-    """
-
-    function: Callable[[Any], Any]
-
-    def __call__(self, argument: Any, round_number: int) -> Any:
-        """Return what the function returns for its argument."""
-        return self.function(argument)
 
 
 def parse_box(bounds: str, integer: str) -> Box:

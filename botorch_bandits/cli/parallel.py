@@ -1,22 +1,91 @@
 """Processes of the command line in which queries are evaluated.
 
 Each worker has one thread, and the function from its start. When the run ends or is interrupted, so
-do the workers.
+do the workers. What they need is in this file, which imports no more than it must.
 """
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from botorch_bandits.asynchronous import one_thread_each
 from botorch_bandits.docstrings import fill_in_docstrings
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """A user's function by its name, so that a worker process can import it for itself.
+
+    Attributes:
+        name: ``MODULE:FUNCTION``.
+        folder: Modules in this folder can be named too, as with ``python -m``.
+    """
+
+    name: str
+    folder: str
+
+    @classmethod
+    def in_current_folder(cls, name: str) -> NamedFunction:
+        """Return the function of this name.
+
+        Raises:
+            ValueError: If it cannot be imported.
+        """
+        function = cls(name, str(Path.cwd()))
+        function.load()
+        return function
+
+    def load(self) -> Callable[[Any], Any]:
+        """Import the function.
+
+        Raises:
+            ValueError: If the name is none, or names nothing that can be imported and called.
+        """
+        module_name, colon, function_name = self.name.partition(":")
+        if not (module_name and colon and function_name):
+            raise ValueError(
+                f"function is {self.name!r}; it must be MODULE:FUNCTION, as in mymodule:reward."
+            )
+        if self.folder not in sys.path:
+            sys.path.insert(0, self.folder)
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise ValueError(f"module {module_name!r} cannot be imported: {error}.") from error
+        function: Any = getattr(module, function_name, None)
+        if not callable(function):
+            raise ValueError(f"module {module_name!r} has no function {function_name!r}.")
+        checked: Callable[[Any], Any] = function
+        return checked
+
+    def __call__(self, argument: Any) -> Any:
+        """Return what the function returns for the argument that ``run`` would give it."""
+        return self.load()(argument)
+
+
+@dataclass(frozen=True)
+class AtAnyRound:
+    """A function that is the same in every round.
+
+    Attributes:
+        function: Of a point alone.
+    """
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, argument: Any, round_number: int) -> Any:
+        """Return what the function returns for its argument."""
+        return self.function(argument)
 
 
 class WorkerPool(ProcessPoolExecutor):
@@ -46,6 +115,8 @@ class WorkerPool(ProcessPoolExecutor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """See :class:`concurrent.futures.Executor`."""
+        from botorch_bandits.asynchronous import one_thread_each  # which workers need not import
+
         self._before_submit()
         # a process starts in here: with an interrupt on hold, so that it cannot hit its imports
         with one_thread_each(), _interrupts_on_hold():
@@ -79,6 +150,8 @@ _known: list[Callable[[Any, int], Any]] = []
 
 
 def _prepare(function: Callable[[Any, int], Any]) -> None:
+    import torch  # noqa: F401, which arguments need: a worker takes none before it is ready
+
     _known.append(function)
     # a terminal interrupts all processes; it is the first one that stops the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,8 @@ from PIL import Image
 
 from botorch_bandits.cli import main
 from papers.commands import main as run_papers
+
+from .processes import finish, start
 
 FUNCTION = """
 import math, os, time
@@ -52,26 +52,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mymodule.py").write_text(FUNCTION)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    # another test's folder may have had a module of this name
+    monkeypatch.delitem(sys.modules, "mymodule", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return tmp_path
-
-
-def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "botorch_bandits", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-        # a shell starts background jobs with interrupts ignored, and children inherit that
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def finish(*arguments: str) -> None:
-    """Run to the end in a process: bit identity is promised for equal thread counts only."""
-    process = start(*arguments)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
 
 
 OPTIMIZE = (
@@ -81,8 +65,13 @@ OPTIMIZE = (
 
 
 def test_optimize_writes_everything(folder: Path) -> None:
-    process = start(*OPTIMIZE, "--rounds", "8")
-    output, errors = process.communicate(timeout=300)
+    process = subprocess.run(
+        [sys.executable, "-m", "botorch_bandits", *OPTIMIZE, "--rounds", "8"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    output, errors = process.stdout, process.stderr
     assert process.returncode == 0, errors
     assert "best reward" in output
     assert "8/8" in errors  # the progress bar

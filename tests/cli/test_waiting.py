@@ -7,10 +7,8 @@ import os
 import pickle
 import re
 import signal
-import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,8 @@ from PIL import Image
 
 from botorch_bandits.cli import main
 from botorch_bandits.problems.tuning import TuningProblem, load_dataset
+
+from .processes import finish, start
 
 FUNCTION = """
 import os, time
@@ -64,25 +64,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "waiting_module", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return tmp_path
-
-
-def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "botorch_bandits", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-        start_new_session=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-
-
-def finish(*arguments: str) -> str:
-    process = start(*arguments)
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return output + errors
 
 
 def queries_in(folder: Path) -> list[dict[str, Any]]:
@@ -337,14 +318,18 @@ def test_stopped_workers_end_and_the_same_command_continues(
         assert process.returncode == 130
         assert "interrupted" in output
         assert errors == ""
-    left = [query["x"] for query in queries_in(folder / "run") if query["reward"] is None]
-    assert len(left) == 2
+    before = queries_in(folder / "run")
+    assert [query["reward"] is None for query in before].count(True) == 2
     finish(*PARALLEL, "--rounds", "6", "--out", "run")
     queries = queries_in(folder / "run")
     assert len(queries) == 6
     assert all(query["reward"] is not None for query in queries)
+    # what was on its way is evaluated again, and nothing else twice
+    assert [query["x"] for query in queries[: len(before)]] == [query["x"] for query in before]
     again = (folder / "calls.txt").read_text().splitlines()[len(lines) :]
-    assert sorted(float(line.split()[2]) for line in again[:2]) == sorted(x[0] for x in left)
+    known = [query["x"][0] for query in before if query["reward"] is not None]
+    rest = [query["x"][0] for query in queries if query["x"][0] not in known]
+    assert sorted(float(line.split()[2]) for line in again) == sorted(rest)
 
 
 @pytest.mark.parametrize(
