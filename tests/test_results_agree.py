@@ -280,3 +280,52 @@ def test_page_on_delays_has_the_numbers_of_the_results():
     for label, *cells in shown:
         expected = [table[m][0][0] for m in methods[label] for table in (poisson, fixed)]
         assert [agrees(*pair) for pair in zip(cells, expected, strict=True)] == [True] * 4, label
+
+
+def test_page_on_unknown_priors_has_the_numbers_of_the_results():
+    shown = table_after("unknown-priors.md", "| Method | On the list |")
+    experiments = [f"beyond-priors-{kind}" for kind in ("listed", "rough", "between", "matern")]
+    tables = [results.panel("beyond-priors", e, "mean standard_error") for e in experiments]
+    worst = [results.panel("beyond-priors-worst", e, "worst") for e in experiments]
+    assert [row[0] for row in shown] == list(tables[0])
+    for method, *cells in shown:
+        for cell, table, largest in zip(cells, tables, worst, strict=True):
+            expected = [*table[method][0], *table[method][1], *largest[method][0]]
+            found = re.findall(NUMBER, cell)
+            assert all(agrees(*pair) for pair in zip(found, expected, strict=True)), cell
+    boxes = table_after("unknown-priors.md", "| Method on a box |")
+    table = results.panel("beyond-priors", "beyond-priors-box", "mean standard_error")
+    largest = results.panel("beyond-priors-worst", "beyond-priors-box", "worst")
+    assert [row[0] for row in boxes] == list(table)
+    for method, cell in boxes:
+        expected = [*table[method][0], *table[method][1], *largest[method][0]]
+        found = re.findall(NUMBER, cell)
+        assert all(agrees(*pair) for pair in zip(found, expected, strict=True)), cell
+    for kind, share in (("listed", 1.0), ("rough", 1.0), ("between", 1.0), ("matern", 0.95)):
+        covered = results.panel("beyond-priors", f"beyond-priors-{kind}", "covered")
+        assert covered["survivors"] == [[share]]
+
+
+PRICES = {
+    "guarantee, is {} (standard error {}) in the first": (
+        "listed",
+        "survivors",
+        "oracle, Theorem 1",
+    ),
+    "and costs {} ({}) between its": ("between", "mixture, width 2", "oracle, width 2"),
+    "likelihood by {} ({}), {}": ("listed", "marginal likelihood, width 2", "mixture, width 2"),
+    "), {} ({}), 3.6 (1.7)": ("rough", "marginal likelihood, width 2", "mixture, width 2"),
+    "), {} ({}) and 0.1": ("between", "marginal likelihood, width 2", "mixture, width 2"),
+    " and {} ({}): not much": ("matern", "marginal likelihood, width 2", "mixture, width 2"),
+}
+
+
+@pytest.mark.parametrize("sentence", PRICES)
+def test_prices_of_unknown_priors_are_those_of_the_results(sentence):
+    page = " ".join((ROOT / "docs" / "unknown-priors.md").read_text(encoding="utf-8").split())
+    words = re.escape(sentence).replace(r"\{\}", f"({NUMBER})")
+    (found,) = re.finditer(words, page)
+    kind, method, other = PRICES[sentence]
+    expected = less("beyond-priors", f"beyond-priors-{kind}", method, other, "regret")
+    for text, number in zip(found.groups(), expected, strict=False):
+        assert agrees(text, number), f"{sentence}: {text}, results {number}"

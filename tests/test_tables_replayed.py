@@ -101,6 +101,7 @@ ROWS = [
         "beyond-forgetting-abrupt",
         ["never restarts", "restart, published threshold"],
     ),
+    ("beyond-priors", "beyond-priors-listed", ["oracle, Theorem 1", "survivors"]),
     ("shi-gardner", "shi-gardner-epochs", ["S = 35"]),
     ("shi-rates", "shi-rates-noiseless-surrogates", ["Algorithm 2, fresh"]),
     ("beyond-multipliers", "beyond-multipliers-gardner-exact", ["every round, theory"]),
@@ -126,6 +127,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "shi-rates": (2, 30),
     "beyond-multipliers": (2, 16),
     "beyond-forgetting": (2, 60),
+    "beyond-priors": (2, 12),
     "beyond-combined": (2, 40),
     "ringing": (1, None),
 }

@@ -72,8 +72,8 @@ def priors_on_arms(scale: Scale) -> list[Measurement]:
             ratio=alone / ours,
             ordinary_seconds=alone,
             unit="round",
-            at_least=1.0 / 6.0,
-            aim=1.0 / 3.0,
+            at_least=0.167,  # a sixth
+            aim=0.333,
             note="difference of the log evidence from that of a dense model",
             **told,
         ),

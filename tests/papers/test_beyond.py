@@ -17,7 +17,7 @@ import torch
 from botorch_bandits import Arms, BanditGP, run
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.forgetting import SlidingWindow
-from botorch_bandits.problems import GardnerProblem
+from botorch_bandits.problems import ArmsProblem, GardnerProblem
 from botorch_bandits.simulation import Policy
 from papers import beyond_forgetting, beyond_multipliers, build_experiments
 from papers.avanesov import kernel as matern
@@ -35,6 +35,20 @@ from papers.beyond_combined import (
 )
 from papers.beyond_forgetting import EnvironmentStudy, play_environments
 from papers.beyond_multipliers import EPOCH_LENGTHS, MAX_MULTIPLIER, STEP_SIZES
+from papers.beyond_priors import (
+    FITTED_LENGTHSCALES,
+    FITTED_RATIOS,
+    ON_BOX,
+    TRUTHS,
+    PriorMethod,
+    draw_on_box,
+    fitted_posterior,
+    list_of_priors,
+    play_on_box,
+    play_priors,
+    points_of,
+    slopes,
+)
 from papers.results import tabulate
 from papers.shi import averages
 from papers.trials import ArmsExperiment, run_arms_experiment, run_pieces
@@ -44,6 +58,7 @@ matplotlib.use("Agg")
 SMALL = {
     "beyond-multipliers": {"num_points": (9, 3), "num_trials": 3, "num_rounds": 6},
     "beyond-forgetting": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
+    "beyond-priors": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
     "beyond-combined": {"num_trials": 3, "num_rounds": 8, "chunk": 3},
 }
 
@@ -195,6 +210,96 @@ def test_the_same_environments_for_every_method_and_chunk() -> None:
             assert torch.equal(ours, theirs)
     calibrated = beyond_forgetting._calibrated_restart(15, 8)
     assert calibrated.detector.threshold.false_alarm_rate == 0.1
+
+
+# priors that are not known
+
+
+def test_priors_are_played_as_loops_play_them() -> None:
+    experiment = panels("beyond-priors")[0]
+    study = experiment.make_study(1, 2)
+    arms = points_of(15)
+    truth = TRUTHS["listed"]
+    covered = []
+    for method in experiment.make_methods(study):
+        assert isinstance(method, PriorMethod)
+        if method.form not in ("oracle", "list"):
+            continue
+        known = BanditGP.with_kernel(truth.kernel, noise=0.01)
+        model = list_of_priors() if method.form == "list" else known
+        played = play_priors(study, method, lambda t: None)
+        for i, seed in enumerate(study.seeds):
+            problem = ArmsProblem(arms.choices, study.values[i], noise_std=0.1)
+            loop = Policy(model, method.acquisition).loop(arms, seed)
+            result = run(loop, problem, 8, progress=False)
+            assert played["regret"][i] == pytest.approx(result.regret.numpy(), abs=1e-9)
+        covered.append("covered" in played)
+    assert covered == [True, True, False, False, False]
+
+
+def test_draws_on_the_box_are_those_of_the_kernel_and_their_slopes_as_steep_as_assumed() -> None:
+    x = torch.linspace(0.0, 1.0, 201, dtype=torch.float64)
+    drawn = torch.stack([draw_on_box(seed)(x) for seed in range(800)])
+    expected = ON_BOX.kernel(x[::50].unsqueeze(-1)).to_dense().detach()
+    found = drawn[:, ::50].mT @ drawn[:, ::50] / 800.0
+    assert torch.allclose(found, expected, atol=0.18)
+    a, b = slopes(ON_BOX.lengthscale, ON_BOX.scale)
+    largest = (drawn.diff() * 200.0).abs().amax(-1)
+    for level in (10.0, 14.0, 17.0):
+        bound = a * math.exp(-((level / b) ** 2))
+        assert float((largest > level).double().mean()) <= bound + 0.05
+    assert a * math.exp(-((14.0 / b) ** 2)) < 0.1  # the levels say something
+
+
+def test_the_box_is_played_with_widths_of_each_prior() -> None:
+    experiment = panels("beyond-priors")[-1]
+    study = experiment.make_study(0, 1)
+    methods = {method.name: method for method in experiment.make_methods(study)}
+    options = methods["survivors"].acquisition.options  # type: ignore[union-attr]
+    entries = list_of_priors().candidates
+    for entry, a, b in zip(entries, options["smoothness_a"], options["smoothness_b"], strict=True):
+        length = float(entry.kernel.base_kernel.lengthscale.detach())
+        assert (a, b) == pytest.approx(slopes(length, float(entry.kernel.outputscale.detach())))
+    regret = play_on_box(study, methods["survivors"], lambda t: None)["regret"]
+    assert regret.shape == (1, 8)
+    assert float(regret.min()) >= -1e-9
+
+
+def test_learned_hyperparameters_are_the_most_likely_ones_or_integrated_out() -> None:
+    stream = torch.Generator().manual_seed(4)
+    X, points = torch.rand(2, 5, dtype=torch.float64, generator=stream)
+    y = torch.sin(6.0 * X)
+    log_scales = torch.linspace(-12.0, 8.0, 4001, dtype=torch.float64)  # s, under the prior 1 / s
+    densities, means, units, tops, bests = [], [], [], [], []
+    for length in FITTED_LENGTHSCALES:
+        for ratio in FITTED_RATIOS:
+            K = torch.exp(-0.5 * ((X.unsqueeze(-1) - X) / length) ** 2)
+            K = K + ratio * torch.eye(5).double()
+            k = torch.exp(-0.5 * ((points.unsqueeze(-1) - X) / length) ** 2)
+            fit = float(y @ torch.linalg.solve(K, y))
+            values = -0.5 * (5.0 * log_scales + torch.logdet(K) + fit * (-log_scales).exp())
+            densities.append(values)
+            means.append(k @ torch.linalg.solve(K, y))
+            units.append(1.0 - (k @ torch.linalg.solve(K, k.mT)).diagonal())
+            tops.append(float(values.max()))
+            bests.append(fit / 5.0)
+    best = int(np.argmax(tops))
+    mean, variance = fitted_posterior(X, y.unsqueeze(-1), points)
+    torch.testing.assert_close(mean, means[best], rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(variance, units[best] * bests[best], rtol=1e-6, atol=1e-8)
+    joint = torch.stack(densities)
+    weights = (joint - joint.max()).exp()
+    weights = weights / weights.sum()
+    m = sum(w.sum() * each for w, each in zip(weights, means, strict=True))
+    v = sum(
+        (w * log_scales.exp()).sum() * unit + w.sum() * (each - m) ** 2
+        for w, unit, each in zip(weights, units, means, strict=True)
+    )
+    mean, variance = fitted_posterior(X, y.unsqueeze(-1), points, is_integrated=True)
+    assert isinstance(m, torch.Tensor)
+    assert isinstance(v, torch.Tensor)
+    torch.testing.assert_close(mean, m, rtol=0.0, atol=2e-3)  # what is negligible is left out
+    torch.testing.assert_close(variance, v, rtol=0.02, atol=2e-3)
 
 
 # the combined scenario

@@ -15,6 +15,7 @@ from papers import (
     beyond_combined,
     beyond_forgetting,
     beyond_multipliers,
+    beyond_priors,
     chowdhury,
     coverage,
     ringing,
@@ -120,6 +121,11 @@ EXPERIMENTS = {
         beyond_forgetting.forgetting,
         "restarting against models that forget",
         report=beyond_forgetting.report,
+    ),
+    "beyond-priors": Entry(
+        beyond_priors.priors,
+        "a prior that is not known: lists of priors, marginal likelihood and the oracle",
+        report=beyond_priors.report,
     ),
     "beyond-combined": Entry(
         beyond_combined.combined,

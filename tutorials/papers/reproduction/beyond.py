@@ -173,6 +173,17 @@ FIGURES = (
         images=("beyond-forgetting.png",),
     ),
     Figure(
+        "beyond-priors",
+        "",
+        "A prior that is not known",
+        "beyond-priors",
+        ("*",),
+        "Nobody knows the prior: what does a list of priors cost against an oracle, and what does "
+        "it save against fitting the hyperparameters before each round?",
+        findings=find_least,
+        images=("beyond-priors.png",),
+    ),
+    Figure(
         "beyond-combined",
         "",
         "All components at once, each switched off in turn",
