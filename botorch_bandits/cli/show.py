@@ -88,6 +88,8 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
             continue
         if isinstance(setting, Mapping) and {"parameters", "names"} <= setting.keys():
             setting = {"class": setting["class"], **setting["parameters"]}  # a space
+        if name != "domain":
+            setting = _without_domain(setting, settings.get("domain"))
         inner = INNER.get(name, ()) if isinstance(setting, Mapping) else ()
         own = {k: v for k, v in setting.items() if k not in inner} if inner else setting
         rows.append([name, describe_setting(own)])
@@ -102,6 +104,17 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
         if settings.get(name)
     ]
     return [*rows, ["seed", str(settings["seed"])]]
+
+
+def _without_domain(setting: Any, domain: Any) -> Any:
+    """Return a setting that names a space where it holds the one that the first row describes."""
+    if isinstance(setting, list):
+        return [_without_domain(part, domain) for part in setting]
+    if not isinstance(setting, Mapping):
+        return setting
+    if "parameters" in setting and setting == domain:
+        return "domain"
+    return {name: _without_domain(part, domain) for name, part in setting.items()}
 
 
 def describe_setting(setting: Any) -> str:

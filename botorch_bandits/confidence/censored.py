@@ -805,8 +805,9 @@ def censored_rule(
     if outcome_bound is None and not goes_without:
         raise ValueError(
             "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            f"minimum, for {type(rule).__name__}. Only a constant width= goes without, or IGP-UCB "
-            "and GP-TS without rkhs_bound= and noise_bound=."
+            f"minimum, for {type(rule).__name__}. Who knows none passes a constant width, as in "
+            "GPUpperConfidenceBound.with_options(width=2.0), or takes ImprovedUpperConfidenceBound "
+            "or GPThompsonSampling without rkhs_bound= and noise_bound=."
         )
     if isinstance(rule, KernelizedWidth) and rule.explicit_gain is None:
         knows_noise = "noise_bound" not in not_given

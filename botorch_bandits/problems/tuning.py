@@ -255,7 +255,7 @@ def make_tasks() -> dict[str, Task]:
 
     return {
         "svm": Task(
-            "support vector machine with RBF kernel on standardized features",
+            "support vector machine on standardized features",
             Space({"C": Float(1e-4, 100.0, log=True), "gamma": Float(1e-4, 10.0, log=True)}),
             lambda **h: make_pipeline(StandardScaler(), SVC(**h)),
         ),

@@ -285,7 +285,8 @@ def test_censored_loops_need_no_bounds(cls: Any, domain: str, outcome_bound: flo
     told = [gap for gap in loop.guarantee().gaps if "was given" in gap or "was not given" in gap]
     expected = [LEFT_OUT[name] for name in list(LEFT_OUT)[: 2 if outcome_bound else 3]]
     assert told == ([PLAIN] if cls is GPThompsonSampling else expected)
-    with pytest.raises(ValueError, match=r"needs outcome_bound=.*without rkhs_bound= and noise"):
+    remedy = r"needs outcome_bound=.*with_options\(width=2\.0\).*without rkhs_bound= and noise"
+    with pytest.raises(ValueError, match=remedy):
         BanditLoop(
             where,
             recipe,

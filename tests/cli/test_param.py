@@ -107,6 +107,7 @@ def test_a_journal_is_resumed_and_shown_in_names(
     assert main(["show", journal]) == 0
     shown = capsys.readouterr().out
     assert "Space(C=Float(high=1000, log=True, low=0.001), depth=Integer(" in shown
+    assert shown.count("Space(") == 1  # what encodes it names it
     for record in asked:
         named = record["parameters"]
         text = f"C={named['C']:.6g}, depth={named['depth']}, kernel={named['kernel']}, data=digits"

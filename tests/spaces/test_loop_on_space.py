@@ -14,6 +14,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from botorch_bandits import (
+    AdditiveEpochs,
     BanditGP,
     BanditLoop,
     Box,
@@ -25,8 +26,10 @@ from botorch_bandits import (
     GPUpperConfidenceBound,
     History,
     Integer,
+    LagrangianUpperConfidenceBound,
     RandomSearch,
     Space,
+    run,
 )
 from botorch_bandits.history import flatten_records
 from botorch_bandits.journal import Journal
@@ -345,3 +348,57 @@ def test_a_loop_alone_plays_a_space_in_contexts() -> None:
         query = loop.ask(context=[i / 4.0])
         assert query.parameters == SPACE.decode(query.x)
         loop.tell(query.id, reward(**query.parameters) + i)
+
+
+@pytest.mark.parametrize("surrogate", ["relabeled", "separate"])
+def test_a_loop_on_a_space_has_constraints_in_contexts(surrogate: str, tmp_path: Path) -> None:
+    """The cost of a depth depends on the context; names, multipliers and journal go together."""
+    step, length, num_rounds = 0.5, 3, 8
+    rule = AdditiveEpochs(1, length, step_size=step, surrogate=surrogate)
+    contexts = torch.tensor([[(t % 3) / 2.0] for t in range(num_rounds)], dtype=torch.float64)
+    called: list[dict[str, Any]] = []
+
+    def open_loop(name: str) -> BanditLoop:
+        kernel = MaternKernel(nu=2.5, ard_num_dims=SPACE.num_columns + 1)
+        transform = SPACE.input_transform(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+        model = BanditGP.with_kernel(kernel, noise=0.01, lengthscale=0.5, input_transform=transform)
+        weighs = surrogate == "separate"
+        played = LagrangianUpperConfidenceBound if weighs else GPUpperConfidenceBound
+        acquisition = played.with_options(width=2.0)
+        settings = {"num_initial": 2, "context_dim": 1, "constraints": rule}
+        return BanditLoop.open(tmp_path / name, SPACE, model, acquisition, **settings)
+
+    def costly(values: dict[str, Any]) -> tuple[float, list[float]]:
+        called.append(values)
+        named = {name: value for name, value in values.items() if name != "context"}
+        return reward(**named), [values["depth"] - 3.0 + float(values["context"])]
+
+    def play_on(loop: BanditLoop, rounds: int) -> None:
+        run(loop, costly, rounds, contexts=contexts, progress=False)
+
+    with open_loop("whole") as loop:
+        play_on(loop, num_rounds)
+        queries = loop.history.queries
+        assert called == [{**(q.parameters or {}), "context": q.context} for q in queries]
+        assert [query.parameters for query in queries] == [SPACE.decode(q.x) for q in queries]
+        assert torch.stack([query.context for query in queries]).equal(contexts)
+        costs = [outcome.constraints[0] for outcome in loop.history.outcomes]
+        expected = [
+            q.parameters["depth"] - 3.0 + float(q.context)  # type: ignore[index, arg-type]
+            for q in queries
+        ]
+        assert costs == pytest.approx(expected)
+        multiplier = 0.0
+        for first in range(0, num_rounds - num_rounds % length, length):
+            total = sum(costs[first : first + length])
+            multiplier = max(0.0, multiplier + step * total / length)
+        assert [float(value) for value in loop.multipliers] == pytest.approx([multiplier])
+        assert multiplier > 0.0
+        best = loop.best(context=[0.0])
+        assert best is None or best[1].constraints[0] <= 0.0
+    with open_loop("pieces") as loop:
+        play_on(loop, 4)
+    with open_loop("pieces") as loop:  # an epoch was under way
+        play_on(loop, num_rounds - 4)
+        points = [query.parameters for query in loop.history.queries]
+        assert points == [query.parameters for query in queries]
