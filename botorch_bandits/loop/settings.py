@@ -21,6 +21,8 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
     BanditAcquisition,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
     GPThompsonSampling,
@@ -32,7 +34,7 @@ from botorch_bandits.acquisition import (
     RandomizedUpperConfidenceBound,
     RandomSearch,
 )
-from botorch_bandits.acquisition.base import constructor_parameters, evaluated_as
+from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointDetector,
@@ -414,26 +416,46 @@ def check_forgetting(
     if isinstance(model, BanditGPRecipe):
         ForgettingModels(model, forgetting)
     elif not isinstance(forgetting, SlidingWindow):
+        what = "a list of priors" if isinstance(model, CandidatesRecipe) else "a function of yours"
         raise ValueError(
             f"forgetting is {forgetting!r}, which changes the noise or the kernel, but the model "
-            "is a function of yours. Pass BanditGP.with_kernel(...), or use SlidingWindow."
+            f"is {what}. Pass BanditGP.with_kernel(...), or use SlidingWindow."
         )
     return forgetting
 
 
-def check_list_of_priors(model: Any, feedback: Feedback, constraints: Any) -> None:
-    """Raise if a list of priors would have to count what no outcome said.
+def check_list_of_priors(
+    model: Any, acquisition: Any, feedback: Feedback, constraints: Any
+) -> None:
+    """Raise if a list of priors is missing, or would have to count what no outcome said.
 
     Args:
         model: The loop's.
+        acquisition: The loop's.
         feedback: The loop's.
         constraints: The loop's.
 
     Raises:
-        ValueError: If feedback is censored, or there are constraints.
+        TypeError: If the acquisition needs a list of priors, and the model is one prior.
+        ValueError: If feedback is censored, there are constraints, or options with one number a
+            prior have another number.
     """
+    played = getattr(acquisition, "acquisition_class", type(None))
+    needs_list = issubclass(played, CandidatesUpperConfidenceBound | CandidatesThompsonSampling)
+    if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
+        raise TypeError(
+            f"acquisition is {acquisition!r}, which needs a list of priors, but model is a "
+            f"{type(model).__name__}. Pass BanditGP.with_candidates([...])."
+        )
     if not isinstance(model, CandidatesRecipe):
         return
+    for name in ONE_A_PRIOR if needs_list else ():
+        given = acquisition.options.get(name)
+        if isinstance(given, tuple) and len(given) != model.num_candidates:
+            raise ValueError(
+                f"{name} has {len(given)} entries, but {model.num_candidates} priors are on the "
+                "list; give one number for all, or one a prior."
+            )
     if isinstance(feedback, Censored):
         raise ValueError(
             "feedback=Censored(...) does not go with BanditGP.with_candidates(...): pseudo-values "
@@ -513,13 +535,14 @@ class LoopSettings:
             acquisition.check(domain.in_context(torch.zeros(context_dim, dtype=DTYPE)))
         model = check_loop_model(self.model, domain, not isinstance(acquisition, RandomSearch))
         check_feedback(self.feedback, acquisition, domain)
-        if isinstance(domain, Box) and isinstance(model, BanditGPRecipe):
-            check_range_on_box(model.kernel, model.prior_mean)
+        for prior in _priors_of(model) if isinstance(domain, Box) else ():
+            check_range_on_box(prior.kernel, prior.prior_mean)
         minimum = getattr(self.feedback, "minimum", None)
         if minimum is not None and isinstance(model, BanditGPRecipe):
             model = replace(model, prior_mean=float(minimum))
-        if isinstance(domain, Space) and isinstance(model, BanditGPRecipe):
-            _warn_if_not_encoded(domain, model)
+        if isinstance(domain, Space):
+            for prior in _priors_of(model)[:1]:  # those of a list have the same input transform
+                _warn_if_not_encoded(domain, prior)
         check_restart(self.restart)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         surrogate = None if self.constraints is None else self.constraints.surrogate_in_use
@@ -529,7 +552,7 @@ class LoopSettings:
                 "models reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, "
                 "or surrogate='relabeled'."
             )
-        check_list_of_priors(model, self.feedback, self.constraints)
+        check_list_of_priors(model, acquisition, self.feedback, self.constraints)
         check_forgetting(
             self.forgetting, model, self.feedback, _draws_on_paths(acquisition, domain)
         )
@@ -570,6 +593,13 @@ class LoopSettings:
     def num_constraints(self) -> int:
         """How many constraint values come with each reward."""
         return 0 if self.constraints is None else self.constraints.num_constraints
+
+
+def _priors_of(model: Any) -> tuple[BanditGPRecipe, ...]:
+    """The priors of a model that is made of recipes; none of a user's function."""
+    if isinstance(model, CandidatesRecipe):
+        return model.candidates
+    return (model,) if isinstance(model, BanditGPRecipe) else ()
 
 
 def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,24 @@ from models.textbook import double, matern, posterior, uniform
 from torch import Tensor
 
 from botorch_bandits import (
+    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
+    Categorical,
     Censored,
     DifferentSettingsError,
+    ExponentialWeights,
+    FittedSingleTaskGP,
+    Float,
     GPUpperConfidenceBound,
     OracleRestart,
     Policy,
     RandomSearch,
+    Space,
     run,
     simulate,
 )
@@ -309,6 +316,48 @@ def test_bad_options_are_refused() -> None:
         query = default.ask()
         default.tell(query.id, reward_of(query.x))
     assert default.evidence().num_outcomes == 1
+
+
+def test_loops_refuse_at_once_what_does_not_go_with_a_list() -> None:
+    choices = uniform(6, 1, seed=3)
+    ours = CandidatesUpperConfidenceBound
+    options: dict[str, Any] = {
+        "domain": Arms(choices),
+        "model": recipe(),
+        "acquisition": ours.with_options(),
+        "num_initial": 3,
+    }
+    one = BanditGP.with_kernel(MaternKernel(nu=2.5))
+    fitted = FittedSingleTaskGP([(0.0, 1.0)])
+    for model in (one, fitted):
+        for kind in (ours, CandidatesThompsonSampling):
+            with pytest.raises(TypeError, match=r"BanditGP.with_candidates\(\[...\]\)"):
+                BanditLoop(**{**options, "model": model, "acquisition": kind.with_options()})
+    two = ours.with_options(smoothness_a=1.0, smoothness_b=[1.0, 2.0])
+    with pytest.raises(ValueError, match="smoothness_b has 2 entries, but 8 priors"):
+        BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "acquisition": two})
+    with pytest.raises(ValueError, match="the model is a list of priors"):
+        BanditLoop(**options, forgetting=ExponentialWeights(0.9))
+    with pytest.raises(ValueError, match="constraints= does not go with"):
+        BanditLoop(**options, constraints=AdditiveEpochs(1, 4, 0.5))
+    loud = BanditGP.with_candidates(candidate_grid([0.1], scales=[1.0, 1e300]))
+    with pytest.raises(ValueError, match="output scale is 1e\\+300"):
+        BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "model": loud})
+    space = Space({"color": Categorical(["red", "green", "blue"]), "size": Float(0.0, 1.0)})
+    with pytest.warns(UserWarning, match="as if neighbors were alike"):
+        BanditLoop(**{**options, "domain": space})
+    transform = space.input_transform()
+    entries = [replace(each, input_transform=transform) for each in candidate_grid([0.1, 0.5])]
+    loop = BanditLoop(space, BanditGP.with_candidates(entries), ours.with_options(form="mixture"))
+    for _ in range(3):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x[-1]))
+    X, Y = loop.history.arrived()
+    dense = [each(X, Y.to(X)).posterior(X[:1]).mean for each in entries]
+    p = loop.evidence()
+    mean = sum(row.posterior_weight * m for row, m in zip(p, dense, strict=True))
+    found, _ = loop.current_model().mixture(X[:1])
+    assert float(found) == pytest.approx(float(mean), abs=1e-8)
 
 
 def reward_of(x: Tensor) -> float:
