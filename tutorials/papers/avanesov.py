@@ -27,6 +27,7 @@ from botorch_bandits.change_points import (
     PUBLISHED_EXPLORATION,
     ChangePointDetector,
     ChangePointRestart,
+    EvidenceRestart,
     NeverRestart,
     OracleRestart,
     Restart,
@@ -35,7 +36,7 @@ from botorch_bandits.change_points import (
 from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.domains import Arms, Domain
-from botorch_bandits.models import ArmsPrior, double_kernel
+from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
 from botorch_bandits.plotting import new_figure
 from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import derive_seed, generator
@@ -202,7 +203,8 @@ def play_changing(
     assert isinstance(study, ChangingStudy)
     assert isinstance(method, RestartMethod)
     restart = method.restart(study.change_points)
-    segments = ReplicateSegments(restart, study.arms, len(study.values))
+    model = BanditGP.with_kernel(kernel(), noise=float(method.lam))
+    segments = ReplicateSegments(restart, study.arms, len(study.values), model=model)
     rule = segments.rule(method.acquisition, study.arms)
     played = play_arms(
         ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
@@ -350,8 +352,9 @@ def tabulate_detections(
     for experiment, results in zip(experiments, curves, strict=True):
         change_points = _change_points(experiment)
         for method in experiment.make_methods(experiment.make_study(0, 1)):
-            assert isinstance(method, RestartMethod)
-            if not isinstance(method.restart(change_points), ChangePointRestart):
+            if not isinstance(method, RestartMethod):
+                continue
+            if not isinstance(method.restart(change_points), (ChangePointRestart, EvidenceRestart)):
                 continue
             name, curve = method.name, results[method.name]
             found = count_detections(curve.others["resets"], change_points)

@@ -12,6 +12,7 @@ from typing import Any
 
 from papers import (
     avanesov,
+    beyond_changes,
     beyond_combined,
     beyond_forgetting,
     beyond_multipliers,
@@ -126,6 +127,11 @@ EXPERIMENTS = {
         beyond_priors.priors,
         "a prior that is not known: lists of priors, marginal likelihood and the oracle",
         report=beyond_priors.report,
+    ),
+    "beyond-changes": Entry(
+        beyond_changes.changes,
+        "the evidence of all outcomes against other ways to follow changes",
+        report=avanesov.report_comparison,
     ),
     "beyond-combined": Entry(
         beyond_combined.combined,

@@ -1,0 +1,228 @@
+"""Beyond the papers: the evidence of all outcomes against half-samples, windows and a time kernel.
+
+The setting is that of Avanesov's third figure: his functions, noise and upper confidence bound. The
+panels have four periods of 300 rounds, periods of 100 rounds, and no change at all. Policies that
+forget have a window of half a period, or a kernel in time whose covariance halves in 138 rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.change_points import (
+    ChangePointRestart,
+    EvidenceRestart,
+    NeverRestart,
+    OracleRestart,
+    Restart,
+)
+from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT, gp_ucb_cpd_width
+from botorch_bandits.domains import first_of_the_largest
+from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
+from botorch_bandits.random_streams import RandomBlocks
+from papers.avanesov import (
+    NOISE_STD,
+    NUM_ARMS,
+    SMOOTHNESS,
+    ChangingStudy,
+    RestartMethod,
+    acquisition,
+    detector,
+    make_study,
+    play_changing,
+)
+from papers.beyond_forgetting import DRIFT, forgotten_posterior
+from papers.trials import ArmsExperiment, ArmsStudy, Method
+
+NUM_ROUNDS, CALM_ROUNDS, NUM_CALM = 1200, 5000, 24
+"""Rounds with changes, rounds without, and how many runs there are without."""
+
+NEVER, ORACLE, HALVES = "never restarts", "told of the changes", "half-samples"
+PLAIN, ROBUST = "evidence, plain", "evidence, robust"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgettingMethod(Method):
+    """The same upper confidence bound on a model that forgets.
+
+    Attributes:
+        forgetting: What becomes of old outcomes.
+        horizon: Of the width; its round is that of the whole run.
+    """
+
+    forgetting: SlidingWindow | TimeVaryingKernel
+    horizon: int
+
+
+class DriftingPosterior:
+    """The posterior of a process that drifts, on arms, from round to round.
+
+    The process with the time kernel is a Markov chain: in each round the function is ``root`` times
+    the one before, plus an independent draw. So mean and covariance of all arms are enough, and a
+    round costs the square of the number of arms, however long the run is.
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms``.
+        lam: The noise variance.
+        rate: Of the drift.
+        num_trials: How many runs there are at once.
+    """
+
+    def __init__(self, kernel_matrix: Tensor, lam: float, rate: float, num_trials: int) -> None:
+        """See the class."""
+        self._prior, self._lam, self._kept = kernel_matrix, lam, 1.0 - rate
+        self.mean = kernel_matrix.new_zeros(num_trials, len(kernel_matrix))
+        self.covariance = kernel_matrix.repeat(num_trials, 1, 1)
+
+    @property
+    def variance(self) -> Tensor:
+        """``num_trials x num_arms``."""
+        return self.covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+
+    def observe(self, arm: Tensor, outcome: Tensor) -> None:
+        """Take in an outcome of each trial, and go on to the next round.
+
+        Args:
+            arm: ``num_trials``.
+            outcome: ``num_trials``.
+        """
+        trials = torch.arange(len(arm))
+        column = self.covariance[trials, :, arm]
+        scale = column[trials, arm] + self._lam
+        residual = (outcome - self.mean[trials, arm]) / scale
+        self.mean = (self.mean + residual.unsqueeze(-1) * column) * self._kept**0.5
+        lost = (column * scale.rsqrt().unsqueeze(-1)).unsqueeze(-1)
+        self.covariance.baddbmm_(lost, lost.transpose(-1, -2), alpha=-1.0)
+        self.covariance.mul_(self._kept).add_(self._prior, alpha=1.0 - self._kept)
+
+
+def play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> dict[str, Any]:
+    """Play a study with a method that begins anew, or with one that forgets.
+
+    Returns:
+        What :func:`~papers.avanesov.play_changing` returns.
+    """
+    if isinstance(method, RestartMethod):
+        return play_changing(study, method, on_round)
+    assert isinstance(study, ChangingStudy)
+    assert isinstance(method, ForgettingMethod)
+    matrix, lam = study.prior.matrix, float(method.lam)
+    assert matrix is not None
+    count, rounds = len(study.periods), study.num_rounds
+    noise = RandomBlocks(study.seeds, "noise")
+    arms = torch.zeros(count, rounds, dtype=torch.long)
+    outcomes = torch.zeros(count, rounds, dtype=torch.float64)
+    regret = torch.zeros(count, rounds, dtype=torch.float64)
+    rule, period, drifting = method.forgetting, 0, None
+    if isinstance(rule, TimeVaryingKernel):
+        drifting = DriftingPosterior(matrix, lam, rule.rate, count)
+    for t in range(rounds):
+        if t in study.change_points:
+            period += 1
+        if drifting is not None:
+            mean, variance = drifting.mean, drifting.variance
+        else:
+            assert isinstance(rule, SlidingWindow)
+            first = max(t - rule.length, 0)
+            seen = arms[:, first:t], outcomes[:, first:t]
+            mean, variance = forgotten_posterior(matrix, lam, rule, *seen)
+        width = gp_ucb_cpd_width(max(t, 1), method.horizon, SMOOTHNESS, 1, PUBLISHED_WIDTH_CONSTANT)
+        arm = first_of_the_largest(mean + width * variance.sqrt())
+        values = study.periods[:, period]
+        value = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        arms[:, t] = arm
+        outcomes[:, t] = value + study.noise_std * noise.at(t + 1)
+        regret[:, t] = values.amax(-1) - value
+        if drifting is not None:
+            drifting.observe(arm, outcomes[:, t])
+        on_round(t + 1)
+    none = torch.zeros(count, rounds, dtype=torch.bool).numpy()
+    return {"regret": regret.numpy(), "resets": none, "explored": none}
+
+
+def changes(
+    num_trials: int = 40,
+    num_rounds: int = NUM_ROUNDS,
+    seed: int = 0,
+    num_arms: int = NUM_ARMS,
+    chunk: int = 8,
+) -> list[ArmsExperiment]:
+    """Return panels of 4 periods, of 12 periods, and without a change.
+
+    Args:
+        num_trials: Environments a panel; without a change three fifths of it.
+        num_rounds: The horizon; without a change 25 sixths of it.
+        seed: Seeds functions, noise and draws.
+        num_arms: Evenly spaced points of [0, 5].
+        chunk: Trials in one file.
+    """
+    calm = (num_rounds * CALM_ROUNDS // NUM_ROUNDS, max(num_trials * NUM_CALM // 40, 1))
+    sizes = {4: (num_rounds, num_trials), 12: (num_rounds, num_trials), 1: calm}
+    return [
+        ArmsExperiment(
+            name=f"beyond-changes-{K}",
+            title=f"{K} periods of {rounds // K}" if K > 1 else "no change",
+            published="",
+            num_trials=trials,
+            num_rounds=rounds,
+            make_study=partial(
+                make_study,
+                "avanesov-compare" if K == 4 else f"beyond-changes-{K}",
+                rounds,
+                K,
+                num_arms,
+                trials,
+                seed,
+            ),
+            make_methods=partial(_methods, K, rounds),
+            player=play,
+            chunk=chunk,
+            settings={
+                "seed": seed,
+                "num_arms": num_arms,
+                "num_periods": K,
+                "noise_std": NOISE_STD,
+                "drift": DRIFT,
+            },
+        )
+        for K, (rounds, trials) in sizes.items()
+    ]
+
+
+def _methods(num_periods: int, num_rounds: int, study: ArmsStudy) -> Sequence[Method]:
+    recipe, lam = acquisition(num_rounds, PUBLISHED_WIDTH_CONSTANT), NOISE_STD**2
+
+    def restarts(name: str, restart: Callable[[tuple[int, ...]], Restart]) -> RestartMethod:
+        return RestartMethod(name, recipe, lam, restart=restart)
+
+    never = restarts(NEVER, partial(_same, NeverRestart(exploration=0.0)))
+    evidence = [
+        restarts(name, partial(_same, EvidenceRestart(robust=robust)))
+        for name, robust in ((PLAIN, False), (ROBUST, True))
+    ]
+    if num_periods == 1:
+        return [never, *evidence]
+    forgetting = partial(ForgettingMethod, acquisition=recipe, lam=lam, horizon=num_rounds)
+    window = max(num_rounds // num_periods // 2, 1)
+    return [
+        restarts(ORACLE, _oracle),
+        *evidence,
+        restarts(HALVES, partial(_same, ChangePointRestart(detector=detector()))),
+        forgetting(name=f"window {window}", forgetting=SlidingWindow(window)),
+        forgetting(name=f"time kernel {DRIFT:g}", forgetting=TimeVaryingKernel(DRIFT)),
+        never,
+    ]
+
+
+def _same(restart: Restart, change_points: tuple[int, ...]) -> Restart:
+    return restart
+
+
+def _oracle(change_points: tuple[int, ...]) -> Restart:
+    return OracleRestart(change_points=change_points, exploration=None)
