@@ -170,8 +170,11 @@ class ArmsSuffixes(SuffixPosteriors):
 
     def drop(self, position: int) -> None:
         """See the base class."""
-        last = self._num_suffixes
-        for table in (self._inverse, self._weights, self._counts, self._sums):
+        last, n = self._num_suffixes, len(self._arms)
+        self._inverse[position : last - 1, :, :n, :n] = self._inverse[
+            position + 1 : last, :, :n, :n
+        ]
+        for table in (self._weights, self._counts, self._sums):
             table[position : last - 1] = table[position + 1 : last]
         self._num_suffixes = last - 1
 
@@ -238,7 +241,9 @@ class ArmsSuffixes(SuffixPosteriors):
         self._counts[:s, :n], self._sums[:s, :, :n] = old[2], old[3]
 
     def _clear(self, position: int) -> None:
-        for table in (self._inverse, self._weights, self._counts, self._sums):
+        n = len(self._arms)  # there is nothing beyond
+        self._inverse[position, :, :n, :n] = 0.0
+        for table in (self._weights, self._counts, self._sums):
             table[position] = 0.0
 
     def _refresh(self) -> None:

@@ -33,6 +33,7 @@ BENCHMARKS = {
             suggestions.default_suggestions,
         ),
         Benchmark("cpd-200", "the change test on all even tails", changes.all_tails),
+        Benchmark("evidence", "loops that test by evidence", changes.evidence_in_loops),
         Benchmark("memory-1000", "what a model of 1000 rows keeps", boxes.memory),
     )
 }
