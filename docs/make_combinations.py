@@ -26,6 +26,7 @@ from botorch_bandits import (
     Censored,
     ChangePointDetector,
     ChangePointRestart,
+    EvidenceRestart,
     ExponentialWeights,
     Hallucinated,
     Ignored,
@@ -52,6 +53,7 @@ FEEDBACK: dict[str, Any] = {
 RESTART: dict[str, Any] = {
     "none": None,
     "`ChangePointRestart(...)`": ChangePointRestart(detector=DETECTOR),
+    "`EvidenceRestart()`": EvidenceRestart(),
 }
 RESTARTS_WITH_GUARANTEES: dict[str, Any] = {
     **RESTART,

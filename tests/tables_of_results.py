@@ -189,6 +189,18 @@ def forgetting() -> Rows:
     }
 
 
+def changes() -> Rows:
+    columns = "mean_delay sd_delay missed_share false_alarms_per_run explored_per_run"
+    counts = panel("beyond-changes-detections", "beyond-changes-4", columns)
+    regret = panel("beyond-changes", "beyond-changes-4", "mean standard_error")
+    none: list[Cell] = [[], [], [], [], []]
+    return {
+        method: [*cells, [*found[0], *found[1]], *found[2:]]
+        for method, cells in regret.items()
+        for found in [counts.get(method, none)]
+    }
+
+
 def combined() -> Rows:
     columns = (
         "mean standard_error before_mean after_mean violation_mean violation_standard_error "

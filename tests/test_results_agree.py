@@ -88,6 +88,7 @@ TABLES = [
     ("Small feasible region:", results.multipliers("gardner")),
     ("Data rates:", results.multipliers("rates")),
     ("100 arms in [0, 5]", results.forgetting),
+    ("The setting of Figure 3 of Avanesov", results.changes),
     ("The full policy is `BanditLoop`", results.combined),
 ]
 

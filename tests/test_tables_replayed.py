@@ -102,6 +102,7 @@ ROWS = [
         ["never restarts", "restart, published threshold"],
     ),
     ("beyond-priors", "beyond-priors-listed", ["oracle, Theorem 1", "survivors"]),
+    ("beyond-changes", "beyond-changes-4", ["told of the changes"]),
     ("shi-gardner", "shi-gardner-epochs", ["S = 35"]),
     ("shi-rates", "shi-rates-noiseless-surrogates", ["Algorithm 2, fresh"]),
     ("beyond-multipliers", "beyond-multipliers-gardner-exact", ["every round, theory"]),
@@ -128,6 +129,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "beyond-multipliers": (2, 16),
     "beyond-forgetting": (2, 60),
     "beyond-priors": (2, 12),
+    "beyond-changes": (2, 60),
     "beyond-combined": (2, 40),
     "ringing": (1, None),
 }

@@ -326,9 +326,11 @@ class EvidenceRestart(Restart):
     def describe_level(self) -> str:
         """Return what is claimed of false alarms, in a sentence."""
         level = 6.0 * self.alpha / math.pi**2
+        listed = "" if self.candidates is None else "the prior is one of the candidates, "
         first = (
             f"before a change the first segment alarms with probability {level:.3g} at most, on "
-            "average over the prior, if the reward is a draw from it and the noise Gaussian"
+            f"average over the prior, if {listed}the reward is a draw from it and the noise "
+            "Gaussian"
         )
         if self.strict:
             return first + (

@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from botorch_bandits import Arms, BanditGP, run
+from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound, run
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
 from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.problems import ArmsProblem, GardnerProblem
-from botorch_bandits.simulation import Policy
-from papers import beyond_forgetting, beyond_multipliers, build_experiments
+from botorch_bandits.random_streams import RandomBlocks
+from botorch_bandits.simulation import PeriodRewards, Policy
+from papers import beyond_changes, beyond_forgetting, beyond_multipliers, build_experiments
+from papers.avanesov import ChangingStudy, RestartMethod, arms_of, prior_of
 from papers.avanesov import kernel as matern
 from papers.beyond_combined import (
     CORRELATION,
@@ -59,6 +61,7 @@ SMALL = {
     "beyond-multipliers": {"num_points": (9, 3), "num_trials": 3, "num_rounds": 6},
     "beyond-forgetting": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
     "beyond-priors": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
+    "beyond-changes": {"num_arms": 15, "num_trials": 3, "num_rounds": 24, "chunk": 3},
     "beyond-combined": {"num_trials": 3, "num_rounds": 8, "chunk": 3},
 }
 
@@ -300,6 +303,67 @@ def test_learned_hyperparameters_are_the_most_likely_ones_or_integrated_out() ->
     assert isinstance(v, torch.Tensor)
     torch.testing.assert_close(mean, m, rtol=0.0, atol=2e-3)  # what is negligible is left out
     torch.testing.assert_close(variance, v, rtol=0.02, atol=2e-3)
+
+
+# ways to follow changes
+
+
+def test_the_drifting_posterior_is_that_of_the_time_kernel() -> None:
+    matrix, (rate, lam, rounds) = prior_of(20).matrix, (0.03, 0.01, 30)
+    assert matrix is not None
+    stream = torch.Generator().manual_seed(0)
+    arms = torch.randint(20, (2, rounds), generator=stream)
+    outcomes = torch.randn(2, rounds, dtype=torch.float64, generator=stream)
+    posterior = beyond_changes.DriftingPosterior(matrix, lam, rate, 2)
+    for t in range(rounds):
+        posterior.observe(arms[:, t], outcomes[:, t])
+    asked = torch.arange(rounds, dtype=torch.float64)
+    fades = (1.0 - rate) ** (0.5 * (asked.unsqueeze(-1) - asked).abs())
+    for own, rewards, mean, variance in zip(
+        arms, outcomes, posterior.mean, posterior.variance, strict=True
+    ):
+        noisy = matrix[own][:, own] * fades + lam * torch.eye(rounds, dtype=torch.float64)
+        cross = matrix[:, own] * (1.0 - rate) ** (0.5 * (rounds - asked))
+        solved = torch.linalg.solve(noisy, cross.T)
+        assert torch.allclose(mean, solved.T @ rewards, rtol=0.0, atol=1e-8)
+        expected = matrix.diagonal() - (cross * solved.T).sum(-1)
+        assert torch.allclose(variance, expected, rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["evidence, robust", "evidence, plain", "window 6", "time kernel"])
+def test_ways_to_follow_changes_are_those_of_the_loop(name: str) -> None:
+    rounds, num_arms = 48, 12
+    experiment = panels("beyond-changes", num_arms=num_arms, num_rounds=rounds)[0]
+    study = experiment.make_study(1, 2)
+    assert isinstance(study, ChangingStudy)
+    (method,) = [m for m in experiment.make_methods(study) if m.name.startswith(name)]
+    restart, forgetting, acquisition = None, None, method.acquisition
+    if isinstance(method, RestartMethod):
+        restart = method.restart(study.change_points)
+    else:
+        assert isinstance(method, beyond_changes.ForgettingMethod)
+        forgetting = method.forgetting
+        acquisition = GPUpperConfidenceBound.with_options(width=method.width)
+    policy = Policy(
+        BanditGP.with_kernel(matern(), noise=method.lam),
+        acquisition,
+        forgetting=forgetting,
+        restart=restart,
+    )
+    played = beyond_changes.play(study, method, lambda t: None)
+    for i, seed in enumerate(study.seeds):
+        environment = PeriodRewards(study.periods[i : i + 1], study.change_points)
+        loop = policy.loop(arms_of(num_arms), seed)
+        noise = RandomBlocks((seed,), "noise")
+        for t in range(rounds):
+            query = loop.ask()
+            arm = arms_of(num_arms).index_of(query.x.unsqueeze(0))
+            values = environment.at(t + 1)[0]
+            assert played["regret"][i, t] == pytest.approx(float(values.max() - values[arm]))
+            loop.tell(query.id, float(values[arm] + study.noise_std * noise.at(t + 1)))
+        ended = [reset.after_round - 1 for reset in loop.resets]
+        assert np.flatnonzero(played["resets"][i]).tolist() == ended
+        assert bool(ended) == isinstance(method, RestartMethod)
 
 
 # the combined scenario

@@ -1,10 +1,9 @@
 """Beyond the papers: the evidence of all outcomes against half-samples, windows and a time kernel.
 
-The setting is that of Avanesov's third figure: his functions, noise and upper confidence bound. The
-panels have four periods of 300 rounds, no change at all, and periods of 100 rounds. Policies that
-forget have a window of half a period, or a kernel in time whose covariance halves in 138 rounds.
-They play two deviations above the mean: with Avanesov's width, which is 7 to 20, a model whose
-deviation does not vanish would explore for ever.
+The setting is that of Avanesov's third figure: four periods of 300 rounds, with his functions,
+noise and upper confidence bound. Policies that forget have a window of half a period, or a kernel
+in time whose covariance halves in 138 rounds. They play two deviations above the mean: with
+Avanesov's width, which is 7 to 20, a model whose deviation does not vanish would explore for ever.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ from papers.avanesov import (
 from papers.beyond_forgetting import DRIFT, WIDTH, forgotten_posterior
 from papers.trials import ArmsExperiment, ArmsStudy, Method
 
-NUM_ROUNDS, CALM_ROUNDS = 1200, 5000
-"""Rounds with changes, and without."""
+NUM_PERIODS = 4
 
 NEVER, ORACLE, HALVES = "never restarts", "told of the changes", "half-samples"
 PLAIN, ROBUST = "evidence, plain", "evidence, robust"
@@ -147,77 +145,65 @@ def play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> d
 
 
 def changes(
-    num_trials: int = 20,
-    num_rounds: int = NUM_ROUNDS,
+    num_trials: int = 12,
+    num_rounds: int = 1200,
     seed: int = 0,
     num_arms: int = NUM_ARMS,
     chunk: int = 4,
 ) -> list[ArmsExperiment]:
-    """Return panels of 4 periods, without a change, and of 12 periods.
+    """Return four periods, with the functions and the noise of Avanesov's third figure.
 
     Args:
-        num_trials: Environments a panel; a fifth more without a change.
-        num_rounds: The horizon; without a change 25 sixths of it.
+        num_trials: Environments.
+        num_rounds: The horizon.
         seed: Seeds functions, noise and draws.
         num_arms: Evenly spaced points of [0, 5].
         chunk: Trials in one file.
     """
-    calm = num_rounds * CALM_ROUNDS // NUM_ROUNDS, num_trials * 6 // 5
-    sizes = {4: (num_rounds, num_trials), 1: calm, 12: (num_rounds, num_trials)}
     return [
         ArmsExperiment(
-            name=f"beyond-changes-{K}",
-            title=f"{K} periods of {rounds // K}" if K > 1 else "no change",
+            name=f"beyond-changes-{NUM_PERIODS}",
+            title=f"{NUM_PERIODS} periods of {num_rounds // NUM_PERIODS}",
             published="",
-            num_trials=trials,
-            num_rounds=rounds,
+            num_trials=num_trials,
+            num_rounds=num_rounds,
             make_study=partial(
-                make_study,
-                "avanesov-compare" if K == 4 else f"beyond-changes-{K}",
-                rounds,
-                K,
-                num_arms,
-                trials,
-                seed,
+                make_study, "avanesov-compare", num_rounds, NUM_PERIODS, num_arms, num_trials, seed
             ),
-            make_methods=partial(_methods, K, rounds),
+            make_methods=partial(_methods, num_rounds),
             player=play,
             chunk=chunk,
             settings={
                 "seed": seed,
                 "num_arms": num_arms,
-                "num_periods": K,
+                "num_periods": NUM_PERIODS,
                 "noise_std": NOISE_STD,
                 "drift": DRIFT,
                 "width": WIDTH,
             },
         )
-        for K, (rounds, trials) in sizes.items()
     ]
 
 
-def _methods(num_periods: int, num_rounds: int, study: ArmsStudy) -> Sequence[Method]:
+def _methods(num_rounds: int, study: ArmsStudy) -> Sequence[Method]:
     recipe, lam = acquisition(num_rounds, PUBLISHED_WIDTH_CONSTANT), NOISE_STD**2
 
     def restarts(name: str, restart: Callable[[tuple[int, ...]], Restart]) -> RestartMethod:
         return RestartMethod(name, recipe, lam, restart=restart)
 
-    never = restarts(NEVER, partial(_same, NeverRestart(exploration=0.0)))
     evidence = [
         restarts(name, partial(_same, EvidenceRestart(robust=robust)))
         for name, robust in ((PLAIN, False), (ROBUST, True))
     ]
-    if num_periods == 1:
-        return [never, *evidence]
     forgetting = partial(ForgettingMethod, acquisition=recipe, lam=lam)
-    window = max(num_rounds // num_periods // 2, 1)
+    window = max(num_rounds // NUM_PERIODS // 2, 1)
     return [
         restarts(ORACLE, _oracle),
         *evidence,
         restarts(HALVES, partial(_same, ChangePointRestart(detector=detector()))),
         forgetting(name=f"window {window}", forgetting=SlidingWindow(window)),
         forgetting(name=f"time kernel {DRIFT:g}", forgetting=TimeVaryingKernel(DRIFT)),
-        never,
+        restarts(NEVER, partial(_same, NeverRestart(exploration=0.0))),
     ]
 
 
