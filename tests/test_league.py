@@ -17,6 +17,7 @@ from benchmarks.league_problems import (
     NUM_EVALUATIONS,
     NUM_INITIAL,
     PROBLEMS,
+    PROMPTED_A_CHANGE,
     Coordinates,
     LeagueProblem,
     Parameter,
@@ -67,6 +68,13 @@ def test_optima_are_reached():
         "hartmann6": (0.20168951, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730053),
         "ackley5": (0.0,) * 5,
         "rosenbrock4": (1.0,) * 4,
+        "michalewicz5": (
+            2.2029055199529126,
+            1.5707963266195448,
+            1.284991570272413,
+            1.9230584696163617,
+            1.7204697722211917,
+        ),
         "levy10": (1.0,) * 10,
     }
     for name, x in best.items():
@@ -110,9 +118,10 @@ def test_points_and_native_values_are_the_same():
 
 
 def test_what_the_default_was_chosen_on_is_marked():
-    assert set(CHOSEN_ON) | set(ADDED_AFTER_THE_CHOICE) <= PROBLEMS.keys()
-    assert not set(CHOSEN_ON) & set(ADDED_AFTER_THE_CHOICE)
-    assert sum(problem.is_core for problem in PROBLEMS.values()) == 7
+    marked = (*CHOSEN_ON, *PROMPTED_A_CHANGE, *ADDED_AFTER_THE_CHOICE)
+    assert set(marked) <= PROBLEMS.keys()
+    assert len(set(marked)) == len(marked)
+    assert sum(problem.is_core for problem in PROBLEMS.values()) == 8
 
 
 def test_a_reference_is_the_best_of_a_fixed_search():

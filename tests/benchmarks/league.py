@@ -12,6 +12,7 @@ import io
 import math
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -223,6 +224,18 @@ def _warmed_up(text: str) -> Method:
     return method
 
 
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _watch_parent() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
 def _play_in_worker(problem: str, method: str, seed: int) -> Row:
     return play(PROBLEMS[problem], _warmed_up(method), seed)
 
@@ -274,7 +287,7 @@ def play_all(
                     runs.append((problem, text, seed))
     failed = []
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_jobs, mp_context=context) as pool:
+    with ProcessPoolExecutor(num_jobs, context, initializer=_watch_parent) as pool:
         futures = {pool.submit(_play_in_worker, *run): run for run in runs}
         try:
             for future in as_completed(futures):

@@ -2,7 +2,7 @@
 
 A point is a tuple of coordinates, one a parameter: the number itself, the logarithm to base 10 of
 a parameter on a logarithmic scale, a whole number, or the index of a choice. Methods that know
-parameters by name get native values. The default of the package was chosen on ``CHOSEN_ON`` alone.
+parameters by name get native values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from functools import cache
 from typing import Any
 
 import torch
-from botorch.test_functions.synthetic import Ackley, Hartmann, Levy, SyntheticTestFunction
+from botorch.test_functions.synthetic import (
+    Ackley,
+    Hartmann,
+    Levy,
+    Michalewicz,
+    SyntheticTestFunction,
+)
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -400,6 +406,13 @@ PROBLEMS: dict[str, LeagueProblem] = {
             smallest_regret=1e-3,
         ),
         synthetic(
+            "michalewicz5",
+            "Michalewicz, 5 dimensions",
+            lambda: Michalewicz(dim=5, negate=True),
+            [(0.0, math.pi)] * 5,
+            4.687658179088147,  # a sum of functions of one coordinate, each maximized
+        ),
+        synthetic(
             "levy10",
             "Levy, 10 dimensions",
             lambda: Levy(dim=10, negate=True),
@@ -436,9 +449,12 @@ PROBLEMS: dict[str, LeagueProblem] = {
 """The problems by name."""
 
 CHOSEN_ON = ("branin", "hartmann6", "svm")
-"""The default was chosen on these; it is judged on all others."""
+"""The default was chosen on these."""
 
-ADDED_AFTER_THE_CHOICE = ("rosenbrock4", "svr")
+PROMPTED_A_CHANGE = ("noisy-hartmann6", "rosenbrock4")
+"""These showed a weakness of the default, which was mended on other functions than these."""
+
+ADDED_AFTER_THE_CHOICE = ("svr", "michalewicz5")
 """Nobody looked at these before the default was chosen."""
 
 

@@ -18,6 +18,7 @@ from benchmarks.league_problems import (
     CHOSEN_ON,
     NUM_EVALUATIONS,
     PROBLEMS,
+    PROMPTED_A_CHANGE,
     LeagueProblem,
 )
 
@@ -251,6 +252,8 @@ def role_of(problem: LeagueProblem) -> str:
     """
     if problem.name in CHOSEN_ON:
         return "The default was chosen on it, among others."
+    if problem.name in PROMPTED_A_CHANGE:
+        return "A part of the default was mended because of it."
     if problem.name in ADDED_AFTER_THE_CHOICE:
         return "It was added after the default was chosen."
     return "The default is judged on it."
