@@ -33,8 +33,17 @@ null predicts with their mixture :math:`\bar L`, and the statistic is
 which for each member is at most the logarithm of a martingale. The robust form has members with
 more noise and heavier tails than the model; the composite form has one for each prior of a list.
 
+**A null that is a ball.** For a fixed function :math:`f` and R-sub-Gaussian noise, where the models
+have the noise variance :math:`R^2`,
+
+.. math:: \ln M_n + \ln p(y_{1..n}) - \max_{\|f\|_k \le B} \sum_i \ln N(y_i; f(x_i), R^2)
+
+is at most the logarithm of a supermartingale: what was predicted is a mixture of :math:`N(g, R^2)`
+fixed beforehand, and :math:`\exp((g - f) (y_i - f) / R^2 - (g - f)^2 / (2 R^2))` has at most the
+mean 1. Only outcomes since the reset count, so that it is no matter which rows the null had kept.
+
 Source: Ville 1939 for the inequality; Shin, Ramdas and Rinaldo 2022 for such processes in the
-detection of changes. The weights, the starts that are kept and both families are ours.
+detection of changes. The weights, the starts that are kept and the families are ours.
 """
 
 from __future__ import annotations
@@ -67,6 +76,7 @@ from botorch_bandits.models.bandit_gp import BanditGPRecipe
 from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.suffixes import (
     ArmsSuffixes,
+    BallFit,
     RowsSuffixes,
     SuffixPosteriors,
     SuffixPrior,
@@ -96,6 +106,10 @@ _ROBUST = tuple(
         *((c, math.log1p(-e), math.log(e) if e else -math.inf) for c, e in ROBUST_MEMBERS),
         strict=True,
     )
+)
+
+_NEEDS_KERNEL = (
+    "rkhs_bound is {!r}, which needs a kernel. Use the methods of on(domain, model).stream()."
 )
 
 
@@ -143,6 +157,10 @@ class EvidenceDetector:
     is exact with ``spending="rounds"``, where its queries rest on its own rows alone and the
     changes come at times that do not depend on the new function.
 
+    With ``rkhs_bound`` (the ball form) nothing is averaged: the level holds in each segment, until
+    a function changes that its outcomes come from, whichever rows the null began with, for every
+    fixed function whose norm less the prior mean is at most ``B``, and R-sub-Gaussian noise.
+
     It cannot see a change where nobody looks. Steady drift is a sequence of changes to it: there, a
     null that varies in time is the better model. Changes below two standard deviations of the noise
     take about ten outcomes.
@@ -163,10 +181,13 @@ class EvidenceDetector:
             ``s``: a union over all rounds at which a test might begin.
         keeps_all_starts: Whether every start is kept; the cost of an outcome then grows with their
             number.
+        rkhs_bound: ``B``, a bound on the norm of each function in the space of its kernel. An
+            outcome then costs one eigendecomposition of the distinct inputs since the reset.
+        noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
 
     Raises:
         TypeError: If a number is not one.
-        ValueError: If a number is out of range, or two forms are asked for at once.
+        ValueError: If a number is out of range or missing, or two forms are asked for at once.
 
     Example:
         >>> detector = EvidenceDetector(alpha=0.05, robust=False)
@@ -189,6 +210,8 @@ class EvidenceDetector:
     statistic: Literal["mixture", "shiryaev_roberts", "cusum"] = "mixture"
     spending: Literal["segments", "rounds"] = "segments"
     keeps_all_starts: bool = False
+    rkhs_bound: float | None = None
+    noise_bound: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -216,6 +239,21 @@ class EvidenceDetector:
                 f"statistic is {self.statistic!r}, which is known for one null only. Pass "
                 "robust=False without weights, or statistic='mixture'."
             )
+        self._check_ball()
+
+    def _check_ball(self) -> None:
+        bounds = {name: getattr(self, name) for name in ("rkhs_bound", "noise_bound")}
+        missing = [bound is None for bound in bounds.values()]
+        if any(missing):
+            if not all(missing):
+                raise ValueError(f"one of {bounds} is None. Pass both numbers, or none of them.")
+            return
+        store_checked(self, **{name: check_positive(name, b) for name, b in bounds.items()})
+        if self.robust or self.weights is not None or self.statistic != "mixture":
+            raise ValueError(
+                f"rkhs_bound is {self.rkhs_bound!r}, which is known for the plain mixture only. "
+                "Pass robust=False and leave weights= and statistic= out."
+            )
 
     @property
     def num_candidates(self) -> int:
@@ -240,6 +278,8 @@ class EvidenceDetector:
         Args:
             num_outputs: How many outcomes each query has; they change together or not at all.
         """
+        if self.rkhs_bound is not None:
+            raise ValueError(_NEEDS_KERNEL.format(self.rkhs_bound))
         return EvidenceStream(self, num_outputs)
 
     def on(
@@ -275,6 +315,7 @@ class EvidenceStream:
     _log_masses: Array
     _log_evidences: Array
     _own: Array
+    _ball_fits: Array | None
 
     def __init__(self, detector: EvidenceDetector, num_outputs: int = 1) -> None:
         """See the class."""
@@ -380,9 +421,11 @@ class EvidenceStream:
             noise: The noise variance, ``m``; with candidates ``num_candidates x m``.
 
         Raises:
-            ValueError: If a shape is wrong, a variance negative, a number not finite, or the
-                outcome does not count.
+            ValueError: If a shape is wrong, a variance negative, a number not finite, the outcome
+                does not count, or the detector has an ``rkhs_bound``.
         """
+        if self.detector.rkhs_bound is not None:
+            raise ValueError(_NEEDS_KERNEL.format(self.detector.rkhs_bound))
         if not self.counts(query):
             raise ValueError(
                 f"query is {query}, but outcomes of queries before "
@@ -454,6 +497,7 @@ class EvidenceStream:
         # of outputs and members
         self._weights = np.array(weights)
         self._fits = np.zeros_like(self._weights)
+        self._ball_fits = None if self.detector.rkhs_bound is None else np.zeros(self.num_outputs)
         # of starts, outputs and candidates
         self._own = np.zeros((0, self.num_outputs, self.detector.num_candidates))
 
@@ -476,6 +520,7 @@ class EvidenceStream:
         null: tuple[Array, Array],
         fresh: tuple[Array, Array],
         noise: Array,
+        ball_fits: Array | None = None,
     ) -> EvidenceTest:
         """Move fits, evidences and masses by one outcome.
 
@@ -484,7 +529,9 @@ class EvidenceStream:
             null: Mean and variance, ``num_candidates x m`` each.
             fresh: The same of the starts, ``s x num_candidates x m`` each.
             noise: ``num_candidates x m``.
+            ball_fits: ``m``, the largest log likelihoods in the ball.
         """
+        self._ball_fits = ball_fits
         num_moved = len(fresh[0])
         best = self._fits.argmax(-1)  # before the outcome
         if self.detector.robust:
@@ -518,7 +565,8 @@ class EvidenceStream:
         scale = self.detector.change_scale
         num_issued = max(self._num_issued - self._offset, 1)
         rest = math.log(scale / (num_issued - 1.0 + scale))
-        own = _log_sum(self._weights + self._fits) - self._fits.max(-1)
+        best = self._fits.max(-1) if self._ball_fits is None else self._ball_fits
+        own = _log_sum(self._weights + self._fits) - best
         return float(_log_sum(np.append(masses, rest)) + own.sum())
 
     def _prune(self) -> None:
@@ -549,7 +597,8 @@ class EvidenceEngine:
 
     Raises:
         TypeError: If a model is not a recipe of a :class:`~botorch_bandits.BanditGP`.
-        ValueError: If hyperparameters are learned, or there is not one model for each candidate.
+        ValueError: If hyperparameters are learned, there is not one model for each candidate, or
+            the noise variance is not the square of the detector's ``noise_bound``.
     """
 
     def __init__(
@@ -571,6 +620,11 @@ class EvidenceEngine:
     def stream(self) -> EvidenceModelStream:
         """Return an empty stream: queries are asked and outcomes told one by one."""
         return EvidenceModelStream(self)
+
+    def balls(self) -> list[BallFit]:
+        """Return a fit for each output, of no rows; none without an ``rkhs_bound``."""
+        bound = self.detector.rkhs_bound
+        return [] if bound is None else [BallFit(prior, bound) for prior in self.priors]
 
     def posteriors(self) -> SuffixPosteriors:
         """Return the posteriors of no rows."""
@@ -639,8 +693,8 @@ class EvidenceModelStream:
     def __init__(self, engine: EvidenceEngine) -> None:
         """See the class."""
         self._engine = engine
-        self._bets = engine.detector.stream(engine.num_outputs)
-        self._posteriors = engine.posteriors()
+        self._bets = EvidenceStream(engine.detector, engine.num_outputs)
+        self._posteriors, self._balls = engine.posteriors(), engine.balls()
         self._pending: dict[int, Tensor] = {}
         shape = (engine.detector.num_candidates, engine.num_outputs)
         self._noise = np.array([prior.noise for prior in engine.priors]).reshape(shape)
@@ -699,8 +753,16 @@ class EvidenceModelStream:
         every = np.tile(outcome, self._engine.detector.num_candidates)
         means, variances = self._posteriors.observe(located, every, num_moved + 1)
         means, variances = means.reshape(shape), variances.reshape(shape)
+        ball_fits = None
+        if self._balls:
+            domain = self._engine.domain  # arms without contexts are located by their number
+            if isinstance(domain, Arms) and located.dim() == 0:
+                located = domain.choices[located]
+            for ball, value in zip(self._balls, outcome, strict=True):
+                ball.add(located, float(value))
+            ball_fits = np.array([ball.log_likelihood() for ball in self._balls])
         return self._bets._take_in(
-            outcome, (means[0], variances[0]), (means[1:], variances[1:]), self._noise
+            outcome, (means[0], variances[0]), (means[1:], variances[1:]), self._noise, ball_fits
         )
 
     def forget(self, query: int) -> None:
@@ -735,6 +797,7 @@ class EvidenceModelStream:
         """
         position = 0 if keep_from is None else self._bets.starts.index(keep_from) + 1
         self._bets.reset(keep_from)
+        self._balls = self._engine.balls()
         if keep_from is None:
             self._posteriors = self._engine.posteriors()
         else:
@@ -822,6 +885,12 @@ def _check_models(
         raise ValueError(
             f"models has {len(listed)} entries, but the detector has {detector.num_candidates} "
             "candidate(s); give one recipe for each entry of weights=, or one without weights."
+        )
+    bound = detector.noise_bound
+    if bound is not None and not math.isclose(listed[0].noise, bound**2, rel_tol=1e-9):
+        raise ValueError(
+            f"noise_bound is {bound!r}, but the model has the noise variance {listed[0].noise!r}, "
+            f"which must be its square for the level to hold. Pass noise={bound**2!r} to the model."
         )
     return tuple(listed)
 

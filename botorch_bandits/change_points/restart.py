@@ -208,7 +208,8 @@ class EvidenceRestart(Restart):
 
     It goes with any policy, needs no exploration and no calibration; see
     :class:`.EvidenceDetector`. Its null is the model of the loop, with fixed hyperparameters, or a
-    list of candidates. Reward and constraints are tested jointly.
+    list of candidates; the ball form of the detector is not among them. Reward and constraints are
+    tested jointly.
 
     The first segment has at most the probability :math:`6 \alpha / \pi^2` of an alarm before any
     change, if the reward function is a draw from the model and the noise Gaussian; it averages over

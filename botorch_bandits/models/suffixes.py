@@ -20,11 +20,24 @@ are one batched product.
 **On points that do not** a suffix keeps the inverse Cholesky factor of its own rows, which grows by
 one row in ``n^2`` operations; see ``closed_form.py`` for the formulas.
 
-Source: Rasmussen and Williams 2006, algorithm 2.1; the first form is a rank-one update.
+**The best fit in a ball.** Beside posteriors, :class:`BallFit` has the smallest sum of squares of a
+function of bounded norm on the rows of a stream, by Lagrange duality
+
+.. math:: \min_{\|f\|_k \le B} \|y - f(X)\|^2
+   = \max_{a \ge 0} \; a \, y^\top (K + a I)^{-1} y - a B^2 .
+
+Repeated points are merged: with counts :math:`C` and means :math:`\bar y` of the distinct ones it
+is the sum of squares within them, plus the same expression for :math:`C^{1/2} K C^{1/2}` and
+:math:`C^{1/2} \bar y`. Every ``a`` gives a lower bound, and after one eigendecomposition an ``a``
+costs little.
+
+Source: Rasmussen and Williams 2006, algorithm 2.1; the first form is a rank-one update. The largest
+``a`` is found like the multiplier of a trust region (Moré and Sorensen 1983).
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -371,6 +384,101 @@ class RowsSuffixes(SuffixPosteriors):
                 self._points[g] = room
             self._points[g][n] = point
         self._num_rows = n + 1
+
+
+class BallFit:
+    """How well a function of bounded norm fits the rows of one stream.
+
+    Args:
+        prior: Whose kernel and noise variance ``R^2`` it is; functions are counted from its mean.
+        rkhs_bound: ``B``, positive: the largest norm.
+    """
+
+    def __init__(self, prior: SuffixPrior, rkhs_bound: float) -> None:
+        """See the class."""
+        self.prior, self.rkhs_bound = prior, rkhs_bound
+        self._slots: dict[tuple[float, ...], int] = {}  # of distinct points
+        self._points: list[Tensor] = []  # as the kernel wants them
+        self._matrix = np.zeros((FIRST_ROOM, FIRST_ROOM))
+        self._counts, self._means = np.zeros(FIRST_ROOM), np.zeros(FIRST_ROOM)
+        self._num_rows, self._within = 0, 0.0
+
+    def add(self, x: Tensor, outcome: float) -> None:
+        """Take in a row.
+
+        Args:
+            x: ``d``, the raw input.
+            outcome: One number.
+        """
+        at = self._slot(x)
+        self._num_rows += 1
+        self._counts[at] += 1.0
+        off = outcome - self.prior.prior_mean - self._means[at]
+        self._means[at] += off / self._counts[at]
+        self._within += off * (outcome - self.prior.prior_mean - self._means[at])
+
+    def log_likelihood(self) -> float:
+        """Return the largest log density that a function of the ball gives to the outcomes."""
+        noise = self.prior.noise
+        constant = self._num_rows * math.log(2.0 * math.pi * noise)
+        return -0.5 * (constant + self.smallest_squares() / noise)
+
+    def smallest_squares(self) -> float:
+        """Return the smallest sum of squared residuals of a function of the ball."""
+        n = len(self._points)
+        if n == 0:
+            return 0.0
+        roots = np.sqrt(self._counts[:n])
+        values, vectors = np.linalg.eigh(roots[:, None] * self._matrix[:n, :n] * roots)
+        squared = np.square(vectors.T @ (roots * self._means[:n]))
+        if values[-1] <= 0.0:  # the space has 0 alone at these points
+            return float(self._within + squared.sum())
+        # what rounding makes too small would make good fits look bad
+        values = np.maximum(values, n * np.finfo(np.float64).eps * values[-1])
+        multiplier = _multiplier(values, squared, self.rkhs_bound)
+        penalized = (multiplier * squared / (values + multiplier)).sum()
+        return float(self._within + max(penalized - multiplier * self.rkhs_bound**2, 0.0))
+
+    def _slot(self, x: Tensor) -> int:
+        key = tuple(x.tolist())
+        if key in self._slots:
+            return self._slots[key]
+        slot = self._slots[key] = len(self._points)
+        if slot == len(self._counts):
+            self._matrix = np.pad(self._matrix, (0, slot))
+            self._counts = np.pad(self._counts, (0, slot))
+            self._means = np.pad(self._means, (0, slot))
+        point = self.prior.inputs(x.unsqueeze(0))[0]
+        if slot:
+            values = self.prior.values(point, torch.stack(self._points))
+            self._matrix[slot, :slot] = self._matrix[:slot, slot] = values
+        self._matrix[slot, slot] = self.prior.variance(point)
+        self._points.append(point)
+        return slot
+
+
+def _multiplier(values: Array, squared: Array, bound: float) -> float:
+    """Return the ``a`` at which the ridge fit has the norm ``bound``; 0 if it never has more.
+
+    The inverse of the norm is concave and grows with ``a``, so that Newton's method on it comes
+    from the left and never overshoots; a few steps are enough.
+
+    Args:
+        values: Positive eigenvalues of the kernel matrix.
+        squared: Squares of the outcomes in its eigenbasis.
+        bound: ``B``.
+    """
+    found = 0.0
+    for _ in range(100):
+        terms = values * squared / np.square(values + found)
+        norm = math.sqrt(terms.sum())
+        if norm <= bound:
+            break
+        step = (norm / bound - 1.0) * norm**2 / float((terms / (values + found)).sum())
+        found += step
+        if step <= 1e-15 * found:
+            break
+    return found
 
 
 fill_in_docstrings(__name__)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -176,6 +176,197 @@ def test_the_robust_statistic_equals_its_formula():
     expected = log_sum(terms) - likelihood[n].max()
     test = play(EvidenceDetector(keeps_all_starts=True).on(ARMS, PRIOR))[-1]
     assert test.statistic == pytest.approx(expected, abs=1e-10)
+
+
+# --- the ball form -------------------------------------------------------------------------------
+
+
+def ball(rkhs_bound, noise_bound=0.1, **settings):
+    return EvidenceDetector(
+        robust=False, rkhs_bound=rkhs_bound, noise_bound=noise_bound, **settings
+    )
+
+
+def smallest_squares(X, y, bound, kernel=KERNEL):
+    """The dual ``a y'(K + a I)^-1 y - a B^2`` at its best by golden sections, or its limit at 0."""
+
+    def dual(log_a):
+        a = math.exp(log_a)
+        return a * (y @ np.linalg.solve(kernel(X, X) + a * np.eye(len(y)), y) - bound**2)
+
+    low, high, ratio = math.log(1e-6), math.log(1e6), (math.sqrt(5.0) - 1.0) / 2.0
+    for _ in range(100):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (left, high) if dual(left) < dual(right) else (low, right)
+    _, groups = np.unique(X, axis=0, return_inverse=True)
+    groups = groups.reshape(-1)
+    within = sum(((y[groups == g] - y[groups == g].mean()) ** 2).sum() for g in set(groups))
+    return max(dual(low), within)
+
+
+def dense_ball(X, y, bound, noise, kernel=KERNEL, scale=100.0):
+    """The statistic of the ball by the marginal likelihoods of all rows; all starts are kept."""
+    n = len(y)
+    whole = log_marginal(X, y, kernel, noise)
+    terms = [math.log(scale / (n - 1 + scale))]
+    for j in range(2, n + 1):
+        first = log_marginal(X[: j - 1], y[: j - 1], kernel, noise)
+        terms.append(
+            math.log(weight(j, scale))
+            + first
+            + log_marginal(X[j - 1 :], y[j - 1 :], kernel, noise)
+            - whole
+        )
+    matrix = kernel(X, X)
+    radius = noise * (
+        y @ np.linalg.solve(matrix + noise * np.eye(n), y)
+        + np.linalg.slogdet(np.eye(n) + matrix / noise)[1]
+    )
+    return log_sum(terms) - (radius - smallest_squares(X, y, bound, kernel)) / (2.0 * noise)
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_a_worked_example_of_the_ball_agrees(domain):
+    tests = play(ball(2.0, keeps_all_starts=True).on(domain, PRIOR))
+    assert [round(test.statistic, 6) for test in tests[-2:]] == [2.404355, 15.213138]
+    assert [test.detected for test in tests] == [False] * 7 + [True]
+    assert tests[-1].change == 7
+    tests = play(ball(1.0, keeps_all_starts=True).on(domain, PRIOR))
+    assert [round(test.statistic, 4) for test in tests[-2:]] == [3.8114, 16.8885]
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+@pytest.mark.parametrize("bound", [0.3, 1.0, 50.0])
+def test_the_ball_statistic_equals_a_dense_one(domain, bound):
+    random = np.random.default_rng(5)
+    played = random.integers(5, size=24)
+    X = POINTS.numpy()[played]
+    y = np.sin(2.0 * X[:, 0]) + 0.2 * random.standard_normal(24)
+    y[15:] -= 0.5
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.04, lengthscale=1.0)
+    tests = play(ball(bound, 0.2, keeps_all_starts=True).on(domain, model), played, y.tolist())
+    for n in (1, 2, 9, 24):
+        expected = dense_ball(X[:n], y[:n], bound, 0.04)
+        assert tests[n - 1].statistic == pytest.approx(expected, abs=1e-8)
+
+
+def test_the_ball_statistic_is_dense_on_many_distinct_points():
+    random = np.random.default_rng(6)
+    X = 2.0 * random.random((40, 1))  # more than there is room for at first
+    y = np.cos(3.0 * X[:, 0]) + 0.3 * random.standard_normal(40)
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.09, lengthscale=1.0)
+    engine = ball(1.5, 0.3, keeps_all_starts=True).on(BOX, model)
+    test = play(engine, range(40), y.tolist(), torch.as_tensor(X))[-1]
+    assert test.statistic == pytest.approx(dense_ball(X, y, 1.5, 0.09), abs=1e-8)
+
+
+def test_no_function_of_the_ball_fits_better():
+    random = np.random.default_rng(7)
+    X = POINTS.numpy()[PLAYED]
+    fit = suffixes.BallFit(
+        suffixes.SuffixPrior(MaternKernel(nu=2.5).double(), 0.01, prior_mean=0.2), 0.7
+    )
+    fit.prior.kernel.lengthscale = 1.0
+    for x, y in zip(X, OUTCOMES, strict=True):
+        fit.add(torch.as_tensor(x), y)
+    found, residuals = fit.smallest_squares(), np.array(OUTCOMES) - 0.2
+    assert found == pytest.approx(smallest_squares(X, residuals, 0.7), abs=1e-9)
+    matrix = KERNEL(POINTS.numpy(), POINTS.numpy())
+    for _ in range(200):
+        alpha = np.linalg.solve(matrix, random.standard_normal(5))
+        alpha *= 0.7 / math.sqrt(alpha @ matrix @ alpha)
+        assert ((residuals - (matrix @ alpha)[PLAYED]) ** 2).sum() >= found
+
+
+def test_the_ball_statistic_does_not_depend_on_units():
+    expected = play(ball(1.0).on(ARMS, PRIOR))[-1].statistic
+    kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = 1.0, 9.0
+    model = BanditGP.with_kernel(kernel, noise=0.09, prior_mean=4.0)
+    shifted = [4.0 - 3.0 * y for y in OUTCOMES]
+    found = play(ball(1.0, 0.3).on(ARMS, model), outcomes=shifted)[-1].statistic
+    assert found == pytest.approx(expected, abs=1e-9)
+    # a larger ball has a better fit
+    values = [play(ball(b).on(ARMS, PRIOR))[-1].statistic for b in (0.5, 1.0, 1.5, 2.0, 100.0)]
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_singular_kernel_errs_on_the_side_of_no_alarm():
+    X, y = POINTS.numpy()[PLAYED, 0], np.array(OUTCOMES)
+    kernel = LinearKernel().double()
+    kernel.variance = 1.0  # functions are theta x, of norm theta, on five arms
+    for bound in (0.05, 0.5):
+        fit = suffixes.BallFit(suffixes.SuffixPrior(kernel, 0.01), bound)
+        for x, outcome in zip(X, y, strict=True):
+            fit.add(torch.tensor([x], dtype=torch.float64), outcome)
+        theta = min((X @ y) / (X @ X), bound)
+        exact = ((y - theta * X) ** 2).sum()
+        assert exact - 1e-6 < fit.smallest_squares() <= exact + 1e-12
+
+
+def test_each_output_has_a_ball_of_its_own():
+    second = [1.0 - y for y in OUTCOMES]
+    stream = ball(1.0, keeps_all_starts=True).on(ARMS, PRIOR, num_outputs=2).stream()
+    rows = zip(PLAYED, OUTCOMES, second, strict=True)
+    test = [stream.observe(POINTS[arm], [y, z]) for arm, y, z in rows][-1]
+    X, parts = POINTS.numpy()[PLAYED], 0.0
+    plain = [weight(j) for j in range(2, 9)]
+    for y in (np.array(OUTCOMES), np.array(second)):
+        best = -0.5 * (8 * math.log(2.0 * math.pi * 0.01) + smallest_squares(X, y, 1.0) / 0.01)
+        parts += log_marginal(X, y) - best
+    terms = [math.log(w) + e for w, e in zip(plain, test.log_evidences, strict=True)]
+    expected = log_sum([*terms, math.log(100.0 / 107.0)]) + parts
+    assert test.statistic == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("keep", [None, 7])
+def test_the_ball_of_a_segment_has_its_own_outcomes_alone(keep):
+    stream = ball(1.0, keeps_all_starts=True).on(ARMS, PRIOR).stream()
+    for arm, y in zip(PLAYED, OUTCOMES, strict=True):
+        stream.observe(POINTS[arm], y)
+    stream.reset(keep)
+    later, y = [2, 1, 2], np.array([0.2, 0.7, 0.1])
+    for arm, outcome in zip(later, y, strict=True):
+        test = stream.observe(POINTS[arm], outcome)
+    X = POINTS.numpy()[later]
+    if keep is None:
+        expected = dense_ball(X, y, 1.0, 0.01)
+    else:
+        old, kept = POINTS.numpy()[PLAYED[6:]], np.array(OUTCOMES[6:])
+        before = [
+            log_marginal(np.concatenate([old, X[:n]]), np.concatenate([kept, y[:n]]))
+            - log_marginal(old, kept)
+            for n in range(4)
+        ]
+        terms = [
+            math.log(weight(j)) + before[j - 1] + log_marginal(X[j - 1 :], y[j - 1 :])
+            for j in (2, 3)
+        ]
+        best = -0.5 * (3 * math.log(2.0 * math.pi * 0.01) + smallest_squares(X, y, 1.0) / 0.01)
+        expected = log_sum([*terms, math.log(100.0 / 102.0) + before[3]]) - best
+    assert test.statistic == pytest.approx(expected, abs=1e-8)
+
+
+def test_the_ball_keeps_its_level_for_one_function_of_the_largest_norm():
+    detector, center = ball(2.0, 0.5, alpha=0.9, change_scale=5.0), 3
+    column = KERNEL(POINTS.numpy(), POINTS.numpy())[:, center]
+    f = 2.0 * column / math.sqrt(column[center])  # of norm 2 exactly
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.25, lengthscale=1.0)
+    engine, random = detector.on(ARMS, model), np.random.default_rng(8)
+    alarms, runs = 0, 60
+    for _ in range(runs):
+        stream, arm, detected = engine.stream(), 0, False
+        for _ in range(30):
+            y = f[arm] + 0.5 * (1.0 if random.random() < 0.5 else -1.0)
+            detected = stream.observe(POINTS[arm], y).detected or detected
+            arm = (arm + 1 + (y > 1.0)) % 5
+        alarms += detected
+    lower, _ = binomial_interval(alarms, runs, confidence=0.99)
+    assert lower <= detector.level(1)
+    stream = engine.stream()  # and it does alarm where the function leaves for another one
+    tests = [stream.observe(POINTS[center], 2.0 if n < 15 else -2.0) for n in range(30)]
+    assert any(test.detected for test in tests)
+    assert not any(test.detected for test in tests[:15])
 
 
 # --- the level -----------------------------------------------------------------------------------
@@ -370,6 +561,32 @@ def test_the_level_of_a_segment_can_be_that_of_its_first_round():
     assert stream.bets.threshold == pytest.approx(math.log(math.pi**2 * 49 / (6 * 0.05)))
 
 
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_a_strict_segment_is_a_test_of_its_own_rows_at_the_level_of_its_round(domain):
+    detector = EvidenceDetector(robust=False, spending="rounds", keeps_all_starts=True)
+    stream = detector.on(domain, PRIOR).stream()
+    for arm, y in zip(PLAYED, OUTCOMES, strict=True):
+        stream.observe(POINTS[arm], y)
+    stream.reset()
+    later, y = [2, 3, 2, 0, 1], np.array([0.2, 0.6, 0.1, -0.3, 0.7])
+    tests = [stream.observe(POINTS[arm], float(v)) for arm, v in zip(later, y, strict=True)]
+    X = POINTS.numpy()[later]
+    for n in range(1, 6):
+        terms = [
+            math.log(weight(j))
+            + log_marginal(X[: j - 1], y[: j - 1])
+            + log_marginal(X[j - 1 : n], y[j - 1 : n])
+            - log_marginal(X[:n], y[:n])
+            for j in range(2, n + 1)
+        ]
+        expected = log_sum([*terms, math.log(100.0 / (n + 99.0))])
+        assert tests[n - 1].statistic == pytest.approx(expected, abs=1e-8)
+        assert tests[n - 1].threshold == pytest.approx(math.log(math.pi**2 * 9**2 / (6 * 0.05)))
+    # all tests that might begin have alpha together
+    total = math.fsum(detector.level(2, s) for s in range(1, 20000))
+    assert 0.0499 < total < 0.05
+
+
 def test_candidates_go_on_with_the_weights_that_the_kept_rows_give():
     scales = (0.2, 1.5)
     models = [BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=s) for s in scales]
@@ -476,11 +693,40 @@ def test_arms_and_rows_agree_over_many_rounds_and_resets(monkeypatch):
         ({"statistic": "cusum"}, "known for one null only"),
         ({"statistic": "sum"}, "statistic is 'sum'"),
         ({"spending": "all"}, "spending is 'all'"),
+        ({"rkhs_bound": 2.0}, "'noise_bound': None"),
+        ({"robust": False, "noise_bound": 0.1}, "'rkhs_bound': None"),
+        ({"robust": False, "rkhs_bound": 0.0, "noise_bound": 0.1}, "rkhs_bound is 0"),
+        ({"robust": False, "rkhs_bound": 1.0, "noise_bound": -0.1}, "noise_bound is -0.1"),
+        (
+            {"rkhs_bound": 2.0, "noise_bound": 0.1},
+            "rkhs_bound is 2.0, which is known for the plain",
+        ),
+        (
+            {"robust": False, "weights": (1.0, 1.0), "rkhs_bound": 2.0, "noise_bound": 0.1},
+            "Pass robust=False and leave weights= and statistic= out",
+        ),
+        (
+            {"robust": False, "statistic": "cusum", "rkhs_bound": 2.0, "noise_bound": 0.1},
+            "known for the plain mixture only",
+        ),
     ],
 )
 def test_settings_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         EvidenceDetector(**arguments)
+
+
+def test_a_ball_needs_a_kernel_and_its_noise():
+    with pytest.raises(
+        ValueError, match=r"noise_bound is 0.2, but the model has the noise variance"
+    ):
+        ball(1.0, 0.2).on(ARMS, PRIOR)
+    with pytest.raises(ValueError, match=r"rkhs_bound is 1.0, which needs a kernel"):
+        ball(1.0).stream()
+    bets = ball(1.0).on(ARMS, PRIOR).stream().bets
+    bets.issue()
+    with pytest.raises(ValueError, match=r"on\(domain, model\).stream\(\)"):
+        bets.observe(1, 0.0, 0.0, 1.0, [], [], noise=0.01)
 
 
 def test_models_are_checked():
