@@ -240,7 +240,7 @@ class EvidenceRestart(Restart):
         ...     restart=EvidenceRestart(),
         ... )
         >>> for y in [0.5] * 10 + [-2.0] * 4:
-        ...     loop.tell(loop.ask().id, y)
+        ...     _ = loop.tell(loop.ask().id, y)
         >>> [(reset.change_round, reset.num_kept) for reset in loop.resets]
         [(11, 1)]
     """

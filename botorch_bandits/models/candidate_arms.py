@@ -80,7 +80,7 @@ class CandidateArms(ArmsFactor):
         recipe: The list.
         evidence: What the outcomes say of each prior.
         domain: The arms.
-        priors: See above.
+        priors: The covariances under each prior.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel

@@ -4,6 +4,7 @@ Policies are the recipes of the loop, and the choices are those that the loop wo
 """
 
 from botorch_bandits.simulation.arms import play_arms
+from botorch_bandits.simulation.candidates import CandidatesReplicates
 from botorch_bandits.simulation.problems import (
     ArmRewards,
     PeriodRewards,
@@ -16,6 +17,7 @@ from botorch_bandits.simulation.restarts import ReplicateSegments
 
 __all__ = [
     "ArmRewards",
+    "CandidatesReplicates",
     "PeriodRewards",
     "Policy",
     "ReplicateSegments",

@@ -12,6 +12,7 @@ import io
 import math
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -229,7 +230,7 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _watch_parent() -> None:
