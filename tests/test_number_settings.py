@@ -213,6 +213,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (NeverRestart, {"exploration": 0.3}),
     (OracleRestart, {"exploration": 0.3}),
     (EvidenceRestart, {"exploration": 0.3, "alpha": 0.25, "change_scale": 50.0}),
+    (EvidenceRestart, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.1}),
     (ChangePointRestart, {"exploration": 0.3, "detector": DETECTOR}),
     (
         ChangePointDetector,

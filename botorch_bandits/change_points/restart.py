@@ -34,6 +34,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
+from botorch_bandits.fingerprints import added_field
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
 
@@ -207,13 +208,15 @@ class EvidenceRestart(Restart):
     r"""Begins anew when the evidence of all outcomes says that the reward function has changed.
 
     It goes with any policy, needs no exploration and no calibration; see
-    :class:`.EvidenceDetector`. Its null is the model of the loop, with fixed hyperparameters, or a
-    list of candidates; the ball form of the detector is not among them. Reward and constraints are
-    tested jointly.
+    :class:`.EvidenceDetector`. Its null is the model of the loop, with fixed hyperparameters, a
+    list of candidates, or with ``rkhs_bound`` every function of the ball. Reward and constraints
+    are tested jointly.
 
     The first segment has at most the probability :math:`6 \alpha / \pi^2` of an alarm before any
     change, if the reward function is a draw from the model and the noise Gaussian; it averages over
-    the prior. Later segments: see ``keep`` and ``strict``.
+    the prior. Later segments: see ``keep`` and ``strict``. In the ball form segment ``k`` has at
+    most :math:`6 \alpha / (\pi k)^2`, until a function changes that its outcomes come from, for
+    each function of the ball and whatever is kept.
 
     Attributes:
         alpha: The probability of a false alarm, for all segments together.
@@ -229,6 +232,14 @@ class EvidenceRestart(Restart):
         strict: Level :math:`6 \alpha / (\pi s)^2` for a segment that begins with round ``s``, with
             ``keep="nothing"``: the probability of ever a false alarm is at most ``alpha``, if the
             times of changes do not depend on the new functions.
+        rkhs_bound: ``B``, a bound on the norm of the reward function less the prior mean, and of
+            each constraint, in the space of the model's kernel: the ball form, with
+            ``robust=False``.
+        noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
+
+    Raises:
+        TypeError: If a setting is of the wrong kind.
+        ValueError: If a number is out of range or missing, or two forms are asked for at once.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -252,6 +263,8 @@ class EvidenceRestart(Restart):
     exploration: float | None = None
     candidates: Any = None
     strict: bool = False
+    rkhs_bound: float | None = added_field(None)
+    noise_bound: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -263,6 +276,12 @@ class EvidenceRestart(Restart):
                 f"strict is True and keep {self.keep!r}; rows that are kept chose the restart, so "
                 "that no strict level is known for them. Pass keep='nothing' with strict=True."
             )
+        if self.strict and self.rkhs_bound is not None:
+            raise ValueError(
+                f"strict is True and rkhs_bound {self.rkhs_bound!r}; the ball form keeps its level "
+                "in each segment already, and strict levels would cost power only. Leave strict= "
+                "out."
+            )
         if self.candidates is not None and not isinstance(self.candidates, CandidatesRecipe):
             check_instance(
                 "candidates",
@@ -272,7 +291,8 @@ class EvidenceRestart(Restart):
             )
             store_checked(self, candidates=BanditGP.with_candidates(self.candidates))
         detector = self.detector_for(self.candidates)  # checks the rest
-        store_checked(self, alpha=detector.alpha, change_scale=detector.change_scale)
+        for name in ("alpha", "change_scale", "rkhs_bound", "noise_bound"):
+            store_checked(self, **{name: getattr(detector, name)})
 
     def detector_for(self, model: Any) -> EvidenceDetector:
         """Return the detector for a model.
@@ -288,6 +308,8 @@ class EvidenceRestart(Restart):
             weights=weights,
             change_scale=self.change_scale,
             spending="rounds" if self.strict else "segments",
+            rkhs_bound=self.rkhs_bound,
+            noise_bound=self.noise_bound,
         )
 
     def on(
@@ -327,6 +349,13 @@ class EvidenceRestart(Restart):
     def describe_level(self) -> str:
         """Return what is claimed of false alarms, in a sentence."""
         level = 6.0 * self.alpha / math.pi**2
+        if self.rkhs_bound is not None:
+            return (
+                "until a function changes that its outcomes come from, segment k alarms with "
+                f"probability {level:.3g} / k^2 at most, and all segments together with "
+                f"{self.alpha:g}, for every function whose norm less the prior mean is at most "
+                f"{self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
+            )
         listed = "" if self.candidates is None else "the prior is one of the candidates, "
         first = (
             f"before a change the first segment alarms with probability {level:.3g} at most, on "

@@ -85,11 +85,15 @@ def test_a_loop_tests_as_the_detector_alone_does():
     assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
 
 
-def test_a_journal_goes_on_exactly(tmp_path):
-    def open_loop():
-        return loop_with(EvidenceRestart(), journal=tmp_path / "run.journal")
+BALL = EvidenceRestart(robust=False, rkhs_bound=3.0, noise_bound=0.05)
 
-    whole = loop_with(EvidenceRestart())
+
+@pytest.mark.parametrize("restart", [EvidenceRestart(), BALL], ids=["robust", "ball"])
+def test_a_journal_goes_on_exactly(tmp_path, restart):
+    def open_loop():
+        return loop_with(restart, journal=tmp_path / "run.journal")
+
+    whole = loop_with(restart)
     play(whole, 30)
     loop = open_loop()
     play(loop, 24)
@@ -101,6 +105,31 @@ def test_a_journal_goes_on_exactly(tmp_path):
     assert [q.x.tolist() for q in loop.history.queries] == [
         q.x.tolist() for q in whole.history.queries
     ]
+
+
+@pytest.mark.parametrize("domain", [GRID, BOX], ids=["arms", "box"])
+@pytest.mark.parametrize("keep", ["since_change", "nothing"])
+def test_a_loop_tests_every_function_of_a_ball(domain, keep):
+    loop = loop_with(dataclasses.replace(BALL, keep=keep), domain)
+    play(loop, 40, change=20)
+    (reset,) = loop.resets
+    assert 21 <= reset.after_round <= 28
+    stream = (
+        EvidenceDetector(robust=False, rkhs_bound=3.0, noise_bound=0.05).on(domain, PRIOR).stream()
+    )
+    found = []
+    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
+        test = stream.observe(query.x, outcome.reward)
+        found.append((test.statistic, test.threshold, test.change))
+        if test.detected:
+            stream.reset(test.change if keep == "since_change" else None)
+    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+
+
+def test_a_journal_with_another_ball_is_refused(tmp_path):
+    loop_with(BALL, journal=tmp_path / "run.journal").close()
+    with pytest.raises(ValueError, match=r"restart.rkhs_bound: was 3.0, is 2.0"):
+        loop_with(dataclasses.replace(BALL, rkhs_bound=2.0), journal=tmp_path / "run.journal")
 
 
 def test_late_outcomes_from_before_the_change_are_ignored():
@@ -205,8 +234,13 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
             "since": {},
             "nothing": {"keep": "nothing"},
             "strict": {"keep": "nothing", "strict": True},
+            "ball": {"robust": False, "rkhs_bound": 3.0, "noise_bound": 0.05},
         }.items()
     }
+    of_ball = texts.pop("ball")
+    assert "segment k alarms with probability 0.0304 / k^2 at most" in of_ball
+    assert "norm less the prior mean is at most 3 and 0.05-sub-Gaussian noise" in of_ball
+    assert "approximately" not in of_ball
     assert all("probability 0.0304 at most, on average over the prior" in t for t in texts.values())
     assert "where the estimated change is the change, and approximately otherwise" in texts["since"]
     assert "later segments keep their levels approximately" in texts["nothing"]
@@ -221,12 +255,33 @@ def test_the_guarantee_says_what_is_claimed_of_false_alarms():
         ({"keep": "all"}, "keep is 'all'"),
         ({"strict": True}, "keep='nothing'"),
         ({"change_scale": -1.0}, "change_scale is -1"),
+        ({"rkhs_bound": 2.0, "noise_bound": 0.1}, "known for the plain mixture only"),
+        ({"rkhs_bound": 2.0, "robust": False}, "Pass both numbers"),
+        (
+            {
+                "rkhs_bound": 2.0,
+                "noise_bound": 0.1,
+                "robust": False,
+                "keep": "nothing",
+                "strict": True,
+            },
+            "Leave strict= out",
+        ),
         ({"candidates": [], "robust": False}, "candidates is empty"),
     ],
 )
 def test_settings_are_checked(arguments, message):
     with pytest.raises(ValueError, match=message):
         EvidenceRestart(**arguments)
+
+
+def test_a_ball_wants_the_noise_of_the_model():
+    restart = dataclasses.replace(BALL, noise_bound=0.1)
+    with pytest.raises(ValueError, match=r"noise_bound is 0.1, but the model has the noise"):
+        loop_with(restart)
+    listed = BanditGP.with_candidates([PRIOR, PRIOR])
+    with pytest.raises(ValueError, match="known for the plain mixture only"):
+        BanditLoop(GRID, listed, UCB, restart=BALL)
 
 
 def test_a_detector_is_no_restart():
