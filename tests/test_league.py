@@ -10,7 +10,14 @@ import torch
 
 from benchmarks.commands import main
 from benchmarks.league import TABLE, Row, Rows, play, play_all, simple_regret_trace
-from benchmarks.league_methods import METHODS, Method, Player, method_of
+from benchmarks.league_methods import (
+    METHODS,
+    MIXTURE_BOUND,
+    Method,
+    Player,
+    candidates_loop,
+    method_of,
+)
 from benchmarks.league_problems import (
     ADDED_AFTER_THE_CHOICE,
     CHOSEN_ON,
@@ -182,15 +189,32 @@ def test_simple_regret_is_that_of_the_point_with_the_largest_observed_value():
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["random", "optuna-tpe", "optuna-gp", "botorch-logei"])
+@pytest.mark.parametrize(
+    "name",
+    ["random", "optuna-tpe", "optuna-gp", "botorch-logei", "candidates-ucb", "candidates-ts"],
+)
 def test_methods_play_with_seeds(name):
     method = METHODS[name]
-    number = NUM_INITIAL + (1 if name == "botorch-logei" else 2)
+    number = NUM_INITIAL + (2 if name in ("random", "optuna-tpe", "optuna-gp") else 1)
     first, again, other = (play(BRANIN, method, seed, number) for seed in (7, 7, 8))
     assert (first.cumulative, first.trace) == (again.cumulative, again.trace)
     assert first.cumulative != other.cumulative
     assert first.seconds > 0.0
     assert first.trace[0] == (1, BRANIN.optimum - BRANIN.value(BRANIN.initial_points(7)[0]))
+
+
+def test_the_initial_points_choose_the_scales_of_a_list():
+    domain = PROBLEMS["rosenbrock4"].domain()
+    loop = candidates_loop(domain, NUM_INITIAL, 0, MIXTURE_BOUND)
+    values = [-3e5, -1e5, -2e5, -5e5, -4e5]
+    for x, value in zip(PROBLEMS["rosenbrock4"].initial_points(0), values, strict=True):
+        loop.attach(list(x), value)
+    query = loop.ask()
+    assert query.origin == "acquisition"  # none of the loop's own initial points
+    loop.tell(query.id, -1e5)
+    scales = {float(row.name.split(", scale ")[1].split(",")[0]) for row in loop.evidence()}
+    # steps of sqrt(10) around the variance of the five, 2.5e10; names have three digits
+    assert sorted(scales) == [pytest.approx(10.0 ** (0.5 * k), rel=2e-3) for k in range(19, 24)]
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -35,8 +35,16 @@ from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from benchmarks.league_problems import NUM_INITIAL, Coordinates, LeagueProblem
-from botorch_bandits import BanditLoop, GPThompsonSampling, ImprovedUpperConfidenceBound
+from botorch_bandits import (
+    BanditLoop,
+    Box,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+    GPThompsonSampling,
+    ImprovedUpperConfidenceBound,
+)
 from botorch_bandits.domains import Domain
+from botorch_bandits.models import DefaultCandidates
 from botorch_bandits.random_streams import derive_seed, generator, seeded_globally
 
 
@@ -384,6 +392,14 @@ def loop_with(domain: Domain, num_initial: int, seed: int, acquisition: Any) -> 
     return BanditLoop(domain, None, recipe, num_initial=num_initial, seed=seed)
 
 
+def candidates_loop(domain: Domain, num_initial: int, seed: int, acquisition: Any) -> BanditLoop:
+    """Return a loop with the default list of priors, whose scales the initial points choose."""
+    assert isinstance(domain, Box)  # all of the league are, spaces too
+    sides = [(low, high) for low, high in domain.bounds.mT.tolist()]
+    model = DefaultCandidates(sides, num_first=num_initial)
+    return BanditLoop(domain, model, acquisition, num_initial=num_initial, seed=seed)
+
+
 class MissingMethodError(ImportError):
     """A method cannot be played here: a package is missing."""
 
@@ -436,6 +452,9 @@ def of_loop(make: Callable[[Domain, int, int], BanditLoop]) -> Callable[..., Pla
 
 HERE = ("botorch_bandits",)
 
+MIXTURE_BOUND = CandidatesUpperConfidenceBound.with_options(form="mixture")
+"""The mean of the mixture of the priors plus two of its standard deviations."""
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
@@ -482,6 +501,22 @@ METHODS: dict[str, Method] = {
             ("optuna",),
         ),
         Method("random", "random search", RandomPlayer, HERE),
+        Method(
+            "candidates-ucb",
+            '`DefaultCandidates` with `CandidatesUpperConfidenceBound`, `form="mixture"`',
+            of_loop(partial(candidates_loop, acquisition=MIXTURE_BOUND)),
+            HERE,
+            is_core=False,
+        ),
+        Method(
+            "candidates-ts",
+            "`DefaultCandidates` with `CandidatesThompsonSampling`",
+            of_loop(
+                partial(candidates_loop, acquisition=CandidatesThompsonSampling.with_options())
+            ),
+            HERE,
+            is_core=False,
+        ),
         Method(
             "botorch-qlognei",
             "BoTorch's `qLogNoisyExpectedImprovement`",
