@@ -59,6 +59,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from botorch_bandits.change_points.null_members import (
+    ROBUST_MEMBERS,
+    log_normal,
+    log_robust,
+    log_sum,
+)
 from botorch_bandits.checks import (
     DTYPE,
     check_instance,
@@ -86,27 +92,6 @@ Array = NDArray[np.float64]
 
 NEAR_THE_BEST = 3.0
 """A start counts as the change if its evidence is within so many nats of the largest."""
-
-NOISE_FACTORS = (1.0, 1.5, 2.25, 3.4)
-"""By what members of the robust null multiply the noise variance."""
-
-OUTLIER_SHARES = (0.001, 0.01, 0.05)
-"""How often outcomes are outliers in members of the robust null."""
-
-OUTLIER_FACTOR = 36.0
-"""By what the noise variance of an outlier is multiplied again."""
-
-ROBUST_MEMBERS = ((1.0, 0.0), *itertools.product(NOISE_FACTORS, OUTLIER_SHARES))
-"""Noise factor and share of outliers of each member; the first one is the model itself."""
-
-# factors of the noise, and logarithms of the shares of other outcomes and of outliers
-_ROBUST = tuple(
-    np.array(column)
-    for column in zip(
-        *((c, math.log1p(-e), math.log(e) if e else -math.inf) for c, e in ROBUST_MEMBERS),
-        strict=True,
-    )
-)
 
 _NEEDS_KERNEL = (
     "rkhs_bound is {!r}, which needs a kernel. Use the methods of on(domain, model).stream()."
@@ -469,7 +454,7 @@ class EvidenceStream:
                 weights = weights + self._own[self.starts.index(keep_from)]
         self._kept_from = keep_from
         self._segment += 1
-        self._begin(weights - _log_sum(weights)[..., None])
+        self._begin(weights - log_sum(weights)[..., None])
 
     def test(self) -> EvidenceTest:
         """Return what the evidence is now."""
@@ -537,19 +522,19 @@ class EvidenceStream:
         if self.detector.robust:
             level = noise[0][:, None]
             everyone = np.arange(len(ROBUST_MEMBERS))
-            members = _log_robust((y - null[0][0])[:, None], null[1][0][:, None], level, everyone)
-            alternatives = _log_robust(
+            members = log_robust((y - null[0][0])[:, None], null[1][0][:, None], level, everyone)
+            alternatives = log_robust(
                 (y - fresh[0][:, 0])[..., None], fresh[1][:, 0, :, None], level, best[:, None]
             )[..., 0]
         else:
-            members = _log_normal(y - null[0], null[1] + noise).T
-            each = _log_normal(y - fresh[0], fresh[1] + noise).swapaxes(-1, -2)
+            members = log_normal(y - null[0], null[1] + noise).T
+            each = log_normal(y - fresh[0], fresh[1] + noise).swapaxes(-1, -2)
             own = self._prior_weights + self._own[:num_moved]
-            alternatives = _log_sum(own + each) - _log_sum(own)  # s x m
+            alternatives = log_sum(own + each) - log_sum(own)  # s x m
             self._own[:num_moved] += each
-        before = _log_sum(self._weights + self._fits)
+        before = log_sum(self._weights + self._fits)
         self._fits += members
-        predicted = _log_sum(self._weights + self._fits) - before  # m
+        predicted = log_sum(self._weights + self._fits) - before  # m
         gains = alternatives.sum(-1) - predicted.sum()
         self._log_evidences[:num_moved] += gains
         self._log_masses[:num_moved] += gains
@@ -561,13 +546,13 @@ class EvidenceStream:
         if self.detector.statistic == "cusum":
             return float(masses.max(initial=-math.inf))
         if self.detector.statistic == "shiryaev_roberts":
-            return float(_log_sum(masses)) if len(masses) else -math.inf
+            return float(log_sum(masses)) if len(masses) else -math.inf
         scale = self.detector.change_scale
         num_issued = max(self._num_issued - self._offset, 1)
         rest = math.log(scale / (num_issued - 1.0 + scale))
         best = self._fits.max(-1) if self._ball_fits is None else self._ball_fits
-        own = _log_sum(self._weights + self._fits) - best
-        return float(_log_sum(np.append(masses, rest)) + own.sum())
+        own = log_sum(self._weights + self._fits) - best
+        return float(log_sum(np.append(masses, rest)) + own.sum())
 
     def _prune(self) -> None:
         """Give the masses of starts that are not needed to the next later one that is kept."""
@@ -809,34 +794,6 @@ def _is_kept(start: int, num_issued: int) -> bool:
     age = num_issued - start + 1
     exponent = max(0, age.bit_length() - 2)  # floor(log2(age / 2))
     return start % 2**exponent == 0
-
-
-def _log_normal(residuals: Array, variances: Array) -> Array:
-    density: Array = -0.5 * (np.log(2.0 * math.pi * variances) + residuals**2 / variances)
-    return density
-
-
-def _log_robust(residuals: Array, variances: Array, noise: Array, members: Any) -> Array:
-    """Return the log densities of outcomes under robust members.
-
-    Args:
-        residuals: ``... x m x h``.
-        variances: Of the function, ``... x m x h``.
-        noise: ``m x 1``.
-        members: ``m x h`` or ``h`` numbers of members.
-    """
-    factors, log_inner, log_outer = (column[members] for column in _ROBUST)
-    inner = _log_normal(residuals, variances + factors * noise)
-    outer = _log_normal(residuals, variances + OUTLIER_FACTOR * factors * noise)
-    mixed: Array = np.logaddexp(log_inner + inner, log_outer + outer)
-    return mixed
-
-
-def _log_sum(values: Array) -> Array:
-    """Return the logarithm of the sum of exponentials over the last dimension."""
-    largest = values.max(-1)
-    total: Array = largest + np.log(np.exp(values - largest[..., None]).sum(-1))
-    return total
 
 
 def _array(name: str, value: Any, shape: tuple[int, ...], spread: bool = False) -> Array:
