@@ -28,8 +28,8 @@ class Query:
             that works in place cannot change the history.
         round_number: The round in which it was asked, from 1.
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
-            uniform round of a policy that restarts), ``"random"`` (a method that does not look
-            at outcomes) or ``"attached"`` (a point that was evaluated elsewhere).
+            uniform or probing round of a policy that restarts), ``"random"`` (a method that does
+            not look at outcomes) or ``"attached"`` (a point that was evaluated elsewhere).
         asked_at: Clock time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
         diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,

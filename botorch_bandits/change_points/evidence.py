@@ -344,6 +344,15 @@ class EvidenceStream:
         """The logarithms of what each kept start has, with what dropped ones have left to it."""
         return tuple(self._log_masses.tolist())
 
+    @property
+    def likeliest_candidate(self) -> int:
+        """The candidate with the largest posterior weight for the first output, from 0.
+
+        It counts the outcomes since the reset, and those that the reset has kept.
+        """
+        weights = (self._weights + self._fits)[0]
+        return 0 if self.detector.weights is None else int(weights.argmax())
+
     def issue(self) -> int:
         """Note that a query is asked, drop starts that are not needed, and open one at it.
 
@@ -688,6 +697,11 @@ class EvidenceModelStream:
     def bets(self) -> EvidenceStream:
         """The statistic's bookkeeping."""
         return self._bets
+
+    @property
+    def likeliest_model(self) -> BanditGPRecipe:
+        """The prior; of a list the one with the largest posterior weight."""
+        return self._engine.models[self._bets.likeliest_candidate]
 
     def issue(self, x: Any, context: Any = None) -> int:
         """Note that a query is asked.

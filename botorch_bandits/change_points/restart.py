@@ -236,6 +236,11 @@ class EvidenceRestart(Restart):
             each constraint, in the space of the model's kernel: the ball form, with
             ``robust=False``.
         noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
+        probing: Whether exploration rounds play, in place of a uniform point, the one that is
+            largest by two standard deviations above the mean of a copy of the model that drifts:
+            what was not visited for long becomes uncertain again. So a change is found where the
+            policy does not look. Of candidates the likeliest one drifts. It needs
+            ``exploration=``, such as 1.0.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -265,12 +270,19 @@ class EvidenceRestart(Restart):
     strict: bool = False
     rkhs_bound: float | None = added_field(None)
     noise_bound: float | None = added_field(None)
+    probing: bool = added_field(False)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
         check_one_of("keep", self.keep, ("since_change", "nothing"))
         check_instance("strict", self.strict, bool, "Pass True or False.")
+        check_instance("probing", self.probing, bool, "Pass True or False.")
+        if self.probing and self.exploration is None:
+            raise ValueError(
+                "probing is True and exploration None, so that no round would probe. Pass "
+                "exploration=1.0, which probes in about sqrt(n) of n rounds."
+            )
         if self.strict and self.keep != "nothing":
             raise ValueError(
                 f"strict is True and keep {self.keep!r}; rows that are kept chose the restart, so "
@@ -382,7 +394,7 @@ class Reset:
     Attributes:
         after_round: How many rounds had been asked: the next one is the first of the new segment.
         num_dropped: How many queries of the segment that ended were dropped.
-        num_uniform: How many of them were drawn uniformly.
+        num_uniform: How many of them explored: they were drawn uniformly, or probed for a change.
         reason: ``"detection"`` or ``"oracle"``.
         statistic: Of the test that detected; NaN otherwise. So are the following.
         threshold: What it exceeded.

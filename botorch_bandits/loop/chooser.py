@@ -60,6 +60,7 @@ from botorch_bandits.loop.guarantees import (
     with_restarts,
     with_retractions,
 )
+from botorch_bandits.loop.probing import probe
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments, at_multipliers
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, condition
@@ -256,7 +257,12 @@ class Chooser:
         if local_round <= settings.num_initial:
             return self._sample(round_number), "initial", {}
         if self.segments is not None and self.segments.explores():
-            return self._sample(round_number), "exploration", {}
+            prior, current = self.segments.prior_to_probe, self.current
+            if prior is None:
+                return self._sample(round_number), "exploration", {}
+            seed = derive_seed(settings.seed, round_number, "probe")
+            x = probe(prior, settings.domain, current, settings.feedback, context, seed)
+            return x, "exploration", {}
         if isinstance(settings.acquisition, RandomSearch):
             return self._sample(round_number), "random", {}
         if self.has_no_data():

@@ -266,6 +266,19 @@ def check_restart(restart: Any) -> Restart | None:
     )
 
 
+def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any) -> None:
+    """Raise if a restart probes where outcomes are not those of one function that drifts."""
+    if not getattr(restart, "probing", False):
+        return
+    if isinstance(feedback, Censored) or constraints is not None:
+        given = "constraints=" if constraints is not None else "feedback=Censored(...)"
+        raise ValueError(
+            f"restart has probing=True, which does not go with {given}: the function that drifts "
+            "is that of one outcome, told as it is. Leave probing= out; exploration rounds are "
+            "uniform then."
+        )
+
+
 def check_history(history: History, dim: int, context_dim: int, num_constraints: int) -> History:
     """Return a history if it is of these sizes.
 
@@ -543,7 +556,7 @@ class LoopSettings:
         if isinstance(domain, Space):
             for prior in _priors_of(model)[:1]:  # those of a list have the same input transform
                 _warn_if_not_encoded(domain, prior)
-        check_restart(self.restart)
+        _check_probing(check_restart(self.restart), self.feedback, self.constraints)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
         surrogate = None if self.constraints is None else self.constraints.surrogate_in_use
         if surrogate == "separate" and isinstance(self.forgetting, ExponentialWeights):

@@ -45,6 +45,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
+from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.random_streams import generator
 
 
@@ -328,7 +329,7 @@ class Multipliers:
 
 
 UNIFORM_ORIGINS = ("exploration", "initial")
-"""Origins of queries that were drawn uniformly at random, whatever the data said."""
+"""Origins of queries that were drawn uniformly at random, or to probe for a change."""
 
 
 class Segments:
@@ -394,6 +395,12 @@ class Segments:
         """The id of the segment's first query; an epoch that is fresh may begin later."""
         return self._first_id_of_segment
 
+    @property
+    def prior_to_probe(self) -> BanditGPRecipe | None:
+        """Whose drifting copy an exploration round follows; None where it draws uniformly."""
+        probes = isinstance(self._restart, EvidenceRestart) and self._restart.probing
+        return self._evidence.likeliest_model if probes and self._evidence is not None else None
+
     def describe(self) -> dict[str, float]:
         """Return what is in force now, for a query's diagnostics."""
         diagnostics = {} if self._restart is None else {"segment": float(self.number)}
@@ -404,7 +411,7 @@ class Segments:
         return diagnostics
 
     def explores(self) -> bool:
-        """Return whether the next query is to be drawn uniformly."""
+        """Return whether the next round explores, for a detector's sake."""
         if self._restart is None:
             return False
         return bool(self._restart.explores(len(self._uniform), self.current.num_queries))

@@ -76,6 +76,7 @@ def play_arms(
             explores = explored.to(values.device) if bool(explored.any()) else None
         if all_explore or engine.rule is None:
             arm = engine.choose_uniformly(t + 1)
+            arm = arm if segments is None else segments.arms_explored(arm)
         else:
             seen = engine.look(t + 1)
             # a GPU would have to be waited for in every round
@@ -90,7 +91,9 @@ def play_arms(
                 covered = inside if covered is None else covered.logical_and_(inside)
                 widths.append(half.mean())
             if explores is not None:
-                arm = engine.choose_uniformly(t + 1).where(explores, arm)
+                assert segments is not None
+                uniform = engine.choose_uniformly(t + 1)
+                arm = segments.arms_explored(uniform).where(explores, arm)
         if alone is not None:
             number = int(arm)
             heard = alone[number] + float(level) * float(noise.at(t + 1))
