@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -296,22 +297,14 @@ class Arms(Domain):
 
     def __init__(self, choices: Tensor | Sequence[Sequence[float]]) -> None:
         """See the class."""
-        self.choices = check_matrix("choices", choices).detach().clone()
+        self.choices = check_matrix("choices", choices).detach() + 0.0  # -0.0 and 0.0 are the same
         if self.choices.numel() == 0:
-            raise ValueError(
-                f"choices has shape {tuple(self.choices.shape)}; at least one arm is needed."
-            )
-        # -0.0 and 0.0 are the same point
-        self.choices = self.choices + 0.0
+            shape = tuple(self.choices.shape)
+            raise ValueError(f"choices has shape {shape}; at least one arm is needed.")
         self.num_arms, self.dim = self.choices.shape
-        self._index: dict[tuple[float, ...], int] = {}
-        for i, row in enumerate(self.choices.tolist()):
-            first = self._index.setdefault(tuple(row), i)
-            if first != i:
-                raise ValueError(
-                    f"choices rows {first} and {i} are the same point {row}; each arm may be "
-                    "listed once. Remove repeats with torch.unique(choices, dim=0)."
-                )
+        self._keys, self._order = _hash_rows(self.choices).sort(stable=True)
+        if bool((self._keys[1:] == self._keys[:-1]).any()):
+            _ = self._index  # which tells equal rows from equal hashes
 
     def __repr__(self) -> str:
         """Show how many arms there are."""
@@ -365,7 +358,14 @@ class Arms(Domain):
         Raises:
             ValueError: If a row is not an arm.
         """
-        rows = check_matrix(name, X, num_columns=self.dim).tolist()
+        X = check_matrix(name, X, num_columns=self.dim)
+        if len(X) > _FEW_ROWS:
+            X = X.to(self.choices.device)
+            place = torch.searchsorted(self._keys, _hash_rows(X)).clamp_max(self.num_arms - 1)
+            found = self._order[place]
+            if torch.equal(self.choices[found], X):
+                return found
+        rows = X.tolist()
         try:
             index = [self._index[tuple(row)] for row in rows]
         except KeyError as error:
@@ -378,6 +378,32 @@ class Arms(Domain):
                 "Arms.choices unchanged."
             ) from None
         return torch.tensor(index, dtype=torch.long, device=self.choices.device)
+
+    @cached_property
+    def _index(self) -> dict[tuple[float, ...], int]:
+        index: dict[tuple[float, ...], int] = {}
+        for i, row in enumerate(self.choices.tolist()):
+            first = index.setdefault(tuple(row), i)
+            if first != i:
+                raise ValueError(
+                    f"choices rows {first} and {i} are the same point {row}; each arm may be "
+                    "listed once. Remove repeats with torch.unique(choices, dim=0)."
+                )
+        return index
+
+
+def _hash_rows(X: Tensor) -> Tensor:
+    """Return a 64-bit number for each row, the same for the same numbers (0.0 and -0.0 too)."""
+    bits = (X + 0.0).contiguous().view(torch.int64)
+    bits = (bits ^ (bits >> 32)) * _HASH_FACTOR
+    places = torch.full((X.shape[-1],), _HASH_FACTOR, device=X.device).cumprod(0)
+    return ((bits ^ (bits >> 29)) * places).sum(-1)
+
+
+_FEW_ROWS = 16  # up to here a dictionary is faster than a search in an array
+
+_HASH_FACTOR = 0x1E3779B97F4A7C15
+"""An odd number whose bits look random; products wrap around."""
 
 
 ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."

@@ -488,13 +488,19 @@ def environment_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
 
 
 def _processor() -> str:
-    """Return the processor's model name as far as the system tells it."""
+    """Return the processor's name and generation as far as the system tells them.
+
+    Machines that are rented give processors of several generations one name.
+    """
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
+        text = ""
+    pairs = [line.partition(":") for line in text.split("\n\n")[0].splitlines()]
+    known = {name.strip(): value.strip() for name, _, value in pairs}
+    name = known.get("model name") or platform.processor() or platform.machine()
+    details = [f"{key} {known[key]}" for key in ("cpu family", "model", "stepping") if key in known]
+    return f"{name} ({', '.join(details)})" if details else name
 
 
 RENAMED_CLASSES: Mapping[str, str] = MappingProxyType(

@@ -549,6 +549,18 @@ def test_negative_zero_is_zero() -> None:
         Arms([[0.0], [-0.0]])
 
 
+def test_rows_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "botorch_bandits.domains._hash_rows", lambda X: torch.zeros(len(X), dtype=torch.long)
+    )
+    choices = torch.rand(40, 2, dtype=torch.float64)
+    arms = Arms(choices)
+    order = torch.randperm(40)
+    assert torch.equal(arms.index_of(choices[order]), order)
+    with pytest.raises(ValueError, match="rows 3 and 40 are the same point"):
+        Arms(torch.cat([choices, choices[3:4]]))
+
+
 @pytest.mark.parametrize(
     ("choices", "error", "message"),
     [

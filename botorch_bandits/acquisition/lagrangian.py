@@ -48,7 +48,7 @@ from botorch_bandits.acquisition.scores import (
     scale_in_outcomes,
     score,
 )
-from botorch_bandits.acquisition.thompson_sampling import SeededDraw, draw_outputs
+from botorch_bandits.acquisition.thompson_sampling import SeededDraw
 from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness, remedy_of
 from botorch_bandits.checks import check_one_of, check_positive, check_probability
 from botorch_bandits.confidence import (
@@ -79,6 +79,7 @@ from botorch_bandits.penalties import (
     check_no_overflow,
     check_penalty,
 )
+from botorch_bandits.random_streams import derive_seed
 
 
 def check_outputs(
@@ -833,7 +834,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         X = X if X.dim() > 2 else X.unsqueeze(0)
         if self.arms is not None:
             if self._values is None:
-                self._values = self._draw_on_arms(self.arms.choices)
+                self._values = self._draw_on_arms()
             index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
             return self._values[index]
         values: Tensor = self._current_path()(X).squeeze(-2)  # ``batch_shape x m``
@@ -883,12 +884,15 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             known[f"constraint_lower_bound_{j}"] = float(lower[j])
         return known
 
-    def _draw_on_arms(self, choices: Tensor) -> Tensor:
+    def _draw_on_arms(self) -> Tensor:
         """Return the scaled draw of every output, ``num_points x (1 + num_constraints)``."""
-        mean, deviation = draw_outputs(
-            self.model, choices, self.posterior_transform, self._seed_of("arms")
-        )
+        seed = self._seed_of("arms")
+        with torch.no_grad():
+            groups = enumerate(self._posteriors_on_arms(self.posterior_transform))
+            drawn = [joint.draw(derive_seed(seed, j, "output")) for j, joint in groups]
+        mean = torch.cat([mean for mean, _ in drawn], dim=-1)
         check_num_outputs(type(self).__name__, mean.shape[-1], 1 + self.num_constraints)
+        deviation = torch.cat([deviation for _, deviation in drawn], dim=-1)
         return score(mean, half_width(deviation, self.widths))
 
 

@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
+from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
 from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
@@ -39,6 +40,8 @@ from botorch.sampling.pathwise.utils import get_train_inputs
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from gpytorch.distributions import MultitaskMultivariateNormal
 from gpytorch.kernels import Kernel
+from gpytorch.models import ExactGP
+from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import select_output
@@ -91,6 +94,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
+from botorch_bandits.models.closed_form import ModuleStamp, version
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
@@ -109,6 +113,7 @@ class SeededDraw(BanditAcquisition):
     seed: int
     _path: GenericDeterministicModel | None
     _values: Tensor | None
+    _on_arms: tuple[ModelStamp, list[JointPosterior]] | None
 
     def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
         """Take the points to draw on, if there are any, and the seed; nothing is drawn yet."""
@@ -119,6 +124,7 @@ class SeededDraw(BanditAcquisition):
             else check_integer("seed", seed, minimum=0)
         )
         self._num_draws = -1
+        self._on_arms = None
 
     @property
     def choices(self) -> Tensor | None:
@@ -127,14 +133,16 @@ class SeededDraw(BanditAcquisition):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the draw out."""
-        return {**self.__dict__, "_path": None, "_values": None}
+        return {**self.__dict__, "_path": None, "_values": None, "_on_arms": None}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self._forget_draw()
+        self._on_arms = None
         super()._load_from_state_dict(*args, **kwargs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._forget_draw()  # it lives where the model lived
+        self._on_arms = None
         return super()._apply(fn, recurse)
 
     def _begin_draw(self) -> None:
@@ -144,6 +152,29 @@ class SeededDraw(BanditAcquisition):
     def _forget_draw(self) -> None:
         self._path = None
         self._values = None
+
+    def _posteriors_on_arms(
+        self, posterior_transform: PosteriorTransform | None, groups: bool = True
+    ) -> list[JointPosterior]:
+        """Return the posterior on the points that can be evaluated, factored once for all draws.
+
+        Args:
+            posterior_transform: Applied to the posterior, if given.
+            groups: Whether independent outputs come one by one.
+        """
+        assert self.arms is not None
+        if self._on_arms is not None and self._on_arms[0].is_current_of(self.model):
+            return self._on_arms[1]
+        with torch.no_grad():
+            choices = self.arms.choices
+            if groups:
+                joint = joint_posteriors(self.model, choices, posterior_transform)
+            else:
+                posterior = self.model.posterior(choices, posterior_transform=posterior_transform)
+                joint = [JointPosterior(posterior)]
+        if isinstance(self.model, GPyTorchModel | ModelListGP):
+            self._on_arms = ModelStamp(self.model), joint
+        return joint
 
     def _current_path(self) -> GenericDeterministicModel:
         """Return the pathwise draw."""
@@ -222,80 +253,143 @@ def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
     return posterior
 
 
-def draw_deviation(covariance: Tensor, seed: int) -> Tensor:
-    """Draw from the normal distribution with mean 0.
+def root_of(covariance: Tensor) -> Tensor:
+    """Return a matrix ``A`` whose product ``A A'`` is a covariance, to rounding.
 
-    Covariances of smooth kernels are singular to rounding: Cholesky would fail, eigenvectors do
-    not.
+    Covariances of smooth kernels are singular to rounding. Where a Cholesky factorization fails,
+    one with pivots stops at the rank; where that is not to be had (in a batch, or off the CPU),
+    eigenvectors take its place. There is no jitter.
 
     Args:
-        covariance: ``batch_shape x n x n``.
+        covariance: ``batch_shape x n x n``, positive semi-definite.
+
+    Returns:
+        ``batch_shape x n x r`` with ``r`` at most ``n``.
+    """
+    root, info = torch.linalg.cholesky_ex(covariance)
+    if not bool(info.any()):
+        return root
+    if covariance.dim() > 2 or covariance.device.type != "cpu":
+        eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+        return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
+    # LAPACK stops by itself where what is left is rounding of the largest variance
+    factor, pivots, rank, _ = dpstrf(covariance.numpy(), lower=1)
+    root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
+    root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(np.tril(factor[:, :rank]))
+    return root
+
+
+def draw_deviation(root: Tensor, seed: int) -> Tensor:
+    """Draw from the normal distribution with mean 0.
+
+    Args:
+        root: ``batch_shape x n x r``, from :func:`root_of`.
         seed: Of the draw; the numbers are the same on every device.
 
     Returns:
         ``batch_shape x n``.
     """
-    eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     generator = torch.Generator().manual_seed(seed)
-    normal = torch.randn(eigenvalues.shape, dtype=covariance.dtype, generator=generator)
-    root = eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
-    return (root @ normal.to(covariance.device).unsqueeze(-1)).squeeze(-1)
+    normal = torch.randn(root.shape[:-1], dtype=root.dtype, generator=generator)
+    return (root @ normal[..., : root.shape[-1]].to(root.device).unsqueeze(-1)).squeeze(-1)
 
 
-def draw_outputs(
-    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Draw every output of a model on a finite set of points.
-
-    The cost is cubic in points times outputs that are correlated.
+class JointPosterior:
+    """A Gaussian posterior on a finite set of points, factored once for any number of draws.
 
     Args:
-        model: With a Gaussian posterior; no batch, no ensemble.
+        posterior: On ``n`` points, with ``m`` outputs.
+
+    Raises:
+        UnsupportedError: If it is not Gaussian.
+    """
+
+    def __init__(self, posterior: Posterior) -> None:
+        """See the class."""
+        self._posterior = check_gaussian(posterior)
+        self._roots: dict[int | None, Tensor] = {}
+
+    def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return the mean and a draw's deviation from it.
+
+        The first draw costs the cube of ``n m``, the others the square.
+
+        Args:
+            seed: Of the draw.
+            member: Which posterior of an ensemble to draw from; its last batch dimension is gone
+                from the result.
+
+        Returns:
+            Two tensors, ``batch_shape x n x m``.
+        """
+        mean, distribution = self._posterior.mean, self._posterior.distribution
+        if isinstance(self._posterior, MultitaskGPPosterior):
+            # of a Kronecker model: its distribution holds variances only, its samples are joint
+            with seeded_globally(seed):
+                deviation = self._posterior.rsample(torch.Size([1])).squeeze(0) - mean
+            return mean, deviation
+        mean = mean if member is None else mean.select(-3, member)
+        if member not in self._roots:
+            covariance = distribution.covariance_matrix
+            covariance = covariance if member is None else covariance.select(-3, member)
+            self._roots[member] = root_of(covariance)
+        deviation = draw_deviation(self._roots[member], seed)
+        if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
+            return mean, deviation.reshape(*mean.shape[:-2], *mean.shape[:-3:-1]).mT
+        return mean, deviation.reshape(mean.shape)
+
+
+def joint_posteriors(
+    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
+) -> list[JointPosterior]:
+    """Return the posteriors of groups of outputs that do not depend on one another.
+
+    Args:
+        model: With a Gaussian posterior.
         choices: ``num_points x d`` points.
         posterior_transform: Applied to the posterior first, if given.
-        seed: Of the draw.
-
-    Returns:
-        Mean and the draw's deviation from it, ``num_points x num_outputs`` each.
 
     Raises:
         UnsupportedError: If the posterior is not Gaussian.
     """
-    with torch.no_grad():
-        parts = [
-            _draw(posterior, derive_seed(seed, j, "output"))
-            for j, posterior in enumerate(_independent(model, choices, posterior_transform))
-        ]
-    return torch.cat([part[0] for part in parts], -1), torch.cat([part[1] for part in parts], -1)
-
-
-def _independent(
-    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
-) -> list[Posterior]:
-    """Return the posteriors of groups of outputs that do not depend on one another."""
     if posterior_transform is None and isinstance(model, ModelListGP):
-        return [submodel.posterior(choices) for submodel in model.models]
-    if posterior_transform is None and isinstance(model, BatchedMultiOutputGPyTorchModel):
-        num_outputs = model.num_outputs
+        posteriors = [submodel.posterior(choices) for submodel in model.models]
+    elif posterior_transform is None and isinstance(model, BatchedMultiOutputGPyTorchModel):
+        outputs = [select_output(j, model.num_outputs) for j in range(model.num_outputs)]
+        posteriors = [model.posterior(choices, posterior_transform=output) for output in outputs]
+    else:
+        posteriors = [model.posterior(choices, posterior_transform=posterior_transform)]
+    return [JointPosterior(posterior) for posterior in posteriors]
+
+
+class ModelStamp:
+    """Notices whether a model is still the one that it was.
+
+    Args:
+        model: Of GPyTorch: modules, parameters and training data say what it is.
+    """
+
+    def __init__(self, model: Model) -> None:
+        """See the class."""
+        self._model = model
+        self._modules = ModuleStamp(model)
+        self._data = [(tensor, version(tensor)) for tensor in self._tensors()]
+
+    def is_current_of(self, model: Model) -> bool:
+        """Return whether this is the model, and nothing of it has changed since."""
+        if model is not self._model or not self._modules.is_current():
+            return False
+        tensors = self._tensors()
+        return len(tensors) == len(self._data) and all(
+            tensor is known and version(tensor) == last
+            for tensor, (known, last) in zip(tensors, self._data, strict=True)
+        )
+
+    def _tensors(self) -> list[Tensor]:
+        exact = [part for part in self._model.modules() if isinstance(part, ExactGP)]
         return [
-            model.posterior(choices, posterior_transform=select_output(j, num_outputs))
-            for j in range(num_outputs)
+            tensor for part in exact for tensor in (*(part.train_inputs or ()), part.train_targets)
         ]
-    return [model.posterior(choices, posterior_transform=posterior_transform)]
-
-
-def _draw(posterior: Posterior, seed: int) -> tuple[Tensor, Tensor]:
-    posterior = check_gaussian(posterior)
-    mean = posterior.mean
-    if isinstance(posterior, MultitaskGPPosterior):
-        # of a Kronecker model: its distribution holds variances only, its samples are joint
-        with seeded_globally(seed):
-            return mean, posterior.rsample(torch.Size([1])).squeeze(0) - mean
-    distribution = posterior.distribution
-    deviation = draw_deviation(distribution.covariance_matrix, seed)
-    if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
-        return mean, deviation.reshape(mean.shape[-1], mean.shape[-2]).T
-    return mean, deviation.reshape(mean.shape)
 
 
 @dataclass(frozen=True)
@@ -643,7 +737,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         check_single_point(self, X)
         if self.arms is not None:
             if self._values is None:
-                self._values = self._draw_on_arms(self.arms.choices)
+                self._values = self._draw_on_arms()
             index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
             # a batched model has one row of values a batch
             index = index.expand(torch.broadcast_shapes(index.shape, self._values.shape[:-1]))
@@ -754,13 +848,11 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             values = values.select(-3, 0)
         return values
 
-    def _draw_on_arms(self, choices: Tensor) -> Tensor:
+    def _draw_on_arms(self) -> Tensor:
         with torch.no_grad():
-            posterior = self.model.posterior(choices, posterior_transform=self.posterior_transform)
-            posterior = check_gaussian(posterior)
-            mean = self._select_member(posterior.mean, event_dims=2).squeeze(-1)
-            covariance = self._select_member(posterior.distribution.covariance_matrix, event_dims=2)
-            deviation = draw_deviation(covariance, self._seed_of("arms"))
+            (joint,) = self._posteriors_on_arms(self.posterior_transform, groups=False)
+            mean, deviation = joint.draw(self._seed_of("arms"), self._member)
+            mean, deviation = mean.squeeze(-1), deviation.squeeze(-1)
             return score(mean, half_width(deviation, along_arms(self._width_of_member())))
 
     @property

@@ -13,7 +13,7 @@ from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
-from botorch.optim import optimize_acqf
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling.pathwise import get_matheron_path_model
 from botorch.utils.testing import MockModel, MockPosterior
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
@@ -28,7 +28,8 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     Space,
 )
-from botorch_bandits.acquisition.thompson_sampling import draw_path
+from botorch_bandits.acquisition import thompson_sampling
+from botorch_bandits.acquisition.thompson_sampling import draw_path, root_of
 from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (
@@ -140,6 +141,54 @@ def test_a_singular_covariance_is_drawn_from() -> None:
     # rounding
     eigenvectors = torch.linalg.eigh(kernel(x).to_dense().detach())[1]
     assert (eigenvectors.T @ values)[:960].abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("lengthscale", [0.02, 0.2, 5.0])
+@pytest.mark.parametrize("batch_shape", [(), (2, 3)])
+def test_a_root_of_a_covariance(lengthscale: float, batch_shape: tuple[int, ...]) -> None:
+    x = torch.rand(*batch_shape, 60, 1, dtype=torch.float64)
+    covariance = (-0.5 * ((x - x.transpose(-1, -2)) / lengthscale).square()).exp()
+    root = root_of(covariance)
+    assert root.shape[:-1] == covariance.shape[:-1]
+    assert (root @ root.mT - covariance).abs().max() < 1e-13
+    if lengthscale == 5.0 and not batch_shape:
+        assert root.shape[-1] < 15  # its numerical rank, no eigenvalue of rounding
+
+
+def test_draws_of_one_posterior_are_from_one_factorization(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    factored = []
+
+    def count(covariance: Tensor) -> Tensor:
+        factored.append(covariance)
+        return root_of(covariance)
+
+    monkeypatch.setattr(thompson_sampling, "root_of", count)
+    model = SingleTaskGP(ARMS[:3], ARMS[:3].sum(-1, keepdim=True).sin())
+    acqf = GPThompsonSampling(model, width=1.0, choices=ARMS, seed=0)
+    first = acqf(ARMS.unsqueeze(-2))
+    optimize_acqf_discrete(acqf, q=3, choices=ARMS)
+    assert len(factored) == 1
+    fresh = GPThompsonSampling(model, width=1.0, choices=ARMS, seed=0)
+    assert torch.equal(fresh(ARMS.unsqueeze(-2)), first)
+    assert len(factored) == 2
+    # whatever changes the posterior is seen by the next draw
+    for change in (
+        lambda: setattr(model.likelihood, "noise", 0.5),
+        lambda: setattr(model.covar_module, "lengthscale", 0.3),
+        lambda: model.set_train_data(targets=model.train_targets + 1.0, strict=False),
+    ):
+        change()
+        acqf.set_X_pending(None)
+        draw = acqf(ARMS.unsqueeze(-2)).detach()
+        again = GPThompsonSampling(model, width=1.0, choices=ARMS, seed=0)
+        for _ in range(acqf._num_draws):
+            again.set_X_pending(None)
+        assert torch.equal(draw, again(ARMS.unsqueeze(-2)))
+        factored.pop()
+        assert factored.pop() is not None
+    assert len(factored) == 2
 
 
 def test_only_the_choices_can_be_evaluated() -> None:

@@ -15,6 +15,11 @@ BENCHMARKS = {
         Benchmark("arms-10k", "10000 arms, GP-UCB: the loop against rebuilding", arms.many_arms),
         Benchmark("arms-100-long", "100 arms, 30000 rounds, against counts", arms.long_run),
         Benchmark("ts-exact-1k", "Thompson sampling on 1000 arms, exact draws", arms.thompson),
+        Benchmark(
+            "ts-drop-in",
+            "batches of 5 by Thompson sampling as a drop-in, against MaxPosteriorSampling",
+            arms.thompson_on_choices,
+        ),
         Benchmark("candidates-1k", "36 priors on 1000 arms", candidates.priors_on_arms),
         Benchmark("chain-500", "50 to 550 rows, a posterior after each", boxes.chain),
         Benchmark("append-predict-1000", "one row more, 256 points", boxes.append_and_predict),
