@@ -41,6 +41,7 @@ from botorch_bandits.acquisition.base import (
     kernelized_rule,
     of_acquisition,
 )
+from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
     half_width,
@@ -48,7 +49,6 @@ from botorch_bandits.acquisition.scores import (
     scale_in_outcomes,
     score,
 )
-from botorch_bandits.acquisition.thompson_sampling import SeededDraw
 from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness, remedy_of
 from botorch_bandits.checks import check_one_of, check_positive, check_probability
 from botorch_bandits.confidence import (
@@ -694,7 +694,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
         ValueError: If the number of outputs is wrong or an ingredient is infeasible.
         UnsupportedError: If the model is a batch or an ensemble, its posterior is not Gaussian, or
-            BoTorch has no pathwise draws for it (pass ``choices`` then).
+            BoTorch has no pathwise draws of its correlated outputs (pass ``choices`` then).
 
     Example:
         >>> import torch

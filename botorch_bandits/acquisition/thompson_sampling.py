@@ -18,35 +18,20 @@ tradeoffs in Gaussian process bandit optimization*, JMLR 2014, the rule for pend
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
 from botorch.models.deterministic import GenericDeterministicModel
-from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
-from botorch.models.model import Model, ModelList
-from botorch.posteriors import GPyTorchPosterior
-from botorch.posteriors.multitask import MultitaskGPPosterior
-from botorch.posteriors.posterior import Posterior
-from botorch.sampling.pathwise import SamplePath, draw_kernel_feature_paths, draw_matheron_paths
-from botorch.sampling.pathwise.features import KernelFeatureMap, gen_kernel_features
-from botorch.sampling.pathwise.utils import get_train_inputs
+from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
-from gpytorch.distributions import MultitaskMultivariateNormal
-from gpytorch.kernels import Kernel
-from gpytorch.models import ExactGP
-from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
-from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import (
-    BanditAcquisition,
     check_model,
     check_round,
     check_single_point,
@@ -54,6 +39,7 @@ from botorch_bandits.acquisition.base import (
     kernelized_rule,
     of_acquisition,
 )
+from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
     ArmsRule,
@@ -94,302 +80,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
-from botorch_bandits.models.closed_form import ModuleStamp, version
 from botorch_bandits.models.condition import hallucinate
-from botorch_bandits.random_streams import derive_seed, seeded_globally
-
-
-class SeededDraw(BanditAcquisition):
-    """One draw answers every evaluation; it is a function of model, seed and count of draws.
-
-    So it need not be kept: it is left out of pickles and drawn again when it is needed.
-    """
-
-    stream: ClassVar[str]
-    """Names the random numbers: classes with another name draw others from the same seed."""
-
-    model: Model
-    arms: Arms | None
-    seed: int
-    _path: GenericDeterministicModel | None
-    _values: Tensor | None
-    _on_arms: tuple[ModelStamp, list[JointPosterior]] | None
-
-    def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
-        """Take the points to draw on, if there are any, and the seed; nothing is drawn yet."""
-        self.arms = None if choices is None else Arms(choices)
-        self.seed = (
-            int(torch.randint(2**62, ()))
-            if seed is None
-            else check_integer("seed", seed, minimum=0)
-        )
-        self._num_draws = -1
-        self._on_arms = None
-
-    @property
-    def choices(self) -> Tensor | None:
-        """The finite set of points that can be evaluated, if there is one."""
-        return None if self.arms is None else self.arms.choices
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the draw out."""
-        return {**self.__dict__, "_path": None, "_values": None, "_on_arms": None}
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._forget_draw()
-        self._on_arms = None
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._forget_draw()  # it lives where the model lived
-        self._on_arms = None
-        return super()._apply(fn, recurse)
-
-    def _begin_draw(self) -> None:
-        self._num_draws += 1
-        self._forget_draw()
-
-    def _forget_draw(self) -> None:
-        self._path = None
-        self._values = None
-
-    def _posteriors_on_arms(
-        self, posterior_transform: PosteriorTransform | None, groups: bool = True
-    ) -> list[JointPosterior]:
-        """Return the posterior on the points that can be evaluated, factored once for all draws.
-
-        Args:
-            posterior_transform: Applied to the posterior, if given.
-            groups: Whether independent outputs come one by one.
-        """
-        assert self.arms is not None
-        if self._on_arms is not None and self._on_arms[0].is_current_of(self.model):
-            return self._on_arms[1]
-        with torch.no_grad():
-            choices = self.arms.choices
-            if groups:
-                joint = joint_posteriors(self.model, choices, posterior_transform)
-            else:
-                posterior = self.model.posterior(choices, posterior_transform=posterior_transform)
-                joint = [JointPosterior(posterior)]
-        if isinstance(self.model, GPyTorchModel | ModelListGP):
-            self._on_arms = ModelStamp(self.model), joint
-        return joint
-
-    def _current_path(self) -> GenericDeterministicModel:
-        """Return the pathwise draw."""
-        path = self._draw_path() if self._path is None else self._path
-        # not registered as a module: a draw is no part of the state
-        object.__setattr__(self, "_path", path)
-        return path
-
-    def _draw_path(self) -> GenericDeterministicModel:
-        try:
-            with torch.no_grad(), seeded_globally(self._seed_of("path")):
-                return draw_path(self.model)
-        except NotImplementedError as error:
-            raise UnsupportedError(
-                "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
-                f"points, to draw on exactly, or Arms as the domain. (BoTorch: {error})"
-            ) from error
-
-    def _seed_of(self, purpose: str) -> int:
-        return derive_seed(self.seed, self._num_draws, f"{self.stream} {purpose}")
-
-
-def draw_path(model: Model) -> GenericDeterministicModel:
-    """Draw a function from a model's posterior, by random Fourier features and Matheron's rule.
-
-    That is BoTorch's ``get_matheron_path_model`` with the same random numbers, but the features are
-    those of the columns that the kernel sees: BoTorch counts columns before the input transform,
-    which an encoding of categories makes more.
-
-    Args:
-        model: Of BoTorch; several outputs, batches and lists are possible.
-
-    Returns:
-        A model that is the draw: it maps ``batch_shape x n x d`` to ``batch_shape x n x m``.
-
-    Raises:
-        NotImplementedError: If BoTorch has no random features for the kernel.
-        UnsupportedError: If a model in a list has several outputs.
-    """
-    if isinstance(model, ModelList) and len(model.models) != model.num_outputs:
-        raise UnsupportedError(
-            f"a list of {len(model.models)} models has {model.num_outputs} outputs, and a pathwise "
-            "draw needs one a model. Pass choices=, or one model an output."
-        )
-    path = draw_matheron_paths(model, torch.Size(), prior_sampler=_draw_prior)
-
-    def evaluate(X: Tensor) -> Tensor:
-        if isinstance(model, ModelList):
-            return torch.stack(path(X), dim=-1)
-        values: Tensor = path(X) if model.num_outputs == 1 else path(X.unsqueeze(-3))
-        return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
-
-    return GenericDeterministicModel(evaluate, model.num_outputs)
-
-
-def _draw_prior(model: Model, sample_shape: torch.Size) -> SamplePath:
-    num_columns = get_train_inputs(model, transformed=True)[0].shape[-1]
-
-    def generate(kernel: Kernel, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
-        return gen_kernel_features(kernel, num_inputs=num_columns, num_outputs=num_outputs)
-
-    return draw_kernel_feature_paths(model, sample_shape=sample_shape, map_generator=generate)
-
-
-def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
-    """Return a posterior if it can be drawn from exactly.
-
-    Raises:
-        UnsupportedError: If it is not Gaussian.
-    """
-    if not isinstance(posterior, GPyTorchPosterior):
-        raise UnsupportedError(
-            f"an exact draw needs a Gaussian posterior, got {type(posterior).__name__}. Pass a "
-            "model that has one, such as SingleTaskGP."
-        )
-    return posterior
-
-
-def root_of(covariance: Tensor) -> Tensor:
-    """Return a matrix ``A`` whose product ``A A'`` is a covariance, to rounding.
-
-    Covariances of smooth kernels are singular to rounding. Where a Cholesky factorization fails,
-    one with pivots stops at the rank; where that is not to be had (in a batch, or off the CPU),
-    eigenvectors take its place. There is no jitter.
-
-    Args:
-        covariance: ``batch_shape x n x n``, positive semi-definite.
-
-    Returns:
-        ``batch_shape x n x r`` with ``r`` at most ``n``.
-    """
-    root, info = torch.linalg.cholesky_ex(covariance)
-    if not bool(info.any()):
-        return root
-    if covariance.dim() > 2 or covariance.device.type != "cpu":
-        eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
-        return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
-    # LAPACK stops by itself where what is left is rounding of the largest variance
-    factor, pivots, rank, _ = dpstrf(covariance.numpy(), lower=1)
-    root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
-    root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(np.tril(factor[:, :rank]))
-    return root
-
-
-def draw_deviation(root: Tensor, seed: int) -> Tensor:
-    """Draw from the normal distribution with mean 0.
-
-    Args:
-        root: ``batch_shape x n x r``, from :func:`root_of`.
-        seed: Of the draw; the numbers are the same on every device.
-
-    Returns:
-        ``batch_shape x n``.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    normal = torch.randn(root.shape[:-1], dtype=root.dtype, generator=generator)
-    return (root @ normal[..., : root.shape[-1]].to(root.device).unsqueeze(-1)).squeeze(-1)
-
-
-class JointPosterior:
-    """A Gaussian posterior on a finite set of points, factored once for any number of draws.
-
-    Args:
-        posterior: On ``n`` points, with ``m`` outputs.
-
-    Raises:
-        UnsupportedError: If it is not Gaussian.
-    """
-
-    def __init__(self, posterior: Posterior) -> None:
-        """See the class."""
-        self._posterior = check_gaussian(posterior)
-        self._roots: dict[int | None, Tensor] = {}
-
-    def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean and a draw's deviation from it.
-
-        The first draw costs the cube of ``n m``, the others the square.
-
-        Args:
-            seed: Of the draw.
-            member: Which posterior of an ensemble to draw from; its last batch dimension is gone
-                from the result.
-
-        Returns:
-            Two tensors, ``batch_shape x n x m``.
-        """
-        mean, distribution = self._posterior.mean, self._posterior.distribution
-        if isinstance(self._posterior, MultitaskGPPosterior):
-            # of a Kronecker model: its distribution holds variances only, its samples are joint
-            with seeded_globally(seed):
-                deviation = self._posterior.rsample(torch.Size([1])).squeeze(0) - mean
-            return mean, deviation
-        mean = mean if member is None else mean.select(-3, member)
-        if member not in self._roots:
-            covariance = distribution.covariance_matrix
-            covariance = covariance if member is None else covariance.select(-3, member)
-            self._roots[member] = root_of(covariance)
-        deviation = draw_deviation(self._roots[member], seed)
-        if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
-            return mean, deviation.reshape(*mean.shape[:-2], *mean.shape[:-3:-1]).mT
-        return mean, deviation.reshape(mean.shape)
-
-
-def joint_posteriors(
-    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
-) -> list[JointPosterior]:
-    """Return the posteriors of groups of outputs that do not depend on one another.
-
-    Args:
-        model: With a Gaussian posterior.
-        choices: ``num_points x d`` points.
-        posterior_transform: Applied to the posterior first, if given.
-
-    Raises:
-        UnsupportedError: If the posterior is not Gaussian.
-    """
-    if posterior_transform is None and isinstance(model, ModelListGP):
-        posteriors = [submodel.posterior(choices) for submodel in model.models]
-    elif posterior_transform is None and isinstance(model, BatchedMultiOutputGPyTorchModel):
-        outputs = [select_output(j, model.num_outputs) for j in range(model.num_outputs)]
-        posteriors = [model.posterior(choices, posterior_transform=output) for output in outputs]
-    else:
-        posteriors = [model.posterior(choices, posterior_transform=posterior_transform)]
-    return [JointPosterior(posterior) for posterior in posteriors]
-
-
-class ModelStamp:
-    """Notices whether a model is still the one that it was.
-
-    Args:
-        model: Of GPyTorch: modules, parameters and training data say what it is.
-    """
-
-    def __init__(self, model: Model) -> None:
-        """See the class."""
-        self._model = model
-        self._modules = ModuleStamp(model)
-        self._data = [(tensor, version(tensor)) for tensor in self._tensors()]
-
-    def is_current_of(self, model: Model) -> bool:
-        """Return whether this is the model, and nothing of it has changed since."""
-        if model is not self._model or not self._modules.is_current():
-            return False
-        tensors = self._tensors()
-        return len(tensors) == len(self._data) and all(
-            tensor is known and version(tensor) == last
-            for tensor, (known, last) in zip(tensors, self._data, strict=True)
-        )
-
-    def _tensors(self) -> list[Tensor]:
-        exact = [part for part in self._model.modules() if isinstance(part, ExactGP)]
-        return [
-            tensor for part in exact for tensor in (*(part.train_inputs or ()), part.train_targets)
-        ]
 
 
 @dataclass(frozen=True)
@@ -532,7 +223,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         scale: A factor on the scale.
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
             In a loop on arms these are the arms. Without choices the draw is pathwise (random
-            Fourier features for the prior, Matheron's rule for the data).
+            Fourier features for the prior, Matheron's rule for the data), or point by point where
+            BoTorch has no features for the kernel.
         discretization: The paper's growing grid on a box, to draw on exactly in place of a pathwise
             draw; see :class:`~botorch_bandits.acquisition.GrowingDiscretization`.
         round_number: The round ``t`` of the discretization: the model's rows plus 1 if omitted,
@@ -552,9 +244,9 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     Raises:
         TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
         ValueError: If bounds and ``width`` are given, or only one bound in raw outcome units.
-        UnsupportedError: If the posterior is not Gaussian, the kernel has no pathwise prior
-            draws in BoTorch (pass ``choices`` then), or the model cannot be conditioned on
-            pending points.
+        UnsupportedError: If the posterior is not Gaussian, an ensemble's or a multi-task model's
+            kernel has no pathwise draws in BoTorch (pass ``choices`` then), or the model cannot
+            be conditioned on pending points.
 
     Example:
         >>> from botorch_bandits import FittedSingleTaskGP

@@ -11,12 +11,25 @@ import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import (
+    KroneckerMultiTaskGP,
+    MixedSingleTaskGP,
+    ModelListGP,
+    SingleTaskGP,
+    SingleTaskMultiFidelityGP,
+)
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from botorch.sampling.pathwise import get_matheron_path_model
+from botorch.utils.sampling import draw_sobol_samples
 from botorch.utils.testing import MockModel, MockPosterior
-from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
+from gpytorch.kernels import (
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    RBFKernel,
+    SpectralMixtureKernel,
+)
 from scipy.stats import chi2
 from torch import Tensor
 
@@ -28,8 +41,7 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     Space,
 )
-from botorch_bandits.acquisition import thompson_sampling
-from botorch_bandits.acquisition.thompson_sampling import draw_path, root_of
+from botorch_bandits.acquisition.draws import PointwiseDraw, draw_path, root_of
 from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (
@@ -164,7 +176,7 @@ def test_draws_of_one_posterior_are_from_one_factorization(
         factored.append(covariance)
         return root_of(covariance)
 
-    monkeypatch.setattr(thompson_sampling, "root_of", count)
+    monkeypatch.setattr("botorch_bandits.acquisition.draws.root_of", count)
     model = SingleTaskGP(ARMS[:3], ARMS[:3].sum(-1, keepdim=True).sin())
     acqf = GPThompsonSampling(model, width=1.0, choices=ARMS, seed=0)
     first = acqf(ARMS.unsqueeze(-2))
@@ -317,14 +329,90 @@ def test_without_an_encoding_paths_are_those_of_botorch() -> None:
         assert torch.equal(*drawn)
 
 
-def test_a_kernel_without_pathwise_draws_names_the_way_out() -> None:
+@pytest.mark.parametrize("groups", [[6], [1, 1, 4], [3, 3]], ids=str)
+def test_a_draw_point_by_point_is_a_joint_draw(groups: list[int]) -> None:
     X, Y = rows()
     model = BanditGP(X, Y[:, :1], kernel=PeriodicKernel() * RBFKernel(), noise=0.1)
-    acqf = GPThompsonSampling(model, width=1.0, seed=0)
-    with pytest.raises(UnsupportedError, match=r"Pass choices=, a finite set.*ProductKernel"):
+    draw = PointwiseDraw(model, seed=3)
+    parts = [draw(part.unsqueeze(-2)).reshape(-1) for part in ARMS.split(groups)]
+    values = torch.cat(parts)
+    posterior = model.posterior(ARMS)
+    covariance = posterior.distribution.covariance_matrix.detach()
+    # the draw is an affine function of independent normal numbers
+    assert (draw._root @ draw._root.T - covariance).abs().max() < 1e-8
+    expected = posterior.mean.squeeze(-1) + draw._root @ draw._normal
+    assert (values - expected).abs().max() < 1e-10
+    assert torch.equal(draw(ARMS.flip(0)).squeeze(-1).flip(0), values)  # asked again
+    other = PointwiseDraw(model, seed=4)(ARMS).squeeze(-1)
+    assert (other - values).abs().max() > 1e-3
+    # with gradients: the mean given these values, by the textbook
+    point = torch.tensor([[0.37, 0.11]], dtype=torch.float64, requires_grad=True)
+    found = draw(point).squeeze()
+    joint = model.posterior(torch.cat([point.detach(), ARMS])).distribution
+    block = joint.covariance_matrix.detach()
+    weights = torch.linalg.solve(block[1:, 1:], values - joint.mean[1:])
+    assert float(found) == pytest.approx(float(joint.mean[0] + block[0, 1:] @ weights), abs=1e-7)
+    (slope,) = torch.autograd.grad(found, point)
+    step = torch.tensor([[1e-5, 0.0]], dtype=torch.float64)
+    ahead, behind = (
+        draw((point.detach() + sign * step).requires_grad_()).detach() for sign in (1.0, -1.0)
+    )
+    assert float(slope[0, 0]) == pytest.approx(float((ahead - behind) / 2e-5), rel=1e-4)
+
+
+def test_draws_of_smooth_functions_have_hundreds_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = rows()
+    model = SingleTaskGP(X, Y[:, :1], covar_module=RBFKernel() + LinearKernel())
+    draw = PointwiseDraw(model, seed=0)
+    points = torch.rand(300, 2, dtype=torch.float64)
+    first = draw(points[:150])
+    both = draw(points)
+    assert torch.equal(both[:150], first)
+    assert both.isfinite().all()
+    monkeypatch.setattr("botorch_bandits.acquisition.draws.LARGEST_DRAW", 300)
+    further = draw(points + 1e-6)
+    assert (further - both).abs().max() < 1e-3  # a smooth function through what was drawn
+    assert len(draw._values) == 300
+
+
+UNUSUAL = {
+    "product": lambda X, Y: SingleTaskGP(X, Y, covar_module=PeriodicKernel() * RBFKernel()),
+    "linear": lambda X, Y: SingleTaskGP(X, Y, covar_module=LinearKernel()),
+    "spectral": lambda X, Y: SingleTaskGP(
+        X, Y, covar_module=SpectralMixtureKernel(num_mixtures=2, ard_num_dims=2)
+    ),
+    "fidelities": lambda X, Y: SingleTaskMultiFidelityGP(X, Y, data_fidelities=[1]),
+    "categories": lambda X, Y: MixedSingleTaskGP(X.round(decimals=0), Y, cat_dims=[1]),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_kernels_without_random_features_are_drawn_on_boxes(name: str) -> None:
+    X, Y = rows()
+    model = UNUSUAL[name](X, Y[:, :1])
+    acqf = GPThompsonSampling(model, seed=0)
+    options = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 5}}
+    if name == "categories":
+        features = [{1: 0.0}, {1: 1.0}]
+        best, value = optimize_acqf_mixed(
+            acqf, UNIT_BOX, 1, fixed_features_list=features, **options
+        )
+        assert best[0, 1] in (0.0, 1.0)
+    else:
+        best, value = optimize_acqf(acqf, UNIT_BOX, 1, **options)
+    raw = draw_sobol_samples(UNIT_BOX, n=16, q=1, seed=0)
+    assert float(value) == pytest.approx(float(acqf(best)), abs=1e-6)
+    assert acqf(raw).isfinite().all()
+
+
+def test_a_model_without_any_draw_on_a_box_names_the_way_out() -> None:
+    X, Y = rows()
+    model = KroneckerMultiTaskGP(X, Y[:, :2])
+    acqf = GPThompsonSampling(
+        model, seed=0, posterior_transform=ScalarizedPosteriorTransform(double([1.0, 0.5]))
+    )
+    with pytest.raises(UnsupportedError, match=r"Pass choices=, a finite set"):
         acqf(X[:1])
-    on_arms = GPThompsonSampling(model, width=1.0, seed=0, choices=ARMS)
-    assert on_arms(ARMS.unsqueeze(-2)).isfinite().all()
 
 
 # --- one draw, and another ------------------------------------------------------------------

@@ -31,7 +31,7 @@ from botorch_bandits.acquisition import (
     GPUpperConfidenceBound,
     build_arms_engine,
 )
-from botorch_bandits.acquisition.thompson_sampling import root_of
+from botorch_bandits.acquisition.draws import root_of
 from botorch_bandits.confidence import gp_ucb_finite_width
 from botorch_bandits.domains import Arms
 from botorch_bandits.models import ArmsPosterior, BanditGP, double_kernel
