@@ -348,8 +348,8 @@ def rounds_without_gain(loop: BanditLoop) -> int:
     """Return how many rounds have ended since the reward that is the best so far.
 
     What ends a round is its outcome or its failure. Initial rounds and attached points do not
-    count; nor, after a reset, do the rounds before it. With constraints the best reward is that of
-    the outcomes that meet them.
+    count; nor, after a reset, do the rounds before those that it kept. With constraints the best
+    reward is that of the outcomes that meet them.
 
     Args:
         loop: The loop.
@@ -363,7 +363,7 @@ def rounds_without_gain(loop: BanditLoop) -> int:
         2
     """
     history, resets = loop.history, loop.resets
-    first_id = resets[-1].after_round if resets else 0
+    first_id = resets[-1].num_before if resets else 0
     best, count = -math.inf, 0
     for event in history.events:
         query = history.query(event.query_id)

@@ -169,6 +169,9 @@ class EvidenceDetector:
         rkhs_bound: ``B``, a bound on the norm of each function in the space of its kernel. An
             outcome then costs one eigendecomposition of the distinct inputs since the reset.
         noise_bound: ``R`` of R-sub-Gaussian noise; the model's noise variance must be its square.
+        num_skipped: How many first outcomes are no bets, because models or weights were chosen by
+            them. The models learn from them, and the level of the first segment is conditional on
+            them.
 
     Raises:
         TypeError: If a number is not one.
@@ -197,6 +200,7 @@ class EvidenceDetector:
     keeps_all_starts: bool = False
     rkhs_bound: float | None = None
     noise_bound: float | None = None
+    num_skipped: int = 0
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -204,6 +208,7 @@ class EvidenceDetector:
             self,
             alpha=check_probability("alpha", self.alpha),
             change_scale=check_positive("change_scale", self.change_scale),
+            num_skipped=check_integer("num_skipped", self.num_skipped, minimum=0),
         )
         check_instance("robust", self.robust, bool, "Pass True or False.")
         check_one_of("statistic", self.statistic, ("mixture", "shiryaev_roberts", "cusum"))
@@ -307,6 +312,7 @@ class EvidenceStream:
         self.detector = detector
         self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
         self._num_issued, self._segment = 0, 1
+        self._num_skipped = 0
         self._kept_from: int | None = None
         weights = np.full(len(ROBUST_MEMBERS) if detector.robust else 1, 1.0)
         if detector.weights is not None:
@@ -343,6 +349,11 @@ class EvidenceStream:
     def log_masses(self) -> tuple[float, ...]:
         """The logarithms of what each kept start has, with what dropped ones have left to it."""
         return tuple(self._log_masses.tolist())
+
+    @property
+    def is_skipping(self) -> bool:
+        """Whether the next outcome is no bet; see ``num_skipped`` of the detector."""
+        return self._num_skipped < self.detector.num_skipped
 
     @property
     def likeliest_candidate(self) -> int:
@@ -525,6 +536,9 @@ class EvidenceStream:
             noise: ``num_candidates x m``.
             ball_fits: ``m``, the largest log likelihoods in the ball.
         """
+        if self.is_skipping:
+            self._num_skipped += 1
+            return self.test()
         self._ball_fits = ball_fits
         num_moved = len(fresh[0])
         best = self._fits.argmax(-1)  # before the outcome
@@ -753,7 +767,7 @@ class EvidenceModelStream:
         means, variances = self._posteriors.observe(located, every, num_moved + 1)
         means, variances = means.reshape(shape), variances.reshape(shape)
         ball_fits = None
-        if self._balls:
+        if self._balls and not self._bets.is_skipping:
             domain = self._engine.domain  # arms without contexts are located by their number
             if isinstance(domain, Arms) and located.dim() == 0:
                 located = domain.choices[located]

@@ -313,15 +313,16 @@ class EvidenceRestart(Restart):
             model: The loop's. ``candidates`` take its place if there are any.
         """
         listed = self.candidates if self.candidates is not None else model
-        weights = listed.weights if isinstance(listed, CandidatesRecipe) else None
+        is_list = isinstance(listed, CandidatesRecipe)
         return EvidenceDetector(
             alpha=self.alpha,
             robust=self.robust,
-            weights=weights,
+            weights=listed.weights if is_list else None,
             change_scale=self.change_scale,
             spending="rounds" if self.strict else "segments",
             rkhs_bound=self.rkhs_bound,
             noise_bound=self.noise_bound,
+            num_skipped=listed.num_skipped if is_list else 0,
         )
 
     def on(
@@ -340,12 +341,6 @@ class EvidenceRestart(Restart):
         """
         listed = self.candidates if self.candidates is not None else model
         if isinstance(listed, CandidatesRecipe):
-            if listed.num_skipped:
-                raise ValueError(
-                    f"the list of candidates has num_skipped={listed.num_skipped}, which the "
-                    "detector does not leave out. Pass EvidenceRestart(candidates=...) with a list "
-                    "that was fixed before the data."
-                )
             models: Any = list(listed.candidates)
         elif isinstance(listed, BanditGPRecipe) and listed.refit_every is None:
             models = listed
@@ -358,8 +353,12 @@ class EvidenceRestart(Restart):
             )
         return self.detector_for(model).on(domain, models, num_outputs, context_dim)
 
-    def describe_level(self) -> str:
-        """Return what is claimed of false alarms, in a sentence."""
+    def describe_level(self, model: Any = None) -> str:
+        """Return what is claimed of false alarms, in a sentence.
+
+        Args:
+            model: The loop's.
+        """
         level = 6.0 * self.alpha / math.pi**2
         if self.rkhs_bound is not None:
             return (
@@ -368,11 +367,16 @@ class EvidenceRestart(Restart):
                 f"{self.alpha:g}, for every function whose norm less the prior mean is at most "
                 f"{self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
             )
-        listed = "" if self.candidates is None else "the prior is one of the candidates, "
+        priors = self.candidates if self.candidates is not None else model
+        listed, given = "", ""
+        if isinstance(priors, CandidatesRecipe):
+            listed = "the prior is one of the candidates, "
+            if priors.num_skipped:
+                given = f"given the first {priors.num_skipped} outcomes, which are not tested, "
         first = (
-            f"before a change the first segment alarms with probability {level:.3g} at most, on "
-            f"average over the prior, if {listed}the reward is a draw from it and the noise "
-            "Gaussian"
+            f"{given}before a change the first segment alarms with probability {level:.3g} at "
+            f"most, on average over the prior, if {listed}the reward is a draw from it and the "
+            "noise Gaussian"
         )
         if self.strict:
             return first + (
@@ -416,6 +420,11 @@ class Reset:
     change_round: int | None = None
     quantity: str | None = None
     num_kept: int = 0
+
+    @property
+    def num_before(self) -> int:
+        """How many rounds came before the first one that counts from then on."""
+        return self.after_round - self.num_kept
 
 
 fill_in_docstrings(__name__)

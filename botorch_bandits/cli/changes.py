@@ -85,7 +85,7 @@ class Changes:
         """Return the first rounds since the last known change and since the last reset, if any."""
         last = loop.history.num_queries
         changes = [tau for tau in self.change_points if tau < last]
-        resets = [r.after_round - r.num_kept for r in loop.resets if r.after_round < last]
+        resets = [r.num_before for r in loop.resets if r.after_round < last]
         return sorted({max(rounds) + 1 for rounds in (changes, resets) if rounds})
 
     def best(self, loop: BanditLoop) -> tuple[int, tuple[Query, Outcome] | None]:

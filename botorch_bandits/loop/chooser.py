@@ -245,7 +245,8 @@ class Chooser:
             guarantee = with_constraints(guarantee, acquisition, settings, self._history, starts)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
-            guarantee = with_restarts(guarantee, settings.restart, number, settings.num_constraints)
+            given = settings.restart, number, settings.num_constraints, settings.model
+            guarantee = with_restarts(guarantee, *given)
         guarantee = with_retractions(guarantee, self._history)
         return with_regret(guarantee, self._history, starts, num_given)
 

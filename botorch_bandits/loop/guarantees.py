@@ -361,7 +361,11 @@ def _upper_bound(mean: float, lower: float, clipped_at: float | None) -> float:
 
 
 def with_restarts(
-    guarantee: Guarantee, restart: Restart, segment: int = 0, num_constraints: int = 0
+    guarantee: Guarantee,
+    restart: Restart,
+    segment: int = 0,
+    num_constraints: int = 0,
+    model: Any = None,
 ) -> Guarantee:
     """Return what is left of a guarantee when a policy begins anew.
 
@@ -370,6 +374,7 @@ def with_restarts(
         restart: The rule.
         segment: The number of that segment, from 0.
         num_constraints: How many constraints there are.
+        model: The loop's, for evidence.
     """
     if isinstance(restart, NeverRestart):
         return guarantee
@@ -402,7 +407,7 @@ def with_restarts(
         return guarantee.with_gaps(
             f"with restarts the theorem covers each segment at {share}, for as long as the reward "
             f"function does not change in it, and {kept}; a change where nobody looks is not seen. "
-            f"Of false alarms: {restart.describe_level()}"
+            f"Of false alarms: {restart.describe_level(model)}"
         )
     return guarantee.with_gaps(
         "with restarts the theorem covers each segment at "

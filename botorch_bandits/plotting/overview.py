@@ -138,7 +138,8 @@ def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Seque
     is_loop = hasattr(run, "current_model") and hasattr(run, "settings")
     history = check_history(run.history if is_loop else run)
     front = torch.empty(0, dtype=DTYPE)
-    since = max([0, *(after_round(r) for r in resets), *changes])
+    kept_from = max([0, *(getattr(r, "num_before", after_round(r)) for r in resets)])
+    since = max([kept_from, *changes])
     since = since if since < history.num_queries else 0
     name = "reward"
     if is_loop:
@@ -153,8 +154,7 @@ def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Seque
         elif settings.constraints is not None:
             name = "penalized reward"
         if hasattr(settings.forgetting, "rate"):  # the round is an input of the model
-            last = max([0, *(after_round(r) for r in resets)])
-            front = torch.tensor([float(history.num_queries - last + 1)], dtype=DTYPE)
+            front = torch.tensor([float(history.num_queries - kept_from + 1)], dtype=DTYPE)
     queries = history.queries
     if history.context_dim and queries:
         front = torch.cat([front, queries[-1].context.to("cpu", DTYPE)])  # type: ignore[union-attr]
@@ -464,6 +464,8 @@ def plot_run(
         ['round', 'C', 'C', 'gamma']
     """
     history = check_history(run.history if hasattr(run, "history") else run)
+    if resets is None and hasattr(run, "current_model"):  # a loop's say which rounds they kept
+        resets = [reset for reset in run.resets if reset.after_round < history.num_queries]
     resets = resets_on_record(history) if resets is None else resets
     changes = list(change_points or ())
     seen = see(run, model, domain, resets, changes)

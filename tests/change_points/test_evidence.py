@@ -149,6 +149,49 @@ def test_the_composite_statistic_equals_its_closed_form():
             assert tests[n - 1].statistic == pytest.approx(expected, abs=1e-8)
 
 
+def test_outcomes_that_are_skipped_condition_everything():
+    scales, weights, skipped = (0.3, 1.0), np.log([0.25, 0.75]), 3
+    models = [BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=s) for s in scales]
+    detector = EvidenceDetector(
+        robust=False, weights=(1, 3), keeps_all_starts=True, num_skipped=skipped
+    )
+    tests = play(detector.on(ARMS, models))
+    assert [test.num_outcomes for test in tests] == [0, 0, 0, 1, 2, 3, 4, 5]
+    assert [test.statistic for test in tests[:3]] == pytest.approx([0.0] * 3, abs=1e-12)
+    X, y = POINTS.numpy()[PLAYED], np.array(OUTCOMES)
+
+    def given(first, n, scale):  # of outcomes from ``first`` on, those behind the skipped ones
+        kernel, known = dense.matern52(scale), max(first - 1, skipped)
+        before = log_marginal(X[first - 1 : known], y[first - 1 : known], kernel)
+        return log_marginal(X[first - 1 : n], y[first - 1 : n], kernel) - before
+
+    for n in (4, 8):
+        terms = []
+        for j in range(2, n + 1):
+            # the null up to the start, and the fresh mixture from there on
+            head = [given(1, max(j - 1, skipped), s) for s in scales]
+            tail = [given(j, n, s) for s in scales]
+            terms.append(math.log(weight(j)) + log_sum(weights + head) + log_sum(weights + tail))
+        whole = np.array([given(1, n, s) for s in scales])
+        rest = math.log(100.0 / (n + 99.0)) + log_sum(weights + whole)
+        expected = log_sum([*terms, rest]) - whole.max()
+        assert tests[n - 1].statistic == pytest.approx(expected, abs=1e-8)
+
+
+def test_the_ball_of_outcomes_behind_the_skipped_ones():
+    tests = play(ball(1.0, keeps_all_starts=True, num_skipped=2).on(ARMS, PRIOR))
+    X, y = POINTS.numpy()[PLAYED], np.array(OUTCOMES)
+    known = log_marginal(X[:2], y[:2])
+    terms = [math.log(100.0 / 107.0) + log_marginal(X, y) - known]
+    for j in range(2, 9):
+        head = log_marginal(X[: j - 1], y[: j - 1]) - known if j > 3 else 0.0
+        tail = log_marginal(X[j - 1 :], y[j - 1 :])
+        tail -= log_marginal(X[1:2], y[1:2]) if j == 2 else 0.0
+        terms.append(math.log(weight(j)) + head + tail)
+    best = -0.5 * (6 * math.log(2.0 * math.pi * 0.01) + smallest_squares(X[2:], y[2:], 1.0) / 0.01)
+    assert tests[-1].statistic == pytest.approx(log_sum(terms) - best, abs=1e-8)
+
+
 def test_the_robust_statistic_equals_its_formula():
     members = [(1.0, 0.0)]
     members += itertools.product((1.0, 1.5, 2.25, 3.4), (0.001, 0.01, 0.05))
@@ -693,6 +736,7 @@ def test_arms_and_rows_agree_over_many_rounds_and_resets(monkeypatch):
         ({"statistic": "cusum"}, "known for one null only"),
         ({"statistic": "sum"}, "statistic is 'sum'"),
         ({"spending": "all"}, "spending is 'all'"),
+        ({"num_skipped": -1}, "num_skipped is -1"),
         ({"rkhs_bound": 2.0}, "'noise_bound': None"),
         ({"robust": False, "noise_bound": 0.1}, "'rkhs_bound': None"),
         ({"robust": False, "rkhs_bound": 0.0, "noise_bound": 0.1}, "rkhs_bound is 0"),

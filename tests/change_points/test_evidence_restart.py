@@ -16,6 +16,7 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    CandidatesUpperConfidenceBound,
     EvidenceDetector,
     EvidenceRestart,
     FittedSingleTaskGP,
@@ -25,6 +26,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.problems import switching_gp_draws
 from botorch_bandits.simulation import Policy, simulate
+from botorch_bandits.stopping import rounds_without_gain
 
 GRID = Arms(torch.linspace(0.0, 5.0, 40, dtype=torch.float64).unsqueeze(-1))
 BOX = Box([[0.0], [5.0]])
@@ -206,6 +208,45 @@ def test_candidates_stand_for_hyperparameters_that_are_learned():
     loop = BanditLoop(GRID, learned, UCB, restart=restart, seed=0)
     play(loop, 24, change=12)
     assert 13 <= loop.resets[0].after_round <= 16
+
+
+def test_outcomes_that_chose_the_list_are_not_tested():
+    priors = [
+        BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.0025, lengthscale=lengthscale)
+        for lengthscale in (0.5, 1.0, 2.0)
+    ]
+    listed = BanditGP.with_candidates(priors, num_skipped=6)
+    acquisition = CandidatesUpperConfidenceBound.with_options(delta=0.1)
+    loop = BanditLoop(GRID, listed, acquisition, restart=EvidenceRestart(robust=False), seed=0)
+    play(loop, 30, change=15)
+    assert loop.resets[0].after_round in range(16, 20)
+    assert [t.statistic for t in loop.change_tests[:6]] == pytest.approx([0.0] * 6, abs=1e-12)
+    detector = EvidenceDetector(robust=False, weights=(1, 1, 1), num_skipped=6)
+    stream = detector.on(GRID, priors).stream()
+    for query, outcome, told in zip(
+        loop.history.queries, loop.history.outcomes, loop.change_tests, strict=True
+    ):
+        test = stream.observe(query.x, outcome.reward)
+        assert (test.statistic, test.change) == (told.statistic, told.change_round)
+        if test.detected:
+            stream.reset(test.change)
+    text = str(loop.guarantee())
+    assert "given the first 6 outcomes, which are not tested, before a change" in text
+    assert "if the prior is one of the candidates" in text
+
+
+def test_rules_that_stop_without_gain_and_the_best_count_from_the_same_round():
+    loop = loop_with(EvidenceRestart())
+    play(loop, 26)
+    (reset,) = loop.resets
+    assert reset.num_kept >= 1
+    assert reset.num_before == reset.after_round - reset.num_kept == reset.change_round - 1
+    told = list(zip(loop.history.queries, loop.history.outcomes, strict=True))[reset.num_before :]
+    query, outcome = max(told, key=lambda pair: pair[1].reward)
+    best = loop.best()
+    assert best is not None
+    assert (best[0].id, best[1].reward) == (query.id, outcome.reward)
+    assert rounds_without_gain(loop) == 25 - query.id
 
 
 @pytest.mark.parametrize("keep", ["since_change", "nothing"])

@@ -19,6 +19,7 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     Categorical,
+    EvidenceRestart,
     Float,
     GPUpperConfidenceBound,
     Integer,
@@ -193,6 +194,17 @@ def test_after_a_restart_the_present_is_shown() -> None:
     best = max(loop.history.outcomes[6:], key=lambda o: o.reward)
     x = loop.history.query(best.query_id).x
     assert lines_of(panels[1])["best point"].get_xdata()[0] == float(x[0])
+
+
+def test_after_a_restart_what_it_kept_is_shown() -> None:
+    loop = BanditLoop(Box([(0.0, 1.0)]), MODEL, UCB, restart=EvidenceRestart(robust=False))
+    run(loop, lambda x: 0.5 if loop.history.num_queries <= 8 else -3.0, 14, progress=False)
+    (reset,) = loop.resets
+    assert reset.num_kept > 0
+    panels = plot_run(loop)
+    drawn = [panel for panel in panels if panel.get_title().endswith("since round 9")]
+    assert drawn
+    assert reset.num_before == 8
 
 
 def test_in_contexts_the_last_one_is_shown() -> None:
