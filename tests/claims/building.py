@@ -48,7 +48,7 @@ from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import GreedyGain, SpectralGain, WaterFillingGain
 from botorch_bandits.history import History
 from botorch_bandits.models import CandidatesRecipe
-from claims.settings import CENSORED_DROP_INS, LIST, Setting
+from claims.settings import CENSORED_DROP_INS, LIST, LIST_ON_BOX, LISTS, Setting
 from claims.worlds import World, kernel_of
 
 MAX_DELAY = 3
@@ -165,6 +165,16 @@ class Plan:
             )
         if method == LIST:
             return CandidatesUpperConfidenceBound.with_options(delta=delta)
+        if method == LIST_ON_BOX:
+            each = [
+                self.world.smoothness_at(length * setting.lengthscale, scale**0.5 * self.unit)
+                for length, _, scale in FACTORS
+            ]
+            return CandidatesUpperConfidenceBound.with_options(
+                smoothness_a=[a * len(self.world.contexts) for a, _ in each],
+                smoothness_b=[b for _, b in each],
+                delta=delta,
+            )
         if method == "IRGP-UCB":
             return RandomizedUpperConfidenceBound.with_options(**assumed)
         if method.startswith("Lagrangian"):
@@ -195,7 +205,7 @@ class Plan:
     @cached_property
     def model(self) -> Any:
         """What builds the model: a recipe, or a function as users write them."""
-        if self.setting.method == LIST:
+        if self.setting.method in LISTS:
             return self._list_of_priors()
         kernel, noise = self.world.kernel, self.noise_variance
         kind = self.setting.model

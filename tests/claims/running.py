@@ -22,10 +22,10 @@ from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.history import Query
 from botorch_bandits.models import CandidatesModel
 from claims.building import MAX_DELAY, STEP_SIZE, Plan, as_column
-from claims.settings import LIST, Setting
+from claims.settings import LISTS, Setting
 from claims.worlds import Function, Noise, two_point
 
-BOUNDED = ("DMM", LIST)
+BOUNDED = ("DMM", *LISTS)
 """Methods whose bounds are no multiple of one deviation."""
 
 NEVER = 10**6
@@ -519,7 +519,7 @@ class _AnyRun:
                 told = getattr(seen, f"{name}_{kind}")
                 if told:
                     check.fail(told)
-        if self.setting.method == LIST and is_refuted(guarantee):  # the truth is on the list
+        if self.setting.method in LISTS and is_refuted(guarantee):  # the truth is on the list
             checks["bands"] = Check(self.plan.delta, True, told="the list was refuted")
         if regret is not None and regret.holds and regret.bound is not None:
             check = checks["regret"] = Check(allowed_by(regret.text, self.plan.delta))
@@ -680,7 +680,7 @@ class _LoopRun(_AnyRun):
             if self.has_constraints:
                 self.look_at_penalized(query, where, is_in_hand)
             else:
-                if loop._chooser._stream is not None and self.setting.method == LIST:
+                if loop._chooser._stream is not None and self.setting.method in LISTS:
                     mean, deviation = torch.empty(0), torch.empty(0)  # of which there are many
                 elif loop._chooser._stream is not None:
                     posterior = loop._chooser._stream.engine.posterior
@@ -716,7 +716,7 @@ class _LoopRun(_AnyRun):
             lower, upper = self.bounds_of_round(query)
             middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
             at_point = None
-            if self.setting.method == LIST:
+            if self.setting.method in LISTS:
                 told = [query.diagnostics[f"{name}_bound"] for name in ("lower", "upper")]
                 value = torch.tensor([self.value_at(row)], dtype=torch.float64)
                 at = torch.tensor([sum(told) / 2.0], dtype=torch.float64)

@@ -20,10 +20,11 @@ IGP = (
 )
 """Methods of which Theorem 2 of Chowdhury and Gopalan 2017 speaks."""
 
-LIST = "Theorem 1, list"
-"""The method for rewards that are drawn from one of several priors."""
+LIST, LIST_ON_BOX = "Theorem 1, list", "Theorem 2, list"
+LISTS = (LIST, LIST_ON_BOX)
+"""Methods for rewards that are drawn from one of several priors."""
 
-DRAWN = ("Theorem 1", "Theorem 2", "IRGP-UCB", LIST)
+DRAWN = ("Theorem 1", "Theorem 2", "IRGP-UCB", *LISTS)
 """Methods for rewards that are drawn from the prior."""
 
 SEPARATE = ("additive, separate", "primal-dual")
@@ -43,6 +44,7 @@ AXES: dict[str, dict[str, float]] = {
         "Theorem 3": 1.0,
         "IRGP-UCB": 1.0,
         LIST: 1.0,
+        LIST_ON_BOX: 0.5,
         "GP-TS, printed": 1.0,
         "GP-TS, any lam": 1.5,
         "Lagrangian UCB": 0.8,
@@ -379,7 +381,7 @@ def _draw_any(chance: random.Random, number: int, only: Mapping[str, str]) -> Se
     )
     if needs_lam and chance.random() < 0.9:
         axes["lam"] = chance.choice(("1", "2", "10"))
-    if method == "Theorem 2":
+    if method in ("Theorem 2", LIST_ON_BOX):
         axes["domain"], axes["kernel"] = "box, d = 1", "RBF"
     is_box = axes["domain"].startswith("box")
     if is_box and method in DRAWN:
@@ -476,7 +478,7 @@ def _is_accepted(setting: Setting) -> bool:
         return False
     if method in ("Theorem 1", LIST, "IRGP-UCB") and setting.is_box:
         return False
-    if method == LIST and (setting.model != "BanditGP" or setting.forgetting != "none"):
+    if method in LISTS and (setting.model != "BanditGP" or setting.forgetting != "none"):
         return False
     if setting.is_box and setting.model != "BanditGP" and setting.number % 4:
         return False  # without a closed form a round costs ten times as much

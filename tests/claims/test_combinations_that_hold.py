@@ -42,6 +42,7 @@ COVERED: list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
     ("Theorem 1", (ARMS,), PLAIN, ANY, "none"),
     ("Theorem 1, list", (ARMS,), PLAIN[:1], ANY, "none"),
     ("Theorem 2", (BOX,), PLAIN, ANY, "none"),
+    ("Theorem 2, list", (BOX,), PLAIN[:1], ANY, "none"),
     ("Theorem 3", (ARMS,), PLAIN, ALONE, "none"),
     ("IRGP-UCB", (ARMS,), PLAIN, ANY, "none"),
     ("GP-TS, printed", (ARMS,), PLAIN + CENSORED, ANY, "none"),

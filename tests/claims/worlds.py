@@ -274,6 +274,9 @@ class World:
         of a level are counted by Rice's formula: ``P(sup |f'| > L)`` is at most
         ``(1 + sqrt(3) / (pi l)) exp(-(L / b)^2)`` with ``b = sqrt(2) s / l``.
         """
-        lengthscale = self.setting.lengthscale
+        return self.smoothness_at(self.setting.lengthscale, self.unit)
+
+    def smoothness_at(self, lengthscale: float, unit: float) -> tuple[float, float]:
+        """Return what :attr:`smoothness` is at another lengthscale and standard deviation."""
         a = 1.0 + math.sqrt(3.0) / (math.pi * lengthscale)
-        return a, math.sqrt(2.0) * self.unit / lengthscale
+        return a, math.sqrt(2.0) * unit / lengthscale
