@@ -30,7 +30,6 @@ from torch.nn import Module
 
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import (
-    DTYPE,
     check_double,
     check_finite,
     check_integer,
@@ -53,6 +52,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.moments import check_model as check_model
 
 _T = TypeVar("_T")
 
@@ -421,23 +421,6 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
             of="regret",
         )
     return guarantee.of_rows()
-
-
-def check_model(model: Model) -> Model:
-    """Return ``model`` if none of its numbers is in low precision.
-
-    Raises:
-        TypeError: If a parameter, buffer or training input is not float64.
-    """
-    tensors = list(model.parameters()) + list(model.buffers())
-    tensors += [t for t in getattr(model, "train_inputs", None) or () if isinstance(t, Tensor)]
-    for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dtype != DTYPE:
-            raise TypeError(
-                f"model ({type(model).__name__}) holds {tensor.dtype} numbers, but float64 is "
-                "needed. Build it from train_X.double() and train_Y.double()."
-            )
-    return model
 
 
 def check_pending(X_pending: Tensor | None) -> Tensor | None:

@@ -47,13 +47,11 @@ from botorch_bandits.checks import (
     check_one_of,
 )
 from botorch_bandits.confidence import Guarantee, PriorSummary
-from botorch_bandits.confidence.width_rules import (
-    MINIMUM_VARIANCE,
-    MINIMUM_VARIANCE_OF_IMPROVEMENT,
-)
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE, MINIMUM_VARIANCE_OF_IMPROVEMENT
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
+from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.optim import gen_candidates_batched
 
 
@@ -74,7 +72,8 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(check_model(model), posterior_transform=posterior_transform)
+        check_outcomes(type(self).__name__, check_model(model), "moments", posterior_transform)
+        super().__init__(model, posterior_transform=posterior_transform)
         self.maximize = maximize
         self.base_model = model
         self._summary = PriorSummary(model, posterior_transform)
@@ -228,7 +227,7 @@ class _Improvement(HallucinatesPending):
     ) -> None:
         """See the class."""
         check_one_of("incumbent", incumbent, INCUMBENTS)
-        check_model(model)
+        check_outcomes(type(self).__name__, check_model(model), "gaussian", posterior_transform)
         super().__init__(
             model,
             best_f=_best(

@@ -29,7 +29,13 @@ from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_one_of, check_probability
-from botorch_bandits.confidence import CensoredWidth, Guarantee, PriorSummary
+from botorch_bandits.confidence import (
+    CensoredWidth,
+    ConstantWidth,
+    Guarantee,
+    PriorSummary,
+    WidthRule,
+)
 from botorch_bandits.confidence.censored import (
     ALL_QUERIES_ENTER,
     below_the_minimum,
@@ -40,7 +46,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
 from botorch_bandits.models.condition import observed_outcomes
-from botorch_bandits.models.moments import prior_means
+from botorch_bandits.models.moments import check_outcomes, prior_means
 
 
 def censored_width_rule(
@@ -145,6 +151,13 @@ class CensorsPending(BanditAcquisition):
     ) -> Tensor:
         """Replace the model by the censored one; return the scaled width."""
         base_model = self.base_model
+        if not isinstance(self.rule, CensoredWidth):
+            raise TypeError(
+                f"{type(self).__name__}.width_rule made a {type(self.rule).__name__}; censored "
+                "feedback needs a CensoredWidth, which knows the sum over pending queries."
+            )
+        if censoring.minimum is None:  # the proxy is a lower confidence bound
+            check_outcomes(f"{type(self).__name__} with minimum_proxy=", base_model, "moments")
         pending = copy_pending(X_pending, base_model)
         signs = output_signs(base_model, self.posterior_transform, maximize)
         values = censoring.pseudo_values(base_model, signs, self._X_observed, self._Y_observed)
@@ -539,8 +552,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             "ringing_tolerance": ringing_tolerance,
             "tolerance": tolerance,
         }
-        # the other half of delta is for the draws
-        rule = censored_width_rule(options, check_probability("delta", delta) / 2.0, PLAIN_WIDTH)
+        rule = self.width_rule({**options, "delta": delta})
         censoring = drop_in_censoring(options)
         super().__init__(
             model,
@@ -553,14 +565,40 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             seed=seed,
         )
         self.rule = rule
+        self._check_outcomes()
         self._censoring = censoring
         self._X_observed, self._Y_observed = X_observed, Y_observed
         self.set_X_pending(X_pending)
 
     @classmethod
+    def width_rule(cls, options: Mapping[str, Any]) -> CensoredWidth:
+        """Return the rule of the scale of the draw.
+
+        Args:
+            options: Constructor arguments by name, at least all that the scale depends on.
+
+        Raises:
+            ValueError: If an ingredient is missing or infeasible.
+        """
+        # the other half of delta is for the draws
+        delta = check_probability("delta", options["delta"]) / 2.0
+        return censored_width_rule(options, delta, PLAIN_WIDTH)
+
+    @classmethod
+    def _first_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        return ConstantWidth(PLAIN_WIDTH)  # until all is there that the own one needs
+
+    @property
+    def _is_plain(self) -> bool:
+        if not isinstance(self.rule, CensoredWidth):
+            return super()._is_plain
+        value = self.rule.constant
+        return self.rule.outcome_bound is None and value is not None and value * self.scale == 1.0
+
+    @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
         """Check the options; there is no rule on arms."""
-        censored_width_rule(options, check_probability("delta", options["delta"]), PLAIN_WIDTH)
+        cls.width_rule(options)
         drop_in_censoring(options)
         check_scale(options["scale"])
         if options["choices"] is not None:

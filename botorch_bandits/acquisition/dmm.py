@@ -68,15 +68,17 @@ from botorch_bandits.confidence.igp_ucb import (
     told_in_prior_units,
     units_of_bounds,
 )
+from botorch_bandits.confidence.prior_assumptions import (
+    kernel_assumptions,
+    largest_regret,
+    norm_assumption,
+    prior_gaps,
+)
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     check_assume,
     check_bounds,
     fit_to_batch,
-    kernel_assumptions,
-    largest_regret,
-    norm_assumption,
-    prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale

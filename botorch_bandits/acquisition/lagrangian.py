@@ -71,7 +71,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain, ValueScale
-from botorch_bandits.models.moments import variance_of
+from botorch_bandits.models.moments import check_outcomes, variance_of
 from botorch_bandits.penalties import (
     Linear,
     Penalty,
@@ -502,6 +502,8 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             width=width,
             assume=assume,
         )
+        is_plain = posterior_transform is None and not self.is_scalarised
+        check_outcomes(type(self).__name__, model, "moments" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
 
@@ -762,6 +764,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             assume=assume,
         )
         self._prepare_draws(choices, seed)
+        is_plain = choices is None and posterior_transform is None and self._output_widths.are_one
+        check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.objective import PosteriorTransform
+from botorch.acquisition.objective import ExpectationPosteriorTransform, PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import Model
@@ -70,17 +70,18 @@ from botorch_bandits.confidence import (
     PriorSummary,
     WidthRule,
 )
+from botorch_bandits.confidence.prior_assumptions import kernel_assumptions
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
     check_assume,
     check_scale,
     fit_to_batch,
-    kernel_assumptions,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.moments import check_outcomes, has_moments
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             )
         self.posterior_transform = posterior_transform
         self.delta = check_probability("delta", delta)
-        self.rule = self.width_rule(
+        self.rule = self._first_rule(
             {
                 "rkhs_bound": rkhs_bound,
                 "noise_bound": noise_bound,
@@ -320,6 +321,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
                 raise ValueError("pass either choices= or discretization=, not both.")
             choices = self._discretize(discretization, round_number, rkhs_bound, units)
         self._prepare_draws(choices, seed)
+        self._check_outcomes()
         self.set_X_pending(X_pending)
         self.warn_if_wide()
 
@@ -357,6 +359,11 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return kernelized_rule(
             cls.__name__, {**options, "delta": delta / 2, "default_width": PLAIN_WIDTH}
         )
+
+    @classmethod
+    def _first_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        """Return the rule to begin with; a subclass with other options may take its own later."""
+        return cls.width_rule(options)
 
     @classmethod
     def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
@@ -400,6 +407,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             rule: Computes the scale from now on.
         """
         self.rule = rule
+        if not self._is_plain:
+            check_outcomes(type(self).__name__, self.base_model, "moments")
         self.width = (self.scale * rule.width(self._summary, 1)).to(self.width)
         self._forget_draw()  # the same random numbers, scaled anew
         self.warn_if_wide()
@@ -482,6 +491,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, scale and information gain at one point.
 
+        The first two are left out where BoTorch has none, as behind an outcome transform ``Bilog``.
+
         Args:
             x: A ``d``-dimensional point. The model must not be batched.
         """
@@ -490,12 +501,14 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             posterior = self.model.posterior(
                 x.unsqueeze(0), posterior_transform=self.posterior_transform
             )
-        known = {
-            "mean": float(posterior.mean.mean()),
-            "standard_deviation": float(deviation_of(posterior, self._summary, 0.0).mean()),
-            "width": float(self.width.mean()),
-            "acquisition_value": float(value),
-        }
+        known = {"width": float(self.width.mean()), "acquisition_value": float(value)}
+        if has_moments(self.base_model):
+            deviation = deviation_of(posterior, self._summary, 0.0)
+            known = {
+                "mean": float(posterior.mean.mean()),
+                "standard_deviation": float(deviation.mean()),
+                **known,
+            }
         gain = self.rule.information_gain(self._summary)
         if gain is not None:
             known["information_gain"] = float(gain.mean())
@@ -552,6 +565,18 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         if self._lipschitz is not None:
             return (f"functions of norm 1 have slopes of at most lipschitz = {self._lipschitz:g}",)
         return () if self.arms is None else ("regret is against the best of the choices",)
+
+    def _check_outcomes(self) -> None:
+        """Raise unless the model has what this draw needs of it."""
+        needs = "draws" if self.arms is None and self._is_plain else "gaussian"
+        check_outcomes(type(self).__name__, self.base_model, needs, self.posterior_transform)
+        if self.arms is None and isinstance(
+            self.posterior_transform, ExpectationPosteriorTransform
+        ):
+            raise UnsupportedError(
+                "posterior_transform is an ExpectationPosteriorTransform, and a pathwise draw has "
+                "no perturbed inputs. Pass choices=, a finite set of points, to draw on exactly."
+            )
 
     @property
     def _is_plain(self) -> bool:

@@ -77,6 +77,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
+from botorch_bandits.models.moments import check_outcomes
 from botorch_bandits.optim import gen_candidates_batched
 
 
@@ -106,7 +107,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         TypeError: If the model or ``X_pending`` is not float64.
         ValueError: If an ingredient is infeasible or the model's prior is needed but cannot be
             read.
-        UnsupportedError: If points are pending and the model cannot be conditioned.
+        UnsupportedError: If points are pending and the model cannot be conditioned, or its outcome
+            transform leaves no mean and variance of the outcomes.
     """
 
     beta: Tensor
@@ -125,8 +127,9 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
+        name = type(self).__name__
         super().__init__(
-            check_model(model),
+            check_outcomes(name, check_model(model), "moments", posterior_transform),
             beta=torch.zeros((), dtype=torch.float64),
             posterior_transform=posterior_transform,
             maximize=maximize,

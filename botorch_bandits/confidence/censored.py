@@ -56,6 +56,7 @@ from botorch_bandits.confidence.igp_ucb import (
     gaps_of_defaults,
 )
 from botorch_bandits.confidence.information_gain import GainBound
+from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
@@ -67,10 +68,8 @@ from botorch_bandits.confidence.width_rules import (
     check_all_nonnegative,
     check_bounds,
     combine_outputs,
-    largest_regret,
     no_ingredient,
     pick_bound,
-    prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field

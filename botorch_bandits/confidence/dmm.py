@@ -43,6 +43,7 @@ from botorch_bandits.confidence.width_rules import (
     OutputPrior,
     UnreadablePriorError,
     check_all_nonnegative,
+    outcome_units,
     read_prior,
 )
 
@@ -140,11 +141,10 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
 
         def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
             values = values * unit.sqrt() + select(model.mean_module(transformed(X)), j)
-            transform = getattr(model, "outcome_transform", None)
-            if transform is None:
-                return values
-            scale, mean = transform.stdvs.squeeze(-2), transform.means.squeeze(-2)
-            return values * scale[..., j] + mean[..., j]
+            scale, shift = outcome_units(model)
+            if num_outputs > 1 and scale.dim():
+                scale, shift = scale[j], shift[j]
+            return shift + scale * values
 
         with torch.no_grad():
             residual = select(model.train_targets - model.mean_module(inputs), j)

@@ -33,12 +33,8 @@ from botorch_bandits.confidence.guarantee import (
     Statement,
     regret_of_band,
 )
-from botorch_bandits.confidence.width_rules import (
-    PriorSummary,
-    UnreadablePriorError,
-    WidthRule,
-    prior_gaps,
-)
+from botorch_bandits.confidence.prior_assumptions import prior_gaps
+from botorch_bandits.confidence.width_rules import PriorSummary, UnreadablePriorError, WidthRule
 from botorch_bandits.docstrings import fill_in_docstrings
 
 

@@ -58,6 +58,12 @@ from botorch_bandits.confidence.guarantee import (
     regret_of_band,
 )
 from botorch_bandits.confidence.information_gain import GainBound
+from botorch_bandits.confidence.prior_assumptions import (
+    kernel_assumptions,
+    largest_regret,
+    norm_assumption,
+    prior_gaps,
+)
 from botorch_bandits.confidence.width_rules import (
     Bound,
     NoiseBound,
@@ -70,11 +76,7 @@ from botorch_bandits.confidence.width_rules import (
     check_bound,
     check_bounds,
     combine_outputs,
-    kernel_assumptions,
-    largest_regret,
-    norm_assumption,
     pick_bound,
-    prior_gaps,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
@@ -785,7 +787,13 @@ class AMMWidth(WidthRule):
                 radius_factor=noise**2 / prior.lam,  # c = R^2 / lam makes a_0 = lam
             )
 
-        return combine_outputs(summary, self.delta, of_output)
+        try:
+            return combine_outputs(summary, self.delta, of_output)
+        except UnreadablePriorError as error:
+            raise UnreadablePriorError(
+                f"the width of AMM needs the model's prior, but {error}. Use BanditGP or "
+                "SingleTaskGP, or ImprovedUpperConfidenceBound with information_gain= or width=."
+            ) from error
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""

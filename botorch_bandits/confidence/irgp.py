@@ -28,12 +28,8 @@ from botorch_bandits.confidence.guarantee import (
     Guarantee,
     RegretStatement,
 )
-from botorch_bandits.confidence.width_rules import (
-    PriorSummary,
-    WidthRule,
-    check_all_nonnegative,
-    prior_gaps,
-)
+from botorch_bandits.confidence.prior_assumptions import prior_gaps
+from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule, check_all_nonnegative
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.random_streams import generator
 

@@ -40,7 +40,11 @@ from botorch.models import ModelListGP
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import Standardize
+from botorch.models.transforms.outcome import (
+    ChainedOutcomeTransform,
+    OutcomeTransform,
+    Standardize,
+)
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import ZeroMean
@@ -55,12 +59,7 @@ from botorch_bandits.checks import (
     check_positive,
     store_checked,
 )
-from botorch_bandits.confidence.guarantee import (
-    BOUNDED_CENTERED_NORM,
-    BOUNDED_NORM,
-    FunctionAssumption,
-    Guarantee,
-)
+from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
@@ -241,6 +240,109 @@ def learns_input_scale(transform: InputTransform | None) -> bool:
     return any(getattr(part, "learn_coefficients", False) for part in parts)
 
 
+def _select_output(kernel_matrix: Callable[[], Tensor], output: int) -> Tensor:
+    return kernel_matrix()[..., output, :, :]
+
+
+def _kernel_inputs(model: ExactGP) -> Tensor:
+    inputs = model.train_inputs[0].detach()
+    transform = getattr(model, "input_transform", None)
+    # BoTorch keeps raw inputs in training mode and, in evaluation mode, what this makes of them.
+    if model.training and transform is not None:
+        with torch.no_grad():
+            inputs = copy.deepcopy(transform).preprocess_transform(inputs)
+    return inputs
+
+
+def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Return the smallest noise variance, that of each row if they differ, and what was learned."""
+    likelihood = model.likelihood
+    is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
+    learned = ["likelihood noise (a free parameter)"] if is_free else []
+    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        levels = likelihood.noise.detach()
+        if levels.shape[-1] == 0:
+            raise UnreadablePriorError("the model has observation noise only at its rows, and none")
+        unknown = ~(torch.isfinite(levels) & (levels > 0.0)).reshape(-1, levels.shape[-1]).all(0)
+        if bool(unknown.any()):
+            rows = ", ".join(map(str, unknown.nonzero().squeeze(-1).tolist()))
+            raise ValueError(
+                f"the observation variances (train_Yvar) of {type(model).__name__} are not finite "
+                f"and positive in these rows: {rows}. A width needs a bound on the noise of each "
+                "row, known before its outcome: state one for them too, or leave the rows out."
+            )
+        noise = levels[..., 0]
+        if torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
+            return noise, None, learned
+        return levels.amin(-1), levels, learned
+    if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
+        return likelihood.noise.detach().squeeze(-1), None, learned
+    raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
+
+
+def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
+    """Return raw outcome units in one transformed unit, and what was learned for that.
+
+    The scale has the model's batch shape, then one entry an output if there are several.
+
+    Raises:
+        UnreadablePriorError: If there is another transform than ``Standardize`` or a chain of them.
+    """
+    scale, _ = outcome_units(model)
+    learned = getattr(model, "outcome_transform", None) is not None
+    return scale, ["outcome scale and mean (Standardize)"] if learned else []
+
+
+def outcome_units(model: Model) -> tuple[Tensor, Tensor]:
+    """Return scale and shift of a model's outcomes: raw ones are ``shift + scale * own``.
+
+    Both have the model's batch shape, then one entry an output if there are several; they are a
+    scalar 1 and 0 without an outcome transform.
+
+    Args:
+        model: Of BoTorch, with training targets.
+
+    Raises:
+        UnreadablePriorError: If there is another transform than ``Standardize`` or a chain of them.
+    """
+    scale = torch.ones((), dtype=torch.float64, device=model.train_targets.device)
+    shift = torch.zeros_like(scale)
+    transform = getattr(model, "outcome_transform", None)
+    for part in () if transform is None else _standardizations(transform):
+        shift = shift + scale * part.means.detach().squeeze(-2)
+        scale = scale * part.stdvs.detach().squeeze(-2)
+    if model.num_outputs == 1 and scale.dim():
+        return scale.squeeze(-1), shift.squeeze(-1)
+    return scale, shift
+
+
+def _standardizations(transform: OutcomeTransform) -> list[Standardize]:
+    """Return what a transform is made of, the one of raw outcomes first."""
+    if type(transform) is Standardize:
+        return [transform]
+    if isinstance(transform, ChainedOutcomeTransform):
+        return [part for each in transform.values() for part in _standardizations(each)]
+    raise UnreadablePriorError(f"the outcome transform {type(transform).__name__} is not affine")
+
+
+def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
+    """Return what bounds on the norm are measured in; see :class:`OutputPrior`.
+
+    Args:
+        kernel: Of the model.
+        inputs: ``batch_shape x n x d`` of its inputs; ``n`` may be 0.
+    """
+    if kernel.is_stationary:
+        if inputs.shape[-2] > 0:
+            points = inputs[..., :1, :]
+        else:
+            points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
+        return kernel(points, diag=True).squeeze(-1)
+    if isinstance(kernel, ScaleKernel):
+        return kernel.outputscale.detach()
+    return inputs.new_ones(())
+
+
 ASSUMABLE = ("fixed prior", "centered bound")
 """What a user can vouch for by ``assume=``, because no model shows it: ``"fixed prior"``, that the
 frozen parameters of a model were fixed before the data, and ``"centered bound"``, that
@@ -364,86 +466,6 @@ def _count_rows(model: Model) -> int:
     if not isinstance(targets, Tensor):
         raise UnreadablePriorError(f"{type(model).__name__} does not show its training targets")
     return int(targets.shape[-1])
-
-
-def _select_output(kernel_matrix: Callable[[], Tensor], output: int) -> Tensor:
-    return kernel_matrix()[..., output, :, :]
-
-
-def _kernel_inputs(model: ExactGP) -> Tensor:
-    inputs = model.train_inputs[0].detach()
-    transform = getattr(model, "input_transform", None)
-    # BoTorch keeps raw inputs in training mode and, in evaluation mode, what this makes of them.
-    if model.training and transform is not None:
-        with torch.no_grad():
-            inputs = copy.deepcopy(transform).preprocess_transform(inputs)
-    return inputs
-
-
-def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
-    """Return the smallest noise variance, that of each row if they differ, and what was learned."""
-    likelihood = model.likelihood
-    is_free = any(parameter.requires_grad for parameter in likelihood.parameters())
-    learned = ["likelihood noise (a free parameter)"] if is_free else []
-    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
-        levels = likelihood.noise.detach()
-        if levels.shape[-1] == 0:
-            raise UnreadablePriorError("the model has observation noise only at its rows, and none")
-        unknown = ~(torch.isfinite(levels) & (levels > 0.0)).reshape(-1, levels.shape[-1]).all(0)
-        if bool(unknown.any()):
-            rows = ", ".join(map(str, unknown.nonzero().squeeze(-1).tolist()))
-            raise ValueError(
-                f"the observation variances (train_Yvar) of {type(model).__name__} are not finite "
-                f"and positive in these rows: {rows}. A width needs a bound on the noise of each "
-                "row, known before its outcome: state one for them too, or leave the rows out."
-            )
-        noise = levels[..., 0]
-        if torch.allclose(levels, noise.unsqueeze(-1), rtol=1e-12, atol=0.0):
-            return noise, None, learned
-        return levels.amin(-1), levels, learned
-    if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
-        return likelihood.noise.detach().squeeze(-1), None, learned
-    raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
-
-
-def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
-    """Return raw outcome units in one transformed unit, and what was learned for that.
-
-    The scale has the model's batch shape, then one entry an output if there are several.
-
-    Raises:
-        UnreadablePriorError: If there is another transform than ``Standardize``.
-    """
-    one = torch.ones((), dtype=torch.float64, device=model.train_targets.device)
-    transform = getattr(model, "outcome_transform", None)
-    if transform is None:
-        return one, []
-    if type(transform) is not Standardize:
-        raise UnreadablePriorError(
-            f"the outcome transform {type(transform).__name__} is not affine"
-        )
-    scale = transform.stdvs.detach().squeeze(-2)
-    if model.num_outputs == 1:
-        scale = scale.squeeze(-1)
-    return scale, ["outcome scale and mean (Standardize)"]
-
-
-def prior_variance_of(kernel: Kernel, inputs: Tensor) -> Tensor:
-    """Return what bounds on the norm are measured in; see :class:`OutputPrior`.
-
-    Args:
-        kernel: Of the model.
-        inputs: ``batch_shape x n x d`` of its inputs; ``n`` may be 0.
-    """
-    if kernel.is_stationary:
-        if inputs.shape[-2] > 0:
-            points = inputs[..., :1, :]
-        else:
-            points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
-        return kernel(points, diag=True).squeeze(-1)
-    if isinstance(kernel, ScaleKernel):
-        return kernel.outputscale.detach()
-    return inputs.new_ones(())
 
 
 class RunningPosterior(Protocol):
@@ -669,111 +691,6 @@ def combine_outputs(
         for j, prior in zip(active, summary.active_priors, strict=True)
     ]
     return torch.stack(torch.broadcast_tensors(*squared)).sum(0).sqrt()
-
-
-def prior_gaps(summary: PriorSummary) -> list[str]:
-    """Say why the prior voids a theorem: it cannot be read, or was learned from the same data."""
-    try:
-        priors = summary.active_priors
-    except UnreadablePriorError as error:
-        return [f"the prior cannot be read ({error})"]
-    learned = sorted({what for prior in priors for what in prior.learned})
-    if learned:
-        return [
-            f"learned from the same data, or free to be: {', '.join(learned)}; a theorem needs "
-            "them fixed in advance (BanditGP.with_kernel(...) does that)"
-        ]
-    if "fixed prior" not in summary.assume and not all(prior.is_given for prior in priors):
-        return [
-            "the model's parameters are frozen, but they may have been fitted to the same data "
-            'before; if they were fixed before the data, say so with assume="fixed prior"'
-        ]
-    return []
-
-
-def norm_assumption(
-    summary: PriorSummary,
-) -> tuple[FunctionAssumption, tuple[str, ...], dict[str, float]]:
-    """Return what a bound on the norm says, why it may not be said, and the constants in it.
-
-    The theorems bound the norm of the reward less the prior mean. Where that mean is not 0, a bound
-    for the reward itself says nothing of it, so that the user must say which one was given.
-
-    Args:
-        summary: Of the model.
-    """
-    is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
-    function = "each output of the model" if is_of_outputs else "the reward function"
-    bounded, centered = BOUNDED_NORM.about(function), BOUNDED_CENTERED_NORM.about(function)
-    try:
-        priors = summary.active_priors
-    except UnreadablePriorError:
-        return bounded, (), {}
-    means = [prior.prior_mean for prior in priors]
-    if any(prior.learned for prior in priors) or all(mean == 0.0 for mean in means):
-        return bounded, (), {}  # what is learned voids theorems anyway
-    told = {
-        "prior_mean" if len(means) == 1 else f"prior_mean_{j}": mean
-        for j, mean in enumerate(means)
-        if mean is not None
-    }
-    if "centered bound" in summary.assume:
-        return centered, (), told
-    value = "not 0" if None in means else ", ".join(f"{mean:g}" for mean in means)
-    return (
-        centered,
-        (
-            f"the prior mean is {value}, and the theorem needs a bound on the norm of the reward "
-            'less the prior mean; if rkhs_bound= is that, say so with assume="centered bound"',
-        ),
-        told,
-    )
-
-
-def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> tuple[str, ...]:
-    """Return what is meant by a kernel of unit variance where the kernel is not stationary.
-
-    Args:
-        summary: Of the model.
-        is_at_most_one: Whether the theorem needs ``k(x, x) <= 1``.
-    """
-    try:
-        if all(prior.is_stationary for prior in summary.active_priors):
-            return ()
-    except UnreadablePriorError:
-        return ()
-    needed = (
-        "the kernel divided by its output scale has k(x, x) <= 1 at all points of the domain",
-    )
-    return (
-        "the kernel is not stationary; its unit-variance form is the kernel divided by its output "
-        "scale (1 without one)",
-        *(needed if is_at_most_one else ()),
-    )
-
-
-def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: bool) -> float | None:
-    """Return ``2 B``, the most that two values of the reward can differ; None if it is not known.
-
-    A function of norm ``B`` is at most ``B sqrt(k(x, x))``, and ``k(x, x) = 1`` for stationary
-    kernels. A constant prior mean changes no difference.
-
-    Args:
-        summary: Of the model.
-        rkhs_bound: ``B``.
-        in_prior_units: Whether it is a multiple of the prior standard deviation.
-    """
-    if summary.posterior_transform is not None or not isinstance(rkhs_bound, float):
-        return None
-    try:
-        priors = summary.active_priors
-    except UnreadablePriorError:
-        return None
-    prior = priors[0]
-    if len(priors) > 1 or not prior.is_stationary or prior.prior_mean is None:
-        return None
-    unit = float(prior.standard_deviation.max()) if in_prior_units else 1.0
-    return 2.0 * rkhs_bound * unit
 
 
 WIDTH = "the width (from rkhs_bound= and noise_bound=)"

@@ -20,7 +20,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
+from botorch.acquisition.objective import (
+    ExpectationPosteriorTransform,
+    PosteriorTransform,
+    ScalarizedPosteriorTransform,
+)
 from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
@@ -46,7 +50,7 @@ from botorch_bandits.models.condition import (
     observed_inputs,
     observed_outcomes,
 )
-from botorch_bandits.models.moments import variances_of_outputs
+from botorch_bandits.models.moments import has_moments, variances_of_outputs
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
 """Steps from a pending point, as shares of the range of all known points in that dimension."""
@@ -150,6 +154,7 @@ def posterior_rise(
     tops = []
     # the means alone: a joint covariance of all probes would cost more; an ensemble wants it anyway
     skips = not is_ensemble(base_model)
+    skips = skips and not isinstance(posterior_transform, ExpectationPosteriorTransform)
     with torch.no_grad(), settings.skip_posterior_variances(skips):
         for each in (base_model, model):
             posterior = each.posterior(probes, posterior_transform=posterior_transform)
@@ -333,13 +338,15 @@ class DropInCensoring(Censoring):
         X_observed: Tensor | None,
     ) -> None:
         """Warn if the pseudo-values have raised the largest posterior mean noticeably."""
-        if self.ringing_tolerance is None:
+        if self.ringing_tolerance is None or not has_moments(base_model):
             return
         X = observed_inputs(base_model) if X_observed is None else X_observed
         if X is None or len(X) == 0:
             return
         row = torch.tensor([values], dtype=X_pending.dtype, device=X_pending.device)
-        lowest = row if posterior_transform is None else posterior_transform.evaluate(row)
+        lowest = row  # also the expectation of it
+        if not isinstance(posterior_transform, ExpectationPosteriorTransform | None):
+            lowest = posterior_transform.evaluate(row)
         rise = posterior_rise(
             base_model,
             model,
@@ -445,9 +452,14 @@ def output_signs(
 ) -> tuple[float, ...]:
     """Return for each output whether more of it is better (1), worse (-1) or nothing (0)."""
     sign = 1.0 if maximize else -1.0
-    if posterior_transform is None or not hasattr(posterior_transform, "weights"):
+    if not isinstance(posterior_transform, ScalarizedPosteriorTransform):
         return (sign,) * int(model.num_outputs)
     weights = posterior_transform.weights.sign().tolist()
+    if len(weights) != model.num_outputs:
+        raise ValueError(
+            f"posterior_transform has {len(weights)} weights, but model "
+            f"({type(model).__name__}) has {model.num_outputs} outputs; give one weight an output."
+        )
     return tuple(sign * weight for weight in weights)
 
 

@@ -16,13 +16,13 @@ from botorch.models import ModelListGP
 from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
+from botorch.models.transforms.outcome import Standardize
+from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import TransformedPosterior
 from gpytorch import settings
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
 from torch import Tensor
-from torch.nn import Module
 
 from botorch_bandits.checks import DTYPE, check_double, check_nonnegative, check_one_of
 from botorch_bandits.confidence.width_rules import (
@@ -30,7 +30,7 @@ from botorch_bandits.confidence.width_rules import (
     prior_variance_of,
     read_outcome_scale,
 )
-from botorch_bandits.models.moments import untransform
+from botorch_bandits.models.moments import name_of_transform, untransform
 
 
 def observed_inputs(model: Model) -> Tensor | None:
@@ -115,20 +115,13 @@ def check_transformable(name: str, model: Model, values: Sequence[float]) -> Non
     for value, column in zip(values, Y.unbind(-1), strict=True):
         bad = column[~torch.isfinite(column)]
         if len(bad):
-            kind = _name_of_transform(transform)
+            kind = name_of_transform(transform)
             raise ValueError(
                 f"{name} is {value:g}, which the outcome transform {kind} of "
                 f"{type(model).__name__} maps to {float(bad[0])}. Pass a value that {kind} maps to "
                 "a finite number (for Log, one above 0), or a model with Standardize or without "
                 "an outcome transform."
             )
-
-
-def _name_of_transform(transform: Module) -> str:
-    if isinstance(transform, ChainedOutcomeTransform):
-        parts = [type(part).__name__ for part in transform.values()]
-        return f"{type(transform).__name__}({', '.join(parts)})"
-    return type(transform).__name__
 
 
 def condition(
@@ -177,7 +170,8 @@ def condition(
         options["noise"] = _mean_noise(model, Y)
     if not isinstance(model, AbstractFullyBayesianSingleTaskGP):
         X = X.expand(*Y.shape[:-2], *X.shape[-2:])
-    with torch.no_grad():
+    # where inputs are perturbed, a pending point is the point itself
+    with torch.no_grad(), fantasize():
         model.posterior(X[..., :1, :])  # GPyTorch extends the caches of an evaluated model only
         try:
             conditioned = model.condition_on_observations(X, Y, **options)
@@ -203,7 +197,7 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     """
     if isinstance(model, ModelListGP):
         return ModelListGP(*(hallucinate(submodel, X) for submodel in model.models))
-    with torch.no_grad():
+    with torch.no_grad(), fantasize():
         posterior = model.posterior(X)
         if isinstance(posterior, TransformedPosterior):
             # Of a log-normal, say, the median is where the Gaussian process has its mean.

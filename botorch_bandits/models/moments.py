@@ -1,18 +1,35 @@
-"""Prior means and posterior variances of any model, in raw outcomes.
+"""What is known of any model in raw outcomes: prior means, posterior variances, and which moments.
 
 GPyTorch takes every variance below 1e-10 for that; here it is so many prior variances, so that
 outcomes of a small unit keep their variances.
+
+A BoTorch model with an outcome transform answers in raw outcomes. Behind ``Standardize`` they are
+Gaussian; behind ``Log`` they are log-normal, with mean and variance in closed form; behind
+``Power`` and ``Bilog`` BoTorch has samples only. An acquisition function that needs what the
+outcomes of its model do not have is refused when it is built, so that no value is wrong or not a
+number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
-from botorch.models import ModelListGP
-from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import HigherOrderGP, KroneckerMultiTaskGP, ModelListGP
+from botorch.models.model import Model, ModelList
+from botorch.models.transforms.outcome import (
+    ChainedOutcomeTransform,
+    OutcomeTransform,
+    Standardize,
+)
+from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from botorch.posteriors.posterior import Posterior
 from gpytorch import settings
-from gpytorch.distributions import MultitaskMultivariateNormal
+from gpytorch.constraints import Interval
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
@@ -119,6 +136,246 @@ def untransform(model: Model, Y: Tensor) -> Tensor | None:
     finally:
         transform.train(was_training)
     return raw
+
+
+FARTHEST = 30.0
+"""How far from 0 draws of a model are looked at, in its own outcome units."""
+
+REMEDY = (
+    "Use Standardize or no outcome transform. Whoever wants another one applies it to train_Y and "
+    "maximizes the transformed outcome: if it is increasing, the best points are the same."
+)
+
+
+def submodels(model: Model) -> tuple[Model, ...]:
+    """Return the models of a list, or the model itself.
+
+    Args:
+        model: Any model; lists in lists are flattened.
+    """
+    if not isinstance(model, ModelList):
+        return (model,)
+    return tuple(each for part in model.models for each in submodels(part))
+
+
+def check_model(model: Model) -> Model:
+    """Return ``model`` if its numbers are finite and none is in low precision.
+
+    Bounds of constraints do not count: GPyTorch keeps them in float32 in some models, and nothing
+    is computed from them but during a fit.
+
+    Raises:
+        TypeError: If a parameter, buffer, training input or target is not float64.
+        ValueError: If a training target is not finite.
+        UnsupportedError: If its outcomes are tensors.
+    """
+    for each in submodels(model):
+        name = type(each).__name__
+        tensors = list(each.parameters())
+        for module in each.modules():
+            if not isinstance(module, Interval):
+                tensors += module.buffers(recurse=False)
+        data = [*(getattr(each, "train_inputs", None) or ()), getattr(each, "train_targets", None)]
+        tensors += [tensor for tensor in data if isinstance(tensor, Tensor)]
+        for tensor in tensors:
+            if tensor.is_floating_point() and tensor.dtype != DTYPE:
+                raise TypeError(
+                    f"model ({name}) holds {tensor.dtype} numbers, but float64 is needed. Build it "
+                    "from train_X.double() and train_Y.double()."
+                )
+        if isinstance(each, HigherOrderGP):
+            raise UnsupportedError(
+                f"model is a {name}, whose outcomes are tensors; acquisition functions of this "
+                "package need one column an output. Use a ModelListGP of SingleTaskGPs, one for "
+                "each number that matters."
+            )
+        _check_targets(each)
+    return model
+
+
+def _check_targets(model: Model) -> None:
+    targets = getattr(model, "train_targets", None)
+    if not isinstance(targets, Tensor):
+        return
+    bad = ~torch.isfinite(targets)
+    if not bool(bad.any()):
+        return
+    rows = bad.reshape(-1, bad.shape[-1]).any(0).nonzero().squeeze(-1).tolist()
+    transform = getattr(model, "outcome_transform", None)
+    remedy = "Leave these rows out."
+    if transform is not None:
+        remedy = (
+            f"Its outcome transform {name_of_transform(transform)} is not defined for every number "
+            "(Log needs outcomes above 0). Leave these rows out, or use Standardize."
+        )
+    raise ValueError(
+        f"train_Y of model ({type(model).__name__}) became infinite or not a number in these rows: "
+        f"{', '.join(map(str, rows))}. {remedy}"
+    )
+
+
+def name_of_transform(transform: OutcomeTransform) -> str:
+    """Return what an outcome transform is called in errors.
+
+    Args:
+        transform: For a chain the parts are named, too.
+    """
+    if isinstance(transform, ChainedOutcomeTransform):
+        parts = [type(part).__name__ for part in transform.values()]
+        return f"{type(transform).__name__}({', '.join(parts)})"
+    return type(transform).__name__
+
+
+def _parts(transform: OutcomeTransform) -> tuple[OutcomeTransform, ...]:
+    if not isinstance(transform, ChainedOutcomeTransform):
+        return (transform,)
+    return tuple(part for each in transform.values() for part in _parts(each))
+
+
+@contextmanager
+def _evaluating(transform: OutcomeTransform) -> Iterator[OutcomeTransform]:
+    was_training = transform.training
+    try:
+        with torch.no_grad():
+            yield transform.eval()
+    finally:
+        transform.train(was_training)
+
+
+def _standard_normal(model: Model, transform: OutcomeTransform) -> GPyTorchPosterior:
+    """Return a posterior at one point, in the model's own outcome units."""
+    one = next(transform.buffers(), torch.ones((), dtype=DTYPE)).new_ones((), dtype=DTYPE)
+    m = int(model.num_outputs)
+    mean = one.new_zeros(*model.batch_shape, 1, m)
+    covariance = torch.eye(m).to(one).expand(*model.batch_shape, m, m)
+    if m == 1:
+        return GPyTorchPosterior(MultivariateNormal(mean.squeeze(-1), covariance))
+    return GPyTorchPosterior(MultitaskMultivariateNormal(mean, covariance))
+
+
+def is_gaussian(model: Model) -> bool:
+    """Return whether a model's raw outcomes are Gaussian, as far as outcome transforms go.
+
+    Args:
+        model: Any model.
+    """
+    return all(_posterior_kind(each) == "gaussian" for each in submodels(model))
+
+
+def has_moments(model: Model) -> bool:
+    """Return whether mean and variance of a model's raw outcomes are known, likewise.
+
+    BoTorch answers for every chain of transforms, but behind two that bend, such as a logarithm of
+    a logarithm, with the moments of another distribution.
+
+    Args:
+        model: Any model.
+    """
+    return all(_posterior_kind(each) != "samples" for each in submodels(model))
+
+
+def has_increasing_inverse(model: Model) -> bool:
+    """Return whether outcome transforms map every draw of a model back, and keep their order.
+
+    A draw can be any number, while the inverse of ``Power``, for one, is not defined below 0 or
+    not increasing there.
+
+    Args:
+        model: Any model.
+    """
+    for each in submodels(model):
+        transform = getattr(each, "outcome_transform", None)
+        if transform is None or all(isinstance(part, Standardize) for part in _parts(transform)):
+            continue
+        probes = torch.linspace(-FARTHEST, FARTHEST, 13, dtype=DTYPE)
+        probes = probes.to(next(transform.buffers(), probes).device)
+        m = int(each.num_outputs)
+        Y = probes.unsqueeze(-1).expand(*each.batch_shape, len(probes), m)
+        with _evaluating(transform):
+            raw = transform.untransform(Y)[0]
+        steps = raw.diff(dim=-2)  # not a number between two infinite ones, which is as it should be
+        if bool(raw.isnan().any()) or bool((steps < 0.0).any()):
+            return False
+    return True
+
+
+def _posterior_kind(model: Model) -> str:
+    """Return ``"gaussian"``, ``"moments"`` or ``"samples"``."""
+    transform = getattr(model, "outcome_transform", None)
+    if transform is None:
+        return "gaussian"
+    bent = [part for part in _parts(transform) if not isinstance(part, Standardize)]
+    if not bent:
+        return "gaussian"
+    with _evaluating(transform):
+        try:
+            posterior = transform.untransform_posterior(_standard_normal(model, transform))
+            if not isinstance(posterior, TransformedPosterior):
+                return "gaussian"
+            posterior.mean, posterior.variance  # noqa: B018
+        except (NotImplementedError, RuntimeError, AttributeError):
+            return "samples"
+    return "moments" if len(bent) == 1 else "samples"
+
+
+NEEDS = ("moments", "gaussian", "draws")
+"""What can be needed: mean and variance of raw outcomes, that they are Gaussian, or that every draw
+of a model becomes a draw of them."""
+
+
+def check_outcomes(
+    name: str, model: Model, needs: str, posterior_transform: PosteriorTransform | None = None
+) -> Model:
+    """Return a model whose raw outcomes have what an acquisition function needs.
+
+    Args:
+        name: The acquisition class, for errors.
+        model: Any model.
+        needs: One of :data:`NEEDS`.
+        posterior_transform: The user's.
+
+    Raises:
+        UnsupportedError: If they have not, or the model takes no posterior transform.
+    """
+    check_takes_transform(name, model, posterior_transform)
+    has, needed, why = {
+        "moments": (has_moments, "mean and variance of outcomes", "behind which BoTorch has none"),
+        "gaussian": (is_gaussian, "Gaussian outcomes", "behind which they are not"),
+        "draws": (
+            has_increasing_inverse,
+            "draws of outcomes",
+            "whose inverse is not defined, or not increasing, at every number",
+        ),
+    }[needs]
+    if has(model):
+        return model
+    bent = next(each for each in submodels(model) if not has(each))
+    transform = name_of_transform(bent.outcome_transform)
+    raise UnsupportedError(
+        f"{name} needs {needed}, but model ({type(bent).__name__}) has the outcome transform "
+        f"{transform}, {why}. {REMEDY}"
+    )
+
+
+def check_takes_transform(
+    name: str, model: Model, posterior_transform: PosteriorTransform | None
+) -> None:
+    """Raise if a posterior transform is given that the model does not take.
+
+    Args:
+        name: The acquisition class, for errors.
+        model: Any model.
+        posterior_transform: The user's.
+
+    Raises:
+        UnsupportedError: If so.
+    """
+    if posterior_transform is not None and isinstance(model, KroneckerMultiTaskGP):
+        raise UnsupportedError(
+            f"{name} got posterior_transform={type(posterior_transform).__name__}, and BoTorch has "
+            "none for KroneckerMultiTaskGP. Use MultiTaskGP, or a ModelListGP with one model an "
+            "output."
+        )
 
 
 fill_in_docstrings(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from botorch_bandits import (
     ImprovedUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import BelowMinimumWarning, MinimumLoweredWarning, RingingWarning
+from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.confidence.width_rules import read_prior
 from botorch_bandits.models import condition
 from botorch_bandits.models.censoring import probe_points
 
@@ -682,6 +685,10 @@ def test_a_minimum_without_a_logarithm_is_refused(cls: Any, pending: Any, transf
     model = logarithmic(transform)
     model.posterior(AWAY)
     before = model.train_targets.clone()
+    if transform == "Power, Log" and cls is CensoredUpperConfidenceBound:
+        with pytest.raises(UnsupportedError, match="needs mean and variance of outcomes"):
+            cls(model, minimum=0.0, width=1.0, X_pending=pending)
+        return
     with pytest.raises(ValueError, match=r"minimum is 0, which the outcome transform .*Log") as e:
         cls(model, minimum=0.0, width=1.0, X_pending=pending)
     assert "Pass a value that" in str(e.value)
@@ -789,3 +796,36 @@ def test_a_subclass_can_have_another_width() -> None:
     assert ours.guarantee().constants["delta"] == 0.01
     with pytest.raises(ValueError, match="needs outcome_bound="):
         Wider.with_options(minimum=-1.0, rkhs_bound=1.0, noise_bound=0.1)
+
+
+@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
+def test_the_width_rule_of_a_subclass_counts(cls: Any) -> None:
+    class Wider(cls):  # type: ignore[misc]
+        @classmethod
+        def width_rule(cls, options: Any) -> Any:
+            rule = super().width_rule(options)
+            return replace(rule, rkhs_bound=rule.rkhs_bound + 3.0)
+
+    options: dict[str, Any] = {
+        "minimum": -1.0,
+        "outcome_bound": 7.0,
+        "rkhs_bound": 2.0,
+        "noise_bound": 0.1,
+    }
+    model = bandit_gp()
+    deviation = float(read_prior(model)[0].standard_deviation)
+    for pending in (None, PENDING):
+        usual, wider = (each(model, X_pending=pending, **options) for each in (cls, Wider))
+        assert close(wider.width, usual.width + 3.0 / deviation, 1e-8)
+    assert Wider.with_options(**options).acquisition_class is Wider
+
+
+@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
+def test_a_width_rule_that_knows_no_censoring_is_refused(cls: Any) -> None:
+    class Constant(cls):  # type: ignore[misc]
+        @classmethod
+        def width_rule(cls, options: Any) -> Any:
+            return ConstantWidth(2.0)
+
+    with pytest.raises(TypeError, match=r"Constant\.width_rule made a ConstantWidth; .* Censored"):
+        Constant(bandit_gp(), minimum=-1.0, width=1.0)

@@ -1,0 +1,123 @@
+"""What guarantees say of a model's prior: what they assume, and what voids them.
+
+A theorem needs kernel, noise and units fixed before the data, and a bound on the norm of the reward
+less the prior mean. :class:`~.width_rules.PriorSummary` reads what of it a model shows.
+"""
+
+from __future__ import annotations
+
+from botorch_bandits.confidence.guarantee import (
+    BOUNDED_CENTERED_NORM,
+    BOUNDED_NORM,
+    FunctionAssumption,
+)
+from botorch_bandits.confidence.width_rules import Bound, PriorSummary, UnreadablePriorError
+from botorch_bandits.docstrings import fill_in_docstrings
+
+
+def prior_gaps(summary: PriorSummary) -> list[str]:
+    """Say why the prior voids a theorem: it cannot be read, or was learned from the same data."""
+    try:
+        priors = summary.active_priors
+    except UnreadablePriorError as error:
+        return [f"the prior cannot be read ({error})"]
+    learned = sorted({what for prior in priors for what in prior.learned})
+    if learned:
+        return [
+            f"learned from the same data, or free to be: {', '.join(learned)}; a theorem needs "
+            "them fixed in advance (BanditGP.with_kernel(...) does that)"
+        ]
+    if "fixed prior" not in summary.assume and not all(prior.is_given for prior in priors):
+        return [
+            "the model's parameters are frozen, but they may have been fitted to the same data "
+            'before; if they were fixed before the data, say so with assume="fixed prior"'
+        ]
+    return []
+
+
+def norm_assumption(
+    summary: PriorSummary,
+) -> tuple[FunctionAssumption, tuple[str, ...], dict[str, float]]:
+    """Return what a bound on the norm says, why it may not be said, and the constants in it.
+
+    The theorems bound the norm of the reward less the prior mean. Where that mean is not 0, a bound
+    for the reward itself says nothing of it, so that the user must say which one was given.
+
+    Args:
+        summary: Of the model.
+    """
+    is_of_outputs = summary.posterior_transform is not None or summary.num_outputs > 1
+    function = "each output of the model" if is_of_outputs else "the reward function"
+    bounded, centered = BOUNDED_NORM.about(function), BOUNDED_CENTERED_NORM.about(function)
+    try:
+        priors = summary.active_priors
+    except UnreadablePriorError:
+        return bounded, (), {}
+    means = [prior.prior_mean for prior in priors]
+    if any(prior.learned for prior in priors) or all(mean == 0.0 for mean in means):
+        return bounded, (), {}  # what is learned voids theorems anyway
+    told = {
+        "prior_mean" if len(means) == 1 else f"prior_mean_{j}": mean
+        for j, mean in enumerate(means)
+        if mean is not None
+    }
+    if "centered bound" in summary.assume:
+        return centered, (), told
+    value = "not 0" if None in means else ", ".join(f"{mean:g}" for mean in means)
+    return (
+        centered,
+        (
+            f"the prior mean is {value}, and the theorem needs a bound on the norm of the reward "
+            'less the prior mean; if rkhs_bound= is that, say so with assume="centered bound"',
+        ),
+        told,
+    )
+
+
+def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> tuple[str, ...]:
+    """Return what is meant by a kernel of unit variance where the kernel is not stationary.
+
+    Args:
+        summary: Of the model.
+        is_at_most_one: Whether the theorem needs ``k(x, x) <= 1``.
+    """
+    try:
+        if all(prior.is_stationary for prior in summary.active_priors):
+            return ()
+    except UnreadablePriorError:
+        return ()
+    needed = (
+        "the kernel divided by its output scale has k(x, x) <= 1 at all points of the domain",
+    )
+    return (
+        "the kernel is not stationary; its unit-variance form is the kernel divided by its output "
+        "scale (1 without one)",
+        *(needed if is_at_most_one else ()),
+    )
+
+
+def largest_regret(summary: PriorSummary, rkhs_bound: Bound, in_prior_units: bool) -> float | None:
+    """Return ``2 B``, the most that two values of the reward can differ; None if it is not known.
+
+    A function of norm ``B`` is at most ``B sqrt(k(x, x))``, and ``k(x, x) = 1`` for stationary
+    kernels. A constant prior mean changes no difference.
+
+    Args:
+        summary: Of the model.
+        rkhs_bound: ``B``.
+        in_prior_units: Whether it is a multiple of the prior standard deviation.
+    """
+    if summary.posterior_transform is not None or not isinstance(rkhs_bound, float):
+        return None
+    try:
+        priors = summary.active_priors
+    except UnreadablePriorError:
+        return None
+    prior = priors[0]
+    if len(priors) > 1 or not prior.is_stationary or prior.prior_mean is None:
+        return None
+    unit = float(prior.standard_deviation.max()) if in_prior_units else 1.0
+    return 2.0 * rkhs_bound * unit
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,396 @@
+"""Every acquisition class behind every outcome transform: right values, or a refusal with a remedy.
+
+References are dense linear algebra in numpy on transformed outcomes, with the moments of the normal
+or the log-normal distribution, or BoTorch's own samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition.objective import (
+    ExpectationPosteriorTransform,
+    ScalarizedPosteriorTransform,
+)
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import (
+    HigherOrderGP,
+    KroneckerMultiTaskGP,
+    ModelListGP,
+    SingleTaskGP,
+    SingleTaskVariationalGP,
+)
+from botorch.models.transforms import Log, Power, Standardize
+from botorch.models.transforms.input import InputPerturbation
+from botorch.models.transforms.outcome import Bilog, ChainedOutcomeTransform, OutcomeTransform
+from torch import Tensor
+
+from botorch_bandits import acquisition
+from botorch_bandits.acquisition import BanditAcquisition
+from botorch_bandits.models.moments import (
+    check_model,
+    has_increasing_inverse,
+    has_moments,
+    is_gaussian,
+)
+
+from .dense import DenseGP, squared_exponential
+
+X = torch.tensor(
+    [[0.05, 0.3], [0.2, 0.9], [0.45, 0.1], [0.6, 0.65], [0.8, 0.35], [0.95, 0.8]],
+    dtype=torch.float64,
+)
+Y = 2.0 + (3.0 * X[:, :1]).sin() + X[:, 1:].square()
+POINTS = torch.tensor([[0.15, 0.15], [0.5, 0.5], [0.7, 0.05]], dtype=torch.float64)
+PENDING = torch.tensor([[0.3, 0.55], [0.75, 0.9]], dtype=torch.float64)
+NOISE, LENGTHSCALE = 0.02, 0.4
+WIDTH = 1.5
+
+TRANSFORMS: dict[str, Callable[[], OutcomeTransform | None]] = {
+    "none": lambda: None,
+    "Standardize": lambda: Standardize(1),
+    "Standardize, Standardize": lambda: ChainedOutcomeTransform(
+        first=Standardize(1), second=Standardize(1)
+    ),
+    "Log": Log,
+    "Log, Standardize": lambda: ChainedOutcomeTransform(log=Log(), scale=Standardize(1)),
+    "Log, Log": lambda: ChainedOutcomeTransform(first=Log(), second=Log()),
+    "Power": lambda: Power(0.3),
+    "Power, Standardize": lambda: ChainedOutcomeTransform(power=Power(0.5), scale=Standardize(1)),
+    "Bilog": Bilog,
+}
+GAUSSIAN = {"none", "Standardize", "Standardize, Standardize"}
+LOG_NORMAL = {"Log", "Log, Standardize"}
+DRAWN = GAUSSIAN | LOG_NORMAL | {"Log, Log", "Bilog"}
+
+# Arguments with which each class has no theorem's width, and what it needs of the outcomes.
+BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
+CLASSES: dict[str, tuple[dict[str, Any], str]] = {
+    "AMMUpperConfidenceBound": (BOUNDS, "theorem"),
+    "CensoredThompsonSampling": ({"minimum": 1.5, "width": 1.0, "seed": 0}, "draws"),
+    "CensoredUpperConfidenceBound": ({"minimum": 1.5, "width": WIDTH}, "moments"),
+    "ChangePointUpperConfidenceBound": ({"horizon": 9, "smoothness": 1.0, "dim": 2}, "moments"),
+    "DMMUpperConfidenceBound": (BOUNDS, "theorem"),
+    "GPThompsonSampling": ({"seed": 0}, "draws"),
+    "GPUpperConfidenceBound": ({"width": WIDTH}, "moments"),
+    "ImprovedUpperConfidenceBound": ({"width": WIDTH}, "moments"),
+    "LogExpectedImprovement": ({}, "gaussian"),
+    "LogProbabilityOfImprovement": ({}, "gaussian"),
+    "MeanOnly": ({}, "moments"),
+    "RandomizedUpperConfidenceBound": ({"num_arms": 9, "seed": 0}, "moments"),
+    "VarianceOnly": ({}, "moments"),
+}
+LAGRANGIAN = {"LagrangianUpperConfidenceBound", "LagrangianThompsonSampling"}
+OF_OTHERS = {
+    "BanditAcquisition",  # the base class
+    "CandidatesThompsonSampling",  # of a CandidatesModel, which takes no outcome transform
+    "CandidatesUpperConfidenceBound",
+    "WidthUpperConfidenceBound",  # its rule is an argument; GPUpperConfidenceBound stands for it
+}
+WORKS = {
+    "theorem": GAUSSIAN,
+    "gaussian": GAUSSIAN,
+    "moments": GAUSSIAN | LOG_NORMAL,
+    "draws": DRAWN,
+}
+REMEDY = r"Use Standardize or no outcome transform|width=|BanditGP or SingleTaskGP"
+
+
+def model_of(name: str, Y: Tensor = Y, **options: Any) -> SingleTaskGP:
+    model = SingleTaskGP(X, Y, outcome_transform=TRANSFORMS[name](), **options)
+    model.covar_module.lengthscale = torch.full((2,), LENGTHSCALE, dtype=torch.float64)
+    model.likelihood.noise = torch.tensor([NOISE], dtype=torch.float64)
+    model.mean_module.constant = torch.tensor(0.25, dtype=torch.float64)
+    return model
+
+
+def dense(name: str) -> DenseGP:
+    """The Gaussian process of outcomes, or of their logarithms."""
+    y = np.log(Y.numpy()) if "Log" in name else Y.numpy()
+    shift, unit = 0.0, 1.0
+    if "Standardize" in name:  # a second one finds mean 0 and deviation 1
+        shift, unit = float(y.mean()), float(y.std(ddof=1))
+    return DenseGP(
+        X=X.numpy(),
+        Y=(y.reshape(-1) - shift) / unit,
+        kernel=squared_exponential([LENGTHSCALE, LENGTHSCALE]),
+        noise=np.full(len(X), NOISE),
+        new_noise=NOISE,
+        prior_mean=0.25,
+        shift=shift,
+        unit=unit,
+    )
+
+
+def raw_moments(name: str, process: DenseGP) -> tuple[np.ndarray, np.ndarray]:
+    mean, variance = process.posterior(POINTS.numpy())[0], process.deviations(POINTS.numpy()) ** 2
+    if name in LOG_NORMAL:
+        mean = np.exp(mean + 0.5 * variance)
+        variance = np.expm1(variance) * mean**2
+    return mean, np.sqrt(variance)
+
+
+def values_of(acqf: BanditAcquisition) -> np.ndarray:
+    return acqf(POINTS.unsqueeze(-2)).detach().numpy()
+
+
+def test_every_exported_class_is_looked_at() -> None:
+    exported = {
+        name
+        for name in acquisition.__all__
+        if isinstance(getattr(acquisition, name), type)
+        and issubclass(getattr(acquisition, name), BanditAcquisition)
+    }
+    assert exported == set(CLASSES) | LAGRANGIAN | OF_OTHERS
+
+
+@pytest.mark.parametrize("X_pending", [None, PENDING], ids=["none", "pending"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_values_are_numbers_or_refused_with_a_remedy(
+    cls: str, transform: str, X_pending: Tensor | None
+) -> None:
+    options, needs = CLASSES[cls]
+    model = model_of(transform)
+    build = getattr(acquisition, cls)
+    if transform not in WORKS[needs]:
+        with pytest.raises((UnsupportedError, ValueError), match=REMEDY):
+            build(model, X_pending=X_pending, **options)
+        return
+    acqf = build(model, X_pending=X_pending, **options)
+    assert np.isfinite(values_of(acqf)).all()
+    assert all(np.isfinite(value) for value in acqf.describe(POINTS[0]).values())
+    guarantee = acqf.guarantee()
+    assert "nan" not in str(guarantee)
+    assert not guarantee.holds  # its hyperparameters were learned, or no theorem is stated
+
+
+@pytest.mark.parametrize("X_pending", [None, PENDING], ids=["none", "pending"])
+@pytest.mark.parametrize("transform", sorted(GAUSSIAN | LOG_NORMAL))
+def test_moments_are_those_of_the_raw_outcomes(transform: str, X_pending: Tensor | None) -> None:
+    process = dense(transform)
+    if X_pending is not None:
+        process = process.hallucinate(X_pending.numpy())
+    mean, deviation = raw_moments(transform, process)
+    model = model_of(transform)
+
+    def values(cls: str, **options: Any) -> np.ndarray:
+        return values_of(getattr(acquisition, cls)(model, X_pending=X_pending, **options))
+
+    tolerance = {"rtol": 1e-8, "atol": 1e-8}
+    of_bound = values("GPUpperConfidenceBound", width=WIDTH)
+    np.testing.assert_allclose(of_bound, mean + WIDTH * deviation, **tolerance)
+    of_lower = values("GPUpperConfidenceBound", width=WIDTH, maximize=False)
+    np.testing.assert_allclose(of_lower, -mean + WIDTH * deviation, **tolerance)
+    np.testing.assert_allclose(values("MeanOnly"), mean, **tolerance)
+    np.testing.assert_allclose(values("VarianceOnly"), deviation, **tolerance)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_moments_that_count_as_known_agree_with_samples(transform: str) -> None:
+    model = model_of(transform)
+    assert is_gaussian(model) == (transform in GAUSSIAN)
+    assert has_moments(model) == (transform in GAUSSIAN | LOG_NORMAL)
+    assert has_increasing_inverse(model) == (transform in DRAWN)
+    if not has_moments(model):
+        return
+    with torch.no_grad():
+        torch.manual_seed(1)
+        posterior = model.posterior(POINTS)
+        samples = posterior.rsample(torch.Size([100000])).squeeze(-1)
+    mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+    error = (variance / len(samples)).sqrt()
+    assert bool(((samples.mean(0) - mean).abs() < 5.0 * error).all())
+    assert torch.allclose(samples.var(0), variance, rtol=0.05)
+
+
+@pytest.mark.parametrize("transform", ["Log", "Log, Log", "Bilog"])
+@pytest.mark.parametrize("cls", ["GPThompsonSampling", "CensoredThompsonSampling"])
+def test_draws_are_those_of_the_transformed_outcomes(cls: str, transform: str) -> None:
+    """A draw behind a transform is the draw of a model of transformed outcomes, mapped back."""
+    there, back = {
+        "Log": (torch.log, torch.exp),
+        "Log, Log": (lambda y: y.log().log(), lambda z: z.exp().exp()),
+        "Bilog": (
+            lambda y: y.sign() * y.abs().log1p(),
+            lambda z: z.sign() * z.abs().expm1(),
+        ),
+    }[transform]
+    options, _ = CLASSES[cls]
+    transformed = dict(options)
+    if "minimum" in options:
+        transformed["minimum"] = float(there(torch.tensor(1.5, dtype=torch.float64)))
+    build = getattr(acquisition, cls)
+    for pending in (None, PENDING):
+        drawn = build(model_of(transform), X_pending=pending, **options)
+        plain = build(model_of("none", there(Y)), X_pending=pending, **transformed)
+        expected = back(torch.from_numpy(values_of(plain))).numpy()
+        np.testing.assert_allclose(values_of(drawn), expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{"width": 2.0}, {"scale": 0.5}, {"choices": POINTS}])
+def test_scaled_and_exact_draws_need_gaussian_outcomes(options: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError, match=r"Gaussian outcomes.*transform Log.*Use Standard"):
+        acquisition.GPThompsonSampling(model_of("Log"), seed=0, **options)
+
+
+def test_a_proxy_for_the_minimum_needs_moments() -> None:
+    with pytest.raises(UnsupportedError, match=r"minimum_proxy= needs mean and variance"):
+        acquisition.CensoredThompsonSampling(
+            model_of("Bilog"), minimum_proxy=1.0, width=1.0, seed=0
+        )
+
+
+@pytest.mark.parametrize("separate", [True, False])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_penalized_rewards(transform: str, separate: bool) -> None:
+    model = ModelListGP(model_of("Standardize"), model_of(transform))
+    options: dict[str, Any] = {"multipliers": [0.5], "width": 1.0}
+    works = GAUSSIAN | (LOG_NORMAL if separate else set())
+    if transform in works:
+        acqf = acquisition.LagrangianUpperConfidenceBound(
+            model, separate_bounds=separate, **options
+        )
+        assert np.isfinite(values_of(acqf)).all()
+        assert not acqf.guarantee().holds
+    else:
+        with pytest.raises(UnsupportedError, match=REMEDY):
+            acquisition.LagrangianUpperConfidenceBound(model, separate_bounds=separate, **options)
+    if transform in DRAWN:
+        draw = acquisition.LagrangianThompsonSampling(model, seed=0, **options)
+        assert np.isfinite(values_of(draw)).all()
+    else:
+        with pytest.raises(UnsupportedError, match=REMEDY):
+            acquisition.LagrangianThompsonSampling(model, seed=0, **options)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_outcomes_without_a_logarithm_are_named(cls: str) -> None:
+    with np.errstate(all="ignore"):
+        model = model_of("none")
+        model.train_targets = model.train_targets.clone()
+        model.train_targets[2] = float("nan")
+    options, _ = CLASSES[cls]
+    with pytest.raises(ValueError, match=r"train_Y of model \(SingleTaskGP\) .* rows: 2\. Leave"):
+        getattr(acquisition, cls)(model, **options)
+
+
+def test_outcomes_that_the_transform_does_not_know_are_named() -> None:
+    model = SingleTaskGP(X, Y, outcome_transform=Log())
+    model.train_targets[[0, 3]] = float("-inf")
+    with pytest.raises(ValueError, match=r"rows: 0, 3\. Its outcome transform Log is not defined"):
+        check_model(ModelListGP(model_of("none"), model))
+
+
+# --- models with outcomes of another kind -----------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_tensors_as_outcomes_are_refused(cls: str) -> None:
+    model = HigherOrderGP(X, Y.reshape(-1, 1, 1).expand(-1, 2, 2))
+    options, _ = CLASSES[cls]
+    with pytest.raises(UnsupportedError, match=r"HigherOrderGP, whose outcomes are tensors.*Use a"):
+        getattr(acquisition, cls)(model, **options)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_kronecker_model_takes_no_posterior_transform(cls: str) -> None:
+    model = KroneckerMultiTaskGP(X, torch.cat([Y, -Y], -1))
+    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5], dtype=torch.float64))
+    options, _ = CLASSES[cls]
+    with pytest.raises((UnsupportedError, ValueError), match=r"Kronecker.*(Use|Pass) "):
+        getattr(acquisition, cls)(model, posterior_transform=weights, **options)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_variational_model_works_without_pending_points_or_says_what_is_missing(
+    cls: str,
+) -> None:
+    model = SingleTaskVariationalGP(X, train_Y=Y, inducing_points=4)
+    options, needs = CLASSES[cls]
+    build = getattr(acquisition, cls)
+    missing: dict[str, Any] = {}
+    if cls in ("ChangePointUpperConfidenceBound", "RandomizedUpperConfidenceBound"):
+        with pytest.raises(ValueError, match=r"Pass round_number="):
+            build(model, **options)
+        missing = {"round_number": 7}
+    if needs == "gaussian":
+        with pytest.raises(ValueError, match=r"needs X_observed= or best_f="):
+            build(model, **options)
+        missing = {"best_f": 2.0}
+    if needs == "theorem":
+        with pytest.raises(ValueError, match=r"not an exact Gaussian process.*Use BanditGP"):
+            build(model, **options)
+        return
+    assert np.isfinite(values_of(build(model, **options, **missing))).all()
+    if cls != "GPThompsonSampling":  # pending points only bring another draw there
+        with pytest.raises(UnsupportedError, match=r"cannot take pseudo-observations.*Use an exa"):
+            build(model, X_pending=PENDING, **options, **missing)
+
+
+# --- inputs that are perturbed ----------------------------------------------------------------
+
+PERTURBATIONS = torch.tensor([[0.0, 0.0], [0.05, 0.0], [0.0, -0.08]], dtype=torch.float64)
+# BoTorch rounds its default weights to float32
+EXPECTED = ExpectationPosteriorTransform(3, torch.ones(3, 1, dtype=torch.float64))
+
+
+def perturbed() -> SingleTaskGP:
+    return model_of("Standardize", input_transform=InputPerturbation(PERTURBATIONS))
+
+
+@pytest.mark.parametrize("censored", [False, True], ids=["hallucinated", "censored"])
+@pytest.mark.parametrize("X_pending", [None, PENDING], ids=["none", "pending"])
+def test_bound_of_the_expectation_over_perturbed_inputs(
+    X_pending: Tensor | None, censored: bool
+) -> None:
+    """A pending point enters at itself: it will be observed, and not its perturbations."""
+    process = dense("Standardize")
+    if X_pending is not None:
+        pending = X_pending.numpy()
+        process = process.censor(pending, 1.5) if censored else process.hallucinate(pending)
+    around = (POINTS.unsqueeze(-2) + PERTURBATIONS).reshape(-1, 2).numpy()
+    mean, covariance = process.posterior(around)
+    mean = mean.reshape(-1, 3).mean(-1)
+    variance = [covariance[3 * i : 3 * i + 3, 3 * i : 3 * i + 3].mean() for i in range(3)]
+    cls, options = acquisition.GPUpperConfidenceBound, {}
+    if censored:
+        cls, options = acquisition.CensoredUpperConfidenceBound, {"minimum": 1.5}
+    acqf = cls(
+        perturbed(), width=WIDTH, posterior_transform=EXPECTED, X_pending=X_pending, **options
+    )
+    np.testing.assert_allclose(
+        values_of(acqf), mean + WIDTH * np.sqrt(variance), rtol=1e-8, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_expectations_work_or_are_refused_with_a_remedy(cls: str) -> None:
+    options, needs = CLASSES[cls]
+    build = getattr(acquisition, cls)
+    if needs in ("theorem", "draws"):
+        with pytest.raises((UnsupportedError, ValueError), match=r"Expectation.*(Use|Pass) "):
+            build(perturbed(), posterior_transform=EXPECTED, **options)
+        return
+    acqf = build(perturbed(), posterior_transform=EXPECTED, **options)
+    assert np.isfinite(values_of(acqf)).all()
+    assert not acqf.guarantee().holds
+
+
+def test_exact_draws_of_expectations() -> None:
+    acqf = acquisition.GPThompsonSampling(
+        perturbed(), posterior_transform=EXPECTED, choices=POINTS, seed=0
+    )
+    assert np.isfinite(values_of(acqf)).all()
+
+
+def test_weights_for_another_number_of_outputs_are_named() -> None:
+    weights = ScalarizedPosteriorTransform(torch.ones(2, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"2 weights, but model \(SingleTaskGP\) has 1 outputs"):
+        acquisition.CensoredUpperConfidenceBound(
+            model_of("none"), minimum=1.5, width=1.0, posterior_transform=weights
+        )
