@@ -502,8 +502,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             width=width,
             assume=assume,
         )
-        is_plain = posterior_transform is None and not self.is_scalarised
-        check_outcomes(type(self).__name__, model, "moments" if is_plain else "gaussian")
+        check_outcomes(type(self).__name__, model, "gaussian" if self.is_scalarised else "moments")
         self.set_X_pending(X_pending)
         self.warn_if_wide()
 
@@ -739,13 +738,10 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         if is_ensemble(model) or len(model.batch_shape) > 0:
             raise UnsupportedError(
                 f"{type(self).__name__} draws from one model, got {type(model).__name__} with "
-                f"batch shape {tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound for "
-                "these."
+                f"batch shape {tuple(model.batch_shape)}. Use LagrangianUpperConfidenceBound."
             )
         if not isinstance(posterior_transform, AffineOutcomes | None) and choices is None:
-            raise UnsupportedError(
-                "a pathwise draw cannot go through posterior_transform; pass choices= to draw on."
-            )
+            raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
         self.delta = check_probability("delta", delta)
         self._prepare_outputs(
             model,
@@ -764,7 +760,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             assume=assume,
         )
         self._prepare_draws(choices, seed)
-        is_plain = choices is None and posterior_transform is None and self._output_widths.are_one
+        is_plain = choices is None and self._output_widths.are_one
         check_outcomes(type(self).__name__, model, "draws" if is_plain else "gaussian")
         self.set_X_pending(X_pending)
         self.warn_if_wide()

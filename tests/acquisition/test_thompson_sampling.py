@@ -12,9 +12,9 @@ import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import (
-    KroneckerMultiTaskGP,
     MixedSingleTaskGP,
     ModelListGP,
+    MultiTaskGP,
     SingleTaskGP,
     SingleTaskMultiFidelityGP,
 )
@@ -407,7 +407,8 @@ def test_kernels_without_random_features_are_drawn_on_boxes(name: str) -> None:
 
 def test_a_model_without_any_draw_on_a_box_names_the_way_out() -> None:
     X, Y = rows()
-    model = KroneckerMultiTaskGP(X, Y[:, :2])
+    Z = torch.cat([X, torch.arange(len(X)).remainder(2).to(X).unsqueeze(-1)], dim=-1)
+    model = MultiTaskGP(Z, Y[:, :1], task_feature=-1)
     acqf = GPThompsonSampling(
         model, seed=0, posterior_transform=ScalarizedPosteriorTransform(double([1.0, 0.5]))
     )
