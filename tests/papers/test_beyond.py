@@ -16,7 +16,7 @@ import torch
 
 from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound, run
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.forgetting import SlidingWindow
+from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.problems import ArmsProblem, GardnerProblem
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation import PeriodRewards, Policy
@@ -35,7 +35,7 @@ from papers.beyond_combined import (
     play_scenarios,
     variants,
 )
-from papers.beyond_forgetting import EnvironmentStudy, play_environments
+from papers.beyond_forgetting import EnvironmentStudy, forgotten_posterior, play_environments
 from papers.beyond_multipliers import EPOCH_LENGTHS, MAX_MULTIPLIER, STEP_SIZES
 from papers.beyond_priors import (
     FITTED_LENGTHSCALES,
@@ -213,6 +213,27 @@ def test_the_same_environments_for_every_method_and_chunk() -> None:
             assert torch.equal(ours, theirs)
     calibrated = beyond_forgetting._calibrated_restart(15, 8)
     assert calibrated.detector.threshold.false_alarm_rate == 0.1
+
+
+def test_the_posterior_of_the_time_kernel_is_computed_in_double_precision() -> None:
+    matrix, (rate, lam, rounds) = prior_of(20).matrix, (0.03, 0.0025, 40)
+    assert matrix is not None
+    stream = torch.Generator().manual_seed(1)
+    arms = torch.randint(20, (2, rounds), generator=stream)
+    outcomes = torch.randn(2, rounds, dtype=torch.float64, generator=stream)
+    rule = TimeVaryingKernel(rate)
+    means, variances = forgotten_posterior(matrix, lam, rule, arms, outcomes)
+    K = matrix.numpy()
+    asked = np.arange(1.0, rounds + 1.0)
+    fades = (1.0 - rate) ** (0.5 * np.abs(asked[:, None] - asked))
+    for own, y, mean, variance in zip(
+        arms.numpy(), outcomes.numpy(), means, variances, strict=True
+    ):
+        cross = K[:, own] * (1.0 - rate) ** (0.5 * (rounds + 1.0 - asked))
+        solved = np.linalg.solve(K[np.ix_(own, own)] * fades + lam * np.eye(rounds), cross.T)
+        np.testing.assert_allclose(mean.numpy(), solved.T @ y, rtol=0.0, atol=1e-11)
+        expected = K.diagonal() - (cross * solved.T).sum(-1)
+        np.testing.assert_allclose(variance.numpy(), expected, rtol=0.0, atol=1e-12)
 
 
 # priors that are not known

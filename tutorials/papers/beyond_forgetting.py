@@ -88,7 +88,7 @@ def forgotten_posterior(
     Returns:
         Two tensors, ``num_trials x num_arms``.
     """
-    rounds = torch.arange(1, arms.shape[1] + 1)
+    rounds = torch.arange(1, arms.shape[1] + 1, dtype=torch.float64)  # powers are float64, too
     now = len(rounds) + 1
     noise = torch.full((len(rounds),), lam, dtype=torch.float64)
     if isinstance(forgetting, SlidingWindow):
