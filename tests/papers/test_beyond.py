@@ -62,6 +62,9 @@ SMALL = {
     "beyond-forgetting": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
     "beyond-priors": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
     "beyond-changes": {"num_arms": 15, "num_trials": 3, "num_rounds": 24, "chunk": 3},
+    "beyond-changes-hard": {"num_arms": 16, "num_trials": 3, "num_rounds": 24, "chunk": 3},
+    "beyond-calm": {"num_arms": 15, "num_trials": 3, "num_rounds": 12, "chunk": 3},
+    "beyond-misspecified": {"num_arms": 15, "num_trials": 3, "num_rounds": 12, "chunk": 3},
     "beyond-combined": {"num_trials": 3, "num_rounds": 8, "chunk": 3},
 }
 

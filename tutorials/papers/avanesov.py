@@ -40,7 +40,12 @@ from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
 from botorch_bandits.plotting import new_figure
 from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import derive_seed, generator
-from botorch_bandits.simulation import PeriodRewards, ReplicateSegments, play_arms
+from botorch_bandits.simulation import (
+    ArmRewards,
+    PeriodRewards,
+    ReplicateSegments,
+    play_arms,
+)
 from papers.results import plot_curves, write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
 
@@ -108,6 +113,11 @@ class ChangingStudy(ArmsStudy):
     def prior(self) -> ArmsPrior:
         """The prior of the arms."""
         return prior_of(self.periods.shape[-1])
+
+    @property
+    def rewards(self) -> ArmRewards:
+        """The rewards of each round."""
+        return PeriodRewards(self.periods, self.change_points)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +218,7 @@ def play_changing(
     rule = segments.rule(method.acquisition, study.arms)
     played = play_arms(
         ArmsEngine(rule, study.prior, method.lam, 1.0, study.seeds),
-        PeriodRewards(study.periods, study.change_points),
+        study.rewards,
         study.noise_std,
         study.num_rounds,
         study.seeds,
@@ -315,7 +325,7 @@ def count_detections(resets: Tensor, change_points: Sequence[int]) -> Detections
         change_points: The last round of each period but the last one.
     """
     num_rounds = resets.shape[-1]
-    ends = [*change_points[1:], num_rounds]
+    ends = [*change_points, num_rounds][1:]
     delays: list[int] = []
     missed, false_alarms = [], []
     for row in resets:
@@ -371,7 +381,9 @@ def tabulate_detections(
                     "mean_delay": float(found.delays.mean()) if many else "",
                     "sd_delay": float(found.delays.std()) if many else "",
                     "missed": int(found.missed.sum()),
-                    "missed_share": float(found.missed.mean()) / len(change_points),
+                    "missed_share": float(found.missed.mean()) / len(change_points)
+                    if change_points
+                    else "",
                     "false_alarms_per_run": float(found.false_alarms.mean()),
                     "runs_with_false_alarm": int((found.false_alarms > 0).sum()),
                     "explored_per_run": float(curve.others["explored"].sum(-1).double().mean()),
@@ -431,14 +443,26 @@ def report_power(
 
 
 def report_comparison(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
+    experiments: Sequence[ArmsExperiment],
+    curves: Sequence[Mapping[str, Curves]],
+    folder: Path,
+    num_columns: int = 5,
 ) -> Any:
     """Print what the detectors did; draw regret over rounds, with the changes.
 
-    Writes ``detections.csv``. Arguments and answer are those of :func:`report_power`.
+    Writes ``detections.csv``.
+
+    Args:
+        experiments: The panels.
+        curves: Their results.
+        folder: Where files go.
+        num_columns: At most so many panels stand side by side.
+
+    Returns:
+        The axes of the figure.
     """
     _print_detections(experiments, curves, folder)
-    axes = plot_curves(experiments, curves)
+    axes = plot_curves(experiments, curves, num_columns)
     for ax, experiment in zip(axes, experiments, strict=True):
         for tau in _change_points(experiment):
             ax.axvline(tau + 0.5, color="0.7", lw=0.8, zorder=0)

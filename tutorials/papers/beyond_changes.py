@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.change_points import (
     ChangePointRestart,
     EvidenceRestart,
@@ -44,6 +45,7 @@ NUM_PERIODS = 4
 
 NEVER, ORACLE, HALVES = "never restarts", "told of the changes", "half-samples"
 PLAIN, ROBUST = "evidence, plain", "evidence, robust"
+WINDOW, TIME_KERNEL = "window", "time kernel"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +120,10 @@ def play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> d
     arms = torch.zeros(count, rounds, dtype=torch.long)
     outcomes = torch.zeros(count, rounds, dtype=torch.float64)
     regret = torch.zeros(count, rounds, dtype=torch.float64)
-    rule, period, drifting = method.forgetting, 0, None
+    rule, drifting, rewards = method.forgetting, None, study.rewards
     if isinstance(rule, TimeVaryingKernel):
         drifting = DriftingPosterior(matrix, lam, rule.rate, count)
     for t in range(rounds):
-        if t in study.change_points:
-            period += 1
         if drifting is not None:
             mean, variance = drifting.mean, drifting.variance
         else:
@@ -132,7 +132,7 @@ def play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> d
             seen = arms[:, first:t], outcomes[:, first:t]
             mean, variance = forgotten_posterior(matrix, lam, rule, *seen)
         arm = first_of_the_largest(mean + method.width * variance.sqrt())
-        values = study.periods[:, period]
+        values = rewards.at(t + 1)
         value = values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         arms[:, t] = arm
         outcomes[:, t] = value + study.noise_std * noise.at(t + 1)
@@ -186,7 +186,19 @@ def changes(
 
 
 def _methods(num_rounds: int, study: ArmsStudy) -> Sequence[Method]:
-    recipe, lam = acquisition(num_rounds, PUBLISHED_WIDTH_CONSTANT), NOISE_STD**2
+    recipe = acquisition(num_rounds, PUBLISHED_WIDTH_CONSTANT)
+    window = max(num_rounds // NUM_PERIODS // 2, 1)
+    return ways_to_follow_changes(recipe, NOISE_STD**2, window)
+
+
+def ways_to_follow_changes(recipe: AcquisitionRecipe, lam: float, window: int) -> list[Method]:
+    """Return the methods that are compared, from the oracle to the one that does nothing.
+
+    Args:
+        recipe: What the methods play that do not forget.
+        lam: The noise variance of every model.
+        window: The length of the sliding window.
+    """
 
     def restarts(name: str, restart: Callable[[tuple[int, ...]], Restart]) -> RestartMethod:
         return RestartMethod(name, recipe, lam, restart=restart)
@@ -196,13 +208,12 @@ def _methods(num_rounds: int, study: ArmsStudy) -> Sequence[Method]:
         for name, robust in ((PLAIN, False), (ROBUST, True))
     ]
     forgetting = partial(ForgettingMethod, acquisition=recipe, lam=lam)
-    window = max(num_rounds // NUM_PERIODS // 2, 1)
     return [
         restarts(ORACLE, _oracle),
         *evidence,
         restarts(HALVES, partial(_same, ChangePointRestart(detector=detector()))),
-        forgetting(name=f"window {window}", forgetting=SlidingWindow(window)),
-        forgetting(name=f"time kernel {DRIFT:g}", forgetting=TimeVaryingKernel(DRIFT)),
+        forgetting(name=f"{WINDOW} {window}", forgetting=SlidingWindow(window)),
+        forgetting(name=f"{TIME_KERNEL} {DRIFT:g}", forgetting=TimeVaryingKernel(DRIFT)),
         restarts(NEVER, partial(_same, NeverRestart(exploration=0.0))),
     ]
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from papers import (
     avanesov,
     beyond_changes,
+    beyond_changes_hard,
     beyond_combined,
     beyond_forgetting,
     beyond_multipliers,
@@ -131,6 +133,21 @@ EXPERIMENTS = {
     "beyond-changes": Entry(
         beyond_changes.changes,
         "the evidence of all outcomes against other ways to follow changes",
+        report=avanesov.report_comparison,
+    ),
+    "beyond-changes-hard": Entry(
+        beyond_changes_hard.hard,
+        "changes that are frequent, faint or hidden, in two dimensions, and a drift",
+        report=partial(avanesov.report_comparison, num_columns=4),
+    ),
+    "beyond-calm": Entry(
+        beyond_changes_hard.calm,
+        "false alarms of the evidence of all outcomes where nothing changes",
+        report=avanesov.report_comparison,
+    ),
+    "beyond-misspecified": Entry(
+        beyond_changes_hard.misspecified,
+        "its false alarms where noise or functions are not those of the model",
         report=avanesov.report_comparison,
     ),
     "beyond-combined": Entry(
