@@ -201,6 +201,85 @@ def changes() -> Rows:
     }
 
 
+HARD_PANELS = {
+    "12 periods": "frequent",
+    "24 periods": "very-frequent",
+    "two dimensions": "plane",
+    "loud": "loud",
+    "falls by 2": "fall-2",
+    "falls by 1": "fall-1",
+    "hidden": "hidden",
+    "drift": "drift",
+}
+FORMS = ("evidence, plain", "evidence, robust", "half-samples")
+
+
+def share(part: float, whole: float) -> list[float]:
+    """Return a share and its standard error."""
+    p = part / whole
+    return [p, (p * (1.0 - p) / whole) ** 0.5]
+
+
+def hard() -> Rows:
+    shown: Rows = {}
+    for i, kind in enumerate(HARD_PANELS.values()):
+        known = panel("beyond-changes-hard", f"beyond-changes-hard-{kind}", "mean standard_error")
+        for method, cells in known.items():
+            row = shown.setdefault(method.split(" ")[0] if "window" in method else method, [])
+            row.extend([[] for _ in range(i - len(row))])
+            row.extend(in_pairs(cells))
+    shown = {
+        method: [*row, *([] for _ in range(len(HARD_PANELS) - len(row)))]
+        for method, row in shown.items()
+    }
+    explores = "evidence, robust, explores"
+    order = [m for m in shown if m != explores]
+    order.insert(3, explores)
+    return {method: shown[method] for method in order}
+
+
+def hard_detections() -> Rows:
+    columns = "runs changes detections mean_delay sd_delay missed"
+    shown: Rows = {}
+    for label, kind in HARD_PANELS.items():
+        if kind == "drift":
+            continue
+        found = panel("beyond-changes-hard-detections", f"beyond-changes-hard-{kind}", columns)
+        for form in FORMS:
+            row = shown.setdefault(label, [])
+            if form not in found:
+                row.extend([[], []])
+                continue
+            (runs,), (changes,), (number,), *delay, (missed,) = found[form]
+            if not row:
+                row.append([runs * changes])
+            mean, deviation = delay
+            row.append([*mean, deviation[0] / number**0.5] if mean else [])
+            row.append(share(missed, runs * changes))
+    return shown
+
+
+def misspecified() -> Rows:
+    settings = {
+        "lengthscale of the model 1.5 times too long": "long",
+        "lengthscale of the model 1.5 times too short": "short",
+        "noise 1.5 times that of the model": "noise-1.5",
+        "noise 2 times that of the model": "noise-2",
+        "noise with 3 degrees of freedom": "t-3",
+    }
+    columns = "runs runs_with_false_alarm false_alarms_per_run"
+    shown: Rows = {}
+    for label, kind in settings.items():
+        name = f"beyond-misspecified-{kind}"
+        found = panel("beyond-misspecified-detections", name, columns)
+        regret = panel("beyond-misspecified", name, "mean standard_error")
+        for form in FORMS[:2]:
+            (runs,), (alarmed,), rate = found[form]
+            row = shown.setdefault(label, [])
+            row.extend([share(alarmed, runs), rate, *in_pairs(regret[form])])
+    return shown
+
+
 def combined() -> Rows:
     columns = (
         "mean standard_error before_mean after_mean violation_mean violation_standard_error "

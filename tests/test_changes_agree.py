@@ -7,13 +7,14 @@ from collections.abc import Callable
 import pytest
 import tables_of_results as results
 from test_documentation_agrees import ROOT
-from test_results_agree import NUMBER, agrees
+from test_results_agree import NUMBER, agrees, less
 
 PAGES = {
     page: (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     for page in ("experiments", "change-points")
 }
-PLAIN, ROBUST = "evidence, plain", "evidence, robust"
+PLAIN, ROBUST, EXPLORES = "evidence, plain", "evidence, robust", "evidence, robust, explores"
+TOLD, HALVES = "told of the changes", "half-samples"
 
 
 def detected(name: str, experiment: str, method: str, *columns: str) -> list[float]:
@@ -37,6 +38,50 @@ def calm_rounds() -> list[float]:
     return [runs * rounds]
 
 
+def hard(kind: str, method: str, *columns: str) -> list[float]:
+    return detected("beyond-changes-hard", f"beyond-changes-hard-{kind}", method, *columns)
+
+
+def delay(kind: str, method: str) -> list[float]:
+    """Return the mean and its standard error."""
+    mean, deviation, number = hard(kind, method, "mean_delay", "sd_delay", "detections")
+    return [mean, deviation / number**0.5]
+
+
+def missed(kind: str, method: str) -> float:
+    """Return how many percent of the changes."""
+    return 100.0 * hard(kind, method, "missed_share")[0]
+
+
+def median(kind: str, method: str) -> float:
+    table = results.panel("beyond-changes-hard", f"beyond-changes-hard-{kind}", "median")
+    return table[method][0][0]
+
+
+def mean(kind: str, method: str) -> float:
+    return regret("beyond-changes-hard", f"beyond-changes-hard-{kind}", method)[0]
+
+
+def price(kind: str) -> list[float]:
+    """Return what the robust form has more than the policy that is told, and its error."""
+    return less("beyond-changes-hard", f"beyond-changes-hard-{kind}", ROBUST, TOLD, "regret")
+
+
+def misspecified(kind: str, method: str) -> list[float]:
+    """Return runs, those with a false alarm, and false alarms a run."""
+    columns = ("runs", "runs_with_false_alarm", "false_alarms_per_run")
+    return detected("beyond-misspecified", f"beyond-misspecified-{kind}", method, *columns)
+
+
+def alarmed(kind: str) -> float:
+    """Return in how many percent of the runs the plain form had a false alarm."""
+    runs, found, _ = misspecified(kind, PLAIN)
+    return 100.0 * found / runs
+
+
+FREQUENT = ("frequent", "very-frequent")
+WRONG = ("long", "short", "noise-1.5", "noise-2", "t-3")
+
 # by page, sentences with holes for numbers, and what these are
 SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
     "experiments": {
@@ -51,6 +96,61 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
             *calm(PLAIN, "runs"),
             100.0 * (1.0 - 0.05 ** (1.0 / calm(PLAIN, "runs")[0])),
         ],
+        "It missed {}% of the changes at most": lambda: [
+            max(missed(kind, form) for kind in FREQUENT for form in (PLAIN, ROBUST))
+        ],
+        "worth {} (standard error {}) to the robust form with periods of 100 rounds, and "
+        "{} ({}) with 50": lambda: [*price("frequent"), *price("very-frequent")],
+        "Half-samples missed {}% and {}%.": lambda: [missed(kind, HALVES) for kind in FREQUENT],
+        "the robust form has {} ({}) more regret than the policy that is told": lambda: price(
+            "loud"
+        ),
+        "medians are {} and {}": lambda: [median("loud", ROBUST), median("loud", TOLD)],
+        "after {} ({}) rounds in the plain form and after {} ({}) in the robust one": lambda: [
+            *delay("fall-2", PLAIN),
+            *delay("fall-2", ROBUST),
+        ],
+        "by one deviation, after {} ({}) and {} ({}).": lambda: [
+            *delay("fall-1", PLAIN),
+            *delay("fall-1", ROBUST),
+        ],
+        "in any of the {} runs**": lambda: hard("hidden", PLAIN, "missed"),
+        "saw all of them, {} ({}) rounds later": lambda: delay("hidden", EXPLORES),
+        "That takes {} rounds of a run": lambda: hard("hidden", EXPLORES, "explored_per_run"),
+        "has a median of {} and a mean of {}": lambda: [
+            median("hidden", TOLD),
+            mean("hidden", TOLD),
+        ],
+        "restarted {} times a run, the robust one {} times": lambda: [
+            *hard("drift", PLAIN, "false_alarms_per_run"),
+            *hard("drift", ROBUST, "false_alarms_per_run"),
+        ],
+        "no alarm in any of the {} runs": lambda: [
+            sum(misspecified(kind, ROBUST)[0] for kind in WRONG)
+        ],
+        "for nothing: {} times a run at twice": lambda: misspecified("noise-2", PLAIN)[2:],
+    },
+    "change-points": {
+        "missed all of {} such changes": lambda: hard("hidden", ROBUST, "missed"),
+        "it saw all of them, but {} rounds later": lambda: delay("hidden", EXPLORES)[:1],
+        "sequence of restarts, {} in {} rounds": lambda: hard(
+            "drift", ROBUST, "false_alarms_per_run", "rounds"
+        ),
+        "after {} rounds in the plain form and {} in the robust one, by one deviation "
+        "after {} and {}; {} to {}% were not": lambda: [
+            delay("fall-2", PLAIN)[0],
+            delay("fall-2", ROBUST)[0],
+            delay("fall-1", PLAIN)[0],
+            delay("fall-1", ROBUST)[0],
+            min(missed(f"fall-{n}", form) for n in (1, 2) for form in (PLAIN, ROBUST)),
+            max(missed(f"fall-{n}", form) for n in (1, 2) for form in (PLAIN, ROBUST)),
+        ],
+        "there was no alarm in {} rounds": calm_rounds,
+        "raised none in {} runs of {} rounds": lambda: [
+            sum(misspecified(kind, ROBUST)[0] for kind in WRONG),
+            *detected("beyond-misspecified", "beyond-misspecified-t-3", ROBUST, "rounds"),
+        ],
+        "had one in {}% of the runs at 1.5 times the noise": lambda: [alarmed("noise-1.5")],
     },
 }
 
@@ -70,3 +170,37 @@ def test_sentence_has_the_numbers_of_the_results(page, sentence):
 def test_no_alarm_where_nothing_changed():
     for method in (PLAIN, ROBUST):
         assert calm(method, "changes", "false_alarms_per_run", "runs_with_false_alarm") == [0, 0, 0]
+
+
+def test_what_was_never_seen_and_what_always():
+    runs = hard("hidden", ROBUST, "runs")
+    assert hard("hidden", PLAIN, "missed") == hard("hidden", ROBUST, "missed") == runs
+    assert hard("hidden", EXPLORES, "missed", "false_alarms_per_run") == [0.0, 0.0]
+    for kind in results.HARD_PANELS.values():
+        if kind != "drift":
+            for form in (PLAIN, ROBUST):
+                assert hard(kind, form, "false_alarms_per_run") == [0.0]
+
+
+def test_what_evidence_is_worth_beside_models_that_forget():
+    methods = ("half-samples", "window 50", "window 25", "time kernel 0.01", "never restarts")
+    for kind in FREQUENT:
+        table = results.panel("beyond-changes-hard", f"beyond-changes-hard-{kind}", "mean")
+        others = [table[method][0][0] for method in methods if method in table]
+        assert len(others) == 4
+        assert max(mean(kind, PLAIN), mean(kind, ROBUST)) < min(others)
+        later = [hard(kind, form, "mean_delay")[0] for form in (PLAIN, ROBUST)]
+        assert 1.5 < min(later) < max(later) < 3.0
+    assert mean("fall-1", "never restarts") < min(mean("fall-1", f) for f in (PLAIN, ROBUST))
+    assert mean("hidden", EXPLORES) < 0.5 * mean("hidden", ROBUST)
+    for forgets in ("window 150", "time kernel 0.01"):
+        assert mean("hidden", forgets) < mean("hidden", EXPLORES)
+    drift = mean("drift", "time kernel 0.01")
+    assert 2.0 * drift < mean("drift", ROBUST) < 2.5 * drift
+    assert mean("drift", ROBUST) < mean("drift", PLAIN)
+
+
+def test_false_alarms_of_models_that_are_wrong():
+    for kind in WRONG:
+        assert misspecified(kind, ROBUST)[1:] == [0.0, 0.0]
+    assert alarmed("noise-2") == alarmed("t-3") == 100.0

@@ -89,6 +89,9 @@ TABLES = [
     ("Data rates:", results.multipliers("rates")),
     ("100 arms in [0, 5]", results.forgetting),
     ("The setting of Figure 3 of Avanesov", results.changes),
+    ("All methods play two deviations above the mean.", results.hard),
+    ("Rounds between a change and its detection", results.hard_detections),
+    ("24 runs of 1500 rounds without a change", results.misspecified),
     ("The full policy is `BanditLoop`", results.combined),
 ]
 

@@ -147,8 +147,8 @@ class EvidenceDetector:
     fixed function whose norm less the prior mean is at most ``B``, and R-sub-Gaussian noise.
 
     It cannot see a change where nobody looks. Steady drift is a sequence of changes to it: there, a
-    null that varies in time is the better model. Changes below two standard deviations of the noise
-    take about ten outcomes.
+    null that varies in time is the better model. Changes of two standard deviations of the noise
+    take ten to twenty outcomes, smaller ones more.
 
     Args:
         alpha: The probability of a false alarm, for all segments together.
