@@ -148,7 +148,7 @@ class EvidenceDetector:
 
     It cannot see a change where nobody looks. Steady drift is a sequence of changes to it: there, a
     null that varies in time is the better model. Changes of two standard deviations of the noise
-    take ten to twenty outcomes, smaller ones more.
+    take seven to twenty outcomes on average, smaller ones more.
 
     Args:
         alpha: The probability of a false alarm, for all segments together.
