@@ -460,7 +460,9 @@ ALL_QUERIES_ENTER = (
 class CensoredWidth(WidthRule):
     """Censored feedback: Verma, Dai and Low 2022, Theorem 1.
 
-    It looks at the prior of the CENSORED model: its gain counts pending and lost rows.
+    It looks at the prior of the CENSORED model: its gain counts pending and lost rows. Where the
+    noise differs between rows, ``lam`` is the smallest, and no theorem covers the width; see
+    :func:`gaps_of_rows`.
 
     Attributes:
         rkhs_bound: ``B``, a bound on the norm of each output less its minimum in its unit-variance
@@ -562,11 +564,6 @@ class CensoredWidth(WidthRule):
             return pick("noise_bound", j, unit)
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
-            if prior.row_noise is not None:
-                raise UnreadablePriorError(
-                    "the observation noise differs between rows, and the widths of censored "
-                    "feedback are for one level"
-                )
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
             deviations = deviation_sums[j].to(prior.lam) / prior.standard_deviation
             rkhs_bound = pick("rkhs_bound", j, 1.0 if "rkhs_bound" in self.not_given else unit)
@@ -611,7 +608,7 @@ class CensoredWidth(WidthRule):
         constants = bound_constants(
             self.delta, **{name: bound for name, bound in bounds.items() if bound is not None}
         )
-        gaps = [*prior_gaps(summary), *gaps_of_defaults(self.not_given)]
+        gaps = [*prior_gaps(summary), *gaps_of_defaults(self.not_given), *gaps_of_rows(summary)]
         is_relative = self.units == "prior" or bool(self.not_given)
         lam, gain = summary.smallest_lam(), self.information_gain(summary)
         if lam is not None:
@@ -672,6 +669,29 @@ class CensoredWidth(WidthRule):
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """See :meth:`WidthRule.information_gain`."""
         return summary.realized_information_gain()
+
+
+def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
+    """Say why the theorem does not cover rows whose noise differs.
+
+    With the smallest of the rows' variances in ``lam``, the terms of the norm and of pending
+    queries stay bounds. The martingale of the noise does not: it needs weights of the rows that
+    are fixed before their outcomes, and the weight of a row changes when its outcome arrives.
+
+    Args:
+        summary: Of the censored model.
+    """
+    try:
+        differs = any(prior.row_noise is not None for prior in summary.active_priors)
+    except UnreadablePriorError:
+        return ()
+    if not differs:
+        return ()
+    return (
+        "the noise differs between rows (train_Yvar), and a pending row has their mean until its "
+        "outcome arrives; the theorem needs weights of rows that were fixed before their outcomes. "
+        "A model with one noise level has them",
+    )
 
 
 def complete_censored_bounds(

@@ -28,6 +28,7 @@ posterior standard deviation of the scalarization.
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,12 @@ from typing import Any, ClassVar, Protocol, overload
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models import ModelListGP
-from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
+from botorch.models.gpytorch import (
+    BatchedMultiOutputGPyTorchModel,
+    GPyTorchModel,
+    MultiTaskGPyTorchModel,
+)
+from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import (
@@ -164,12 +170,19 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     if isinstance(model, ModelListGP):
         return tuple(prior for submodel in model.models for prior in read_prior(submodel))
     name = type(model).__name__
-    if not (isinstance(model, ExactGP) and isinstance(model, BatchedMultiOutputGPyTorchModel)):
+    if not (isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)):
         raise UnreadablePriorError(f"{name} is not an exact Gaussian process with its own kernel")
     kernel = getattr(model, "covar_module", None)
     if not isinstance(kernel, Kernel) or len(model.train_inputs) != 1:
         raise UnreadablePriorError(f"{name} has no single kernel `covar_module`")
+    if isinstance(model, MultiTaskGPyTorchModel) or (
+        model.num_outputs > 1 and not isinstance(model, BatchedMultiOutputGPyTorchModel)
+    ):
+        raise UnreadablePriorError(
+            f"{name} is not an exact Gaussian process with its own kernel: its kernel joins tasks"
+        )
     inputs = _kernel_inputs(model)
+    _check_forward(model, inputs)
     noise, row_noise, learned = _noise_variance(model)
     # Internally, several outputs are the last batch dimension.
     batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
@@ -254,6 +267,36 @@ def _kernel_inputs(model: ExactGP) -> Tensor:
     return inputs
 
 
+def _check_forward(model: ExactGP, inputs: Tensor) -> None:
+    """Raise unless a user's class evaluates its mean and kernel at some of its inputs.
+
+    What a class inherits from BoTorch does. It is looked at because kernel and mean are read.
+    """
+    package = type(model).forward.__module__.partition(".")[0]
+    if package in ("botorch", __name__.partition(".")[0]):
+        return
+    points = inputs[..., :10, :]
+    if points.shape[-2] == 0:
+        points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
+    was_training, model.training = model.training, False  # the inputs are transformed already
+    try:
+        with torch.no_grad():
+            prior = model.forward(points)
+            covariance, expected = prior.covariance_matrix, model.covar_module(points).to_dense()
+            mean, expected_mean = prior.mean, model.mean_module(points)
+    finally:
+        model.training = was_training
+    scale = float(expected.abs().max())
+    close = torch.allclose(covariance, expected, rtol=1e-9, atol=1e-9 * scale) and torch.allclose(
+        mean, expected_mean, rtol=1e-9, atol=1e-9 * math.sqrt(scale)
+    )
+    if not close:
+        raise UnreadablePriorError(
+            f"{type(model).__name__}.forward computes another prior than its mean_module and "
+            "covar_module"
+        )
+
+
 def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
     """Return the smallest noise variance, that of each row if they differ, and what was learned."""
     likelihood = model.likelihood
@@ -277,7 +320,35 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
         return levels.amin(-1), levels, learned
     if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
         return likelihood.noise.detach().squeeze(-1), None, learned
+    if isinstance(likelihood, SparseOutlierGaussianLikelihood):
+        return _outlier_variances(model, likelihood, learned)
     raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
+
+
+def _outlier_variances(
+    model: ExactGP, likelihood: SparseOutlierGaussianLikelihood, learned: list[str]
+) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Likewise, where rows that look like outliers have a variance added.
+
+    Rows that were added later, such as pseudo-observations, have the ordinary noise.
+    """
+    noise = likelihood.noise_covar
+    with torch.no_grad():
+        level, rho = noise.base_noise.noise.detach(), noise.rho.detach()
+        num_rows = model.train_targets.shape[-1]
+        if not bool(rho.any()) and level.shape[-1] == 1:
+            return level.squeeze(-1), None, learned
+        if level.shape[-1] not in (1, num_rows):
+            raise UnreadablePriorError("the noise of rows that were added is not known")
+        if noise.convex_parameterization:
+            rows = _kernel_inputs(model)[..., : rho.shape[-1], :]
+            of_rows = level if level.shape[-1] == 1 else level[..., : rho.shape[-1]]
+            rho = (model.covar_module(rows, diag=True) + of_rows) * rho
+        levels = level.expand(*rho.shape[:-1], num_rows).clone()
+        levels[..., : rho.shape[-1]] += rho
+    if bool(rho.any()):
+        learned = [*learned, "noise of rows that look like outliers"]
+    return levels.amin(-1), levels, learned
 
 
 def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:

@@ -465,14 +465,12 @@ def test_another_word_is_refused() -> None:
             acquisition.with_options(**options)
 
 
-def test_censored_feedback_needs_a_number_and_one_level() -> None:
+def test_censored_feedback_needs_a_number() -> None:
     options: dict[str, Any] = {"minimum": -3.0, "outcome_bound": 5.0, "rkhs_bound": B}
     with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
         CensoredUpperConfidenceBound(model_of(), **options, noise_bound="model")
     with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
         CensoredWidth(2.0, (0.1, "model"), 1.0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"observation noise differs between rows"):
-        CensoredUpperConfidenceBound(model_of(), **options, noise_bound=0.1)
     recipe = BanditGP.with_kernel(MaternKernel(nu=2.5), lengthscale=0.4, noise=0.09)
     for acquisition in (ImprovedUpperConfidenceBound, AMMUpperConfidenceBound):
         with pytest.raises(ValueError, match=r"noise_bound is 'model'; with censored feedback"):
@@ -482,6 +480,61 @@ def test_censored_feedback_needs_a_number_and_one_level() -> None:
                 acquisition.with_options(rkhs_bound=2.0, noise_bound="model"),
                 feedback=Censored(minimum=0.0, max_delay=5, outcome_bound=1.0),
             )
+
+
+@pytest.mark.parametrize("form", ["printed", "any lambda", "bounded", "constant"])
+@pytest.mark.parametrize("num_pending", [0, 3])
+def test_censored_widths_take_the_smallest_noise_of_a_row(num_pending: int, form: str) -> None:
+    B_y, R, minimum = 5.0, 0.35, -3.0
+    options: dict[str, Any] = {
+        "printed": {"rkhs_bound": B, "noise_bound": R},
+        "any lambda": {"rkhs_bound": B, "noise_bound": R, "any_lambda": True},
+        "bounded": {"rkhs_bound": B, "bounded_outcomes": True},
+        "constant": {"width": 1.5, "any_lambda": True},
+    }[form]
+    pending = uniform(3, 2, seed=6)[:num_pending]
+    acqf = CensoredUpperConfidenceBound(
+        model_of(),
+        minimum=minimum,
+        outcome_bound=B_y,
+        delta=DELTA,
+        X_pending=pending,
+        ringing_tolerance=None,
+        **options,
+    )
+    v = ROOTS.numpy().reshape(-1) ** 2
+    v = np.concatenate([v, np.full(num_pending, v.mean())])
+    rows = np.vstack([X.numpy(), pending.numpy()])
+    y = np.concatenate([Y.numpy().reshape(-1), np.full(num_pending, minimum)])
+    K = OUTPUTSCALE * squared_exponential(rows, rows)
+    solve = np.linalg.inv(K + np.diag(v))
+
+    def moments(x: Array) -> tuple[Array, Array]:
+        k = OUTPUTSCALE * squared_exponential(x, rows)
+        return k @ solve @ y, np.sqrt(OUTPUTSCALE - np.einsum("ij,jk,ik->i", k, solve, k))
+
+    s, lam = math.sqrt(OUTPUTSCALE), v.min() / OUTPUTSCALE
+    gain = 0.5 * np.linalg.slogdet(np.eye(len(v)) + K / np.sqrt(np.outer(v, v)))[1]
+    sigmas = moments(pending.numpy())[1].sum() / s if num_pending else 0.0
+    log = math.log(2.0 / DELTA)
+    expected = {
+        "printed": B_y / s * sigmas + B / s + (R + B_y) / s * math.sqrt(2.0 * (gain + 1.0 + log)),
+        "any lambda": B_y / s * sigmas / lam
+        + B / s
+        + (R + B_y) / s * math.sqrt(2.0 * (gain + log) / lam),
+        "bounded": B_y / s * sigmas / lam
+        + B / s
+        + 0.5 * B_y / s * math.sqrt(2.0 * (gain + math.log(1.0 / DELTA)) / lam),
+        "constant": B_y / s * sigmas / lam + 1.5,
+    }[form]
+    assert float(acqf.width) == pytest.approx(expected, rel=1e-8)
+    mean, deviation = moments(TEST.numpy())
+    values = acqf(TEST.unsqueeze(-2)).detach().numpy()
+    np.testing.assert_allclose(values, mean + expected * deviation, rtol=1e-8)
+    guarantee = acqf.guarantee()
+    assert not guarantee.holds
+    if form != "constant":
+        assert "weights of rows that were fixed before their outcomes" in str(guarantee)
 
 
 def test_penalized_outcomes_need_a_number() -> None:

@@ -1,0 +1,268 @@
+"""Models of users and of BoTorch beside ``SingleTaskGP``: what is read is the kernel and the data.
+
+References are dense linear algebra in numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
+from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
+from botorch.models.transforms import Standardize
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ConstantMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from botorch_bandits import (
+    AMMUpperConfidenceBound,
+    CensoredUpperConfidenceBound,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    ImprovedUpperConfidenceBound,
+)
+from botorch_bandits.confidence import UnreadablePriorError
+from botorch_bandits.confidence.width_rules import read_prior
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
+
+B, R, DELTA = 2.0, 0.1, 0.1
+NOISE, LENGTHSCALE, OUTPUTSCALE, MEAN = 0.04, 0.4, 1.7, 0.3
+X = torch.linspace(0.02, 0.97, 18, dtype=torch.float64).reshape(9, 2)
+X[:, 1] = X[:, 1].sin()
+Y = (4.0 * X[:, :1]).sin() + X[:, 1:]
+POINTS = torch.tensor([[0.1, 0.7], [0.55, 0.2], [0.9, 0.9]], dtype=torch.float64)
+PENDING = torch.tensor([[0.3, 0.5], [0.75, 0.4]], dtype=torch.float64)
+BOUNDS: dict[str, Any] = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA}
+
+
+class SimpleCustomGP(ExactGP, GPyTorchModel):
+    """The model of BoTorch's tutorial on models of one's own."""
+
+    _num_outputs = 1
+
+    def __init__(self, train_X: Tensor, train_Y: Tensor) -> None:
+        super().__init__(train_X, train_Y.squeeze(-1), GaussianLikelihood())
+        self.mean_module = ConstantMean()
+        self.covar_module = ScaleKernel(base_kernel=RBFKernel(ard_num_dims=train_X.shape[-1]))
+        self.to(train_X)
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+class Doubled(SimpleCustomGP):
+    """Its kernel is not the one that it shows."""
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), 2.0 * self.covar_module(x))
+
+
+class Shifted(SimpleCustomGP):
+    """Its mean is not the one that it shows."""
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x) + x.sum(-1), self.covar_module(x))
+
+
+def with_parameters(model: Any) -> Any:
+    model.covar_module.base_kernel.lengthscale = torch.full((2,), LENGTHSCALE).double()
+    model.covar_module.outputscale = torch.tensor(OUTPUTSCALE).double()
+    model.mean_module.constant = torch.tensor(MEAN).double()
+    model.likelihood.noise = torch.tensor([NOISE]).double()
+    return model
+
+
+def kernel(first: Any, second: Any) -> Any:
+    squared = ((np.asarray(first)[:, None, :] - np.asarray(second)[None, :, :]) ** 2).sum(-1)
+    return float(np.float64(torch.tensor(OUTPUTSCALE).double())) * np.exp(
+        -0.5 * squared / float(torch.tensor(LENGTHSCALE).double()) ** 2
+    )
+
+
+def dense(
+    points: Any, X: Any, Y: Any, noise: Any, mean: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Posterior mean, deviation and the information gain."""
+    K, V = kernel(X, X), np.diag(noise)
+    k = kernel(points, X)
+    weights = np.linalg.solve(K + V, k.T)
+    variance = np.diagonal(kernel(points, points) - k @ weights)
+    d = 1.0 / np.sqrt(noise)
+    gain = 0.5 * np.linalg.slogdet(np.eye(len(d)) + d[:, None] * K * d)[1]
+    return mean + weights.T @ (Y - mean), np.sqrt(variance), gain
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("num_pending", [0, 2])
+def test_a_users_model_has_the_values_of_its_kernel(num_pending: int, training: bool) -> None:
+    model = with_parameters(SimpleCustomGP(X, Y))
+    model.train(training)
+    pending = PENDING[:num_pending]
+    s2, mean = float(model.covar_module.outputscale), float(model.mean_module.constant)
+    noise = float(model.likelihood.noise)
+    y = Y.numpy().reshape(-1)
+    base = dense(POINTS, X, y, np.full(9, noise), mean)
+    rows = np.vstack([X, pending])
+    filled = np.concatenate([y, dense(pending, X, y, np.full(9, noise), mean)[0]])
+    center, deviation, _ = dense(POINTS, rows, filled, np.full(len(rows), noise), mean)
+    s, lam, log = math.sqrt(s2), noise / s2, math.log(1.0 / DELTA)
+
+    def values(cls: Any, **options: Any) -> np.ndarray:
+        acqf = cls(model, X_pending=pending, **BOUNDS, **options)
+        return acqf(POINTS.unsqueeze(-2)).detach().numpy()
+
+    tolerance = {"rtol": 1e-8, "atol": 1e-8}
+    width = B / s + R / s * math.sqrt(2.0 * (base[2] + 1.0 + log))
+    np.testing.assert_allclose(
+        values(ImprovedUpperConfidenceBound), center + width * deviation, **tolerance
+    )
+    width = math.sqrt((B / s) ** 2 + 2.0 * (R / s) ** 2 / lam * (base[2] + log))
+    np.testing.assert_allclose(
+        values(AMMUpperConfidenceBound), center + width * deviation, **tolerance
+    )
+
+
+def test_a_users_model_is_the_single_task_gp_with_its_modules() -> None:
+    own = with_parameters(SimpleCustomGP(X, Y))
+    theirs = SingleTaskGP(
+        X,
+        Y,
+        covar_module=own.covar_module,
+        mean_module=own.mean_module,
+        likelihood=own.likelihood,
+        outcome_transform=None,
+    )
+    censored = {"minimum": -2.0, "outcome_bound": 4.0, "X_pending": PENDING}
+    for cls, options in (
+        (DMMUpperConfidenceBound, {}),
+        (CensoredUpperConfidenceBound, censored),
+        (GPThompsonSampling, {"choices": POINTS, "seed": 0}),
+        (GPThompsonSampling, {"seed": 0}),
+    ):
+        values = [
+            cls(model, **BOUNDS, **options)(POINTS.unsqueeze(-2)).detach()
+            for model in (own, theirs)
+        ]
+        assert torch.allclose(*values, rtol=1e-8, atol=1e-8)
+    frozen = ImprovedUpperConfidenceBound(
+        own.requires_grad_(False),
+        **BOUNDS,
+        any_lambda=True,
+        assume=("fixed prior", "centered bound"),
+    )
+    assert frozen.guarantee().holds
+
+
+@pytest.mark.parametrize("cls", [Doubled, Shifted])
+def test_a_forward_with_another_prior_is_not_read(cls: Any) -> None:
+    reason = rf"{cls.__name__}\.forward computes another prior than its mean_module and covar_mod"
+    with pytest.raises(UnreadablePriorError, match=reason):
+        read_prior(cls(X, Y))
+    with pytest.raises(ValueError, match=rf"{reason}.*Pass information_gain="):
+        ImprovedUpperConfidenceBound(cls(X, Y), **BOUNDS)
+
+
+@pytest.mark.parametrize("cls", [SimpleCustomGP, Doubled])
+def test_reading_changes_no_mode(cls: Any) -> None:
+    for training in (True, False):
+        model = cls(X, Y)
+        model.train(training)
+        try:
+            read_prior(model)
+        except UnreadablePriorError:
+            assert cls is Doubled
+        assert model.training is training
+
+
+# --- outliers -----------------------------------------------------------------------------------
+
+
+def robust(outliers: dict[int, float], convex: bool) -> Any:
+    """A model in which some rows have a variance added, in the units of its parameters."""
+    model = RobustRelevancePursuitSingleTaskGP(
+        X,
+        Y,
+        covar_module=ScaleKernel(RBFKernel(ard_num_dims=2)),
+        outcome_transform=Standardize(1),
+        convex_parameterization=convex,
+    ).to(X)
+    model.covar_module.base_kernel.lengthscale = torch.full((2,), LENGTHSCALE).double()
+    model.covar_module.outputscale = torch.tensor(OUTPUTSCALE).double()
+    model.mean_module.constant = torch.tensor(MEAN).double()
+    model.likelihood = SparseOutlierGaussianLikelihood(
+        model.likelihood.noise_covar.base_noise,
+        dim=len(X),
+        outlier_indices=list(outliers),
+        convex_parameterization=convex,
+    )
+    noise = model.likelihood.noise_covar
+    noise.base_noise.noise = torch.tensor([NOISE]).double()
+    noise.set_sparse_parameter(torch.tensor(list(outliers.values())).double())
+    return model
+
+
+@pytest.mark.parametrize("convex", [True, False])
+@pytest.mark.parametrize("outliers", [{}, {2: 0.6, 7: 0.3}], ids=["none", "two"])
+def test_robust_models_have_a_noise_of_each_row(outliers: dict[int, float], convex: bool) -> None:
+    model = robust(outliers, convex)
+    s2, mean = float(model.covar_module.outputscale), float(model.mean_module.constant)
+    noise = float(model.likelihood.noise_covar.base_noise.noise)
+    rho = np.zeros(9)
+    rho[list(outliers)] = list(outliers.values())
+    levels = noise + ((s2 + noise) * (1.0 / (1.0 - rho) - 1.0) if convex else rho)
+    y = Y.numpy().reshape(-1)
+    shift, unit = y.mean(), y.std(ddof=1)
+    center, deviation, gain = dense(POINTS, X, (y - shift) / unit, levels, mean)
+    (prior,) = read_prior(model)
+    assert (prior.row_noise is None) == (not outliers)
+    if outliers:
+        np.testing.assert_allclose(prior.row_noise, levels, rtol=1e-7)
+        assert "noise of rows that look like outliers" in prior.learned
+    assert float(prior.information_gain) == pytest.approx(gain, rel=1e-7)
+    s = math.sqrt(s2) * unit
+    width = B / s + R / s * math.sqrt(2.0 * (gain + 1.0 + math.log(1.0 / DELTA)))
+    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS)
+    np.testing.assert_allclose(
+        acqf(POINTS.unsqueeze(-2)).detach(),
+        shift + unit * (center + width * deviation),
+        rtol=1e-7,
+    )
+    assert not acqf.guarantee().holds
+    for cls in (DMMUpperConfidenceBound, AMMUpperConfidenceBound, GPThompsonSampling):
+        assert bool(cls(model, **BOUNDS)(POINTS.unsqueeze(-2)).isfinite().all())
+    censored = CensoredUpperConfidenceBound(
+        model, minimum=-2.0, outcome_bound=4.0, X_pending=PENDING, **BOUNDS
+    )
+    assert bool(censored(POINTS.unsqueeze(-2)).isfinite().all())
+
+
+def test_a_fitted_robust_model_is_no_float32_model() -> None:
+    Y_bad = Y.clone()
+    Y_bad[4] += 8.0
+    model = RobustRelevancePursuitSingleTaskGP(X, Y_bad)
+    fit_gpytorch_mll(
+        ExactMarginalLogLikelihood(model.likelihood, model), numbers_of_outliers=[0, 1]
+    )
+    acqf = ImprovedUpperConfidenceBound(model, **BOUNDS)
+    assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
+
+
+def test_float32_data_are_still_refused() -> None:
+    with pytest.raises(TypeError, match=r"holds torch\.float32 numbers, but float64 is needed"):
+        ImprovedUpperConfidenceBound(SingleTaskGP(X.float(), Y.float()), **BOUNDS)
+    model = SingleTaskGP(X, Y)
+    model.covar_module.float()
+    with pytest.raises(TypeError, match=r"holds torch\.float32 numbers, but float64 is needed"):
+        ImprovedUpperConfidenceBound(model, **BOUNDS)
