@@ -18,6 +18,9 @@ from botorch_bandits.acquisition.candidates import (
     CandidatesUpperConfidenceBound,
     build_candidates_engine,
 )
+from botorch_bandits.acquisition.candidates_lagrangian import (
+    CandidatesLagrangianUpperConfidenceBound,
+)
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -83,6 +86,7 @@ __all__ = [
     "BelowMinimumWarning",
     "BoxEngine",
     "CandidatesEngine",
+    "CandidatesLagrangianUpperConfidenceBound",
     "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
     "CensoredThompsonSampling",

@@ -493,12 +493,16 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
                 best = float(highest.max())
                 if not self.maximize:
                     best, worst = float(upper), float(lowest.min())
-        tail = 0.0
-        if self.widths.on_box:
-            in_force = _in_force(self.base_model, self.widths.level)
-            scales = self.base_model.recipe.groups.scales[in_force]
-            tail = math.sqrt(float(scales.max())) / self.round_number**2
-        return best - worst + tail
+        return best - worst + self.tail
+
+    @property
+    def tail(self) -> float:
+        """What the discretization of Theorem 2 adds to the regret of this round; 0 on arms."""
+        if not self.widths.on_box:
+            return 0.0
+        scales = self.base_model.recipe.groups.scales
+        scales = scales[_in_force(self.base_model, self.widths.level)]
+        return math.sqrt(float(scales.max())) / self.round_number**2
 
     def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
         if self.form == "mixture":

@@ -330,10 +330,12 @@ def with_certificate(
         if "width" not in known:  # of a history that was given without diagnostics
             continue
         lower = known["mean"] - known["width"] * known["standard_deviation"]
-        regret.append(known["acquisition_value"] - lower)
+        regret.append(known.get("regret_bound", known["acquisition_value"] - lower))
         names = [name for name in known if name.startswith("constraint_lower_bound_")]
         upper = [
-            _upper_bound(known[name.replace("lower_bound", "mean")], known[name], clipped_at)
+            known[upper_name]
+            if (upper_name := name.replace("lower", "upper")) in known
+            else _upper_bound(known[name.replace("lower_bound", "mean")], known[name], clipped_at)
             for name in names
         ]
         violations.append(upper)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
-from botorch.models.model import Model
+from botorch.models.model import Model, ModelList
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
@@ -25,6 +25,7 @@ from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
     LARGEST_OUTCOME,
     check_carried,
+    check_integer,
     check_positive,
     check_vector,
     level_of_users_line,
@@ -644,12 +645,14 @@ class BanditLoop:
                 )
             return self._chooser.guarantee(self._clock(), self._num_given)
 
-    def evidence(self, level: float | None = None) -> EvidenceTable:
+    def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
         """Return what the outcomes since the last reset say of each prior on the list.
 
         Args:
             level: The true prior is ever thrown out with at most this probability: half of the
-                ``delta`` that the acquisition has now if omitted, or 0.05 if it has none.
+                ``delta`` that the acquisition has now if omitted, or 0.05 if it has none. With
+                constraints each output has its share of it.
+            output: With constraints, whose list: 0 is the reward's, ``j`` that of constraint ``j``.
 
         Raises:
             RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
@@ -661,13 +664,19 @@ class BanditLoop:
                 raise RuntimeError(
                     "no outcome has arrived, so the model cannot be built; tell one."
                 )
+            models = list(model.models) if isinstance(model, ModelList) else [model]
+            if not 0 <= check_integer("output", output, minimum=0) < len(models):
+                raise ValueError(
+                    f"output is {output}, but the model has {len(models)}: 0 is the reward."
+                )
+            model = models[output]
             if not isinstance(model, CandidatesModel):
                 raise RuntimeError(
                     "the loop's model is no list of priors. Pass BanditGP.with_candidates([...]) "
                     "as model=."
                 )
             return model.evidence.table(
-                0.5 * self._chooser.delta_now(0.1) if level is None else level
+                0.5 * self._chooser.delta_now(0.1) / len(models) if level is None else level
             )
 
     def current_model(self) -> Model:

@@ -21,6 +21,7 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
     BanditAcquisition,
+    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     CensoredThompsonSampling,
@@ -295,7 +296,11 @@ def check_history(history: History, dim: int, context_dim: int, num_constraints:
     return history
 
 
-LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
+LAGRANGIAN = (
+    LagrangianUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    CandidatesLagrangianUpperConfidenceBound,
+)
 """What weighs constraints itself, with separate models of them."""
 
 
@@ -454,7 +459,10 @@ def check_list_of_priors(
             prior have another number.
     """
     played = getattr(acquisition, "acquisition_class", type(None))
-    needs_list = issubclass(played, CandidatesUpperConfidenceBound | CandidatesThompsonSampling)
+    is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
+    needs_list = is_lagrangian or issubclass(
+        played, CandidatesUpperConfidenceBound | CandidatesThompsonSampling
+    )
     if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
         raise TypeError(
             f"acquisition is {acquisition!r}, which needs a list of priors, but model is a "
@@ -474,11 +482,18 @@ def check_list_of_priors(
             "feedback=Censored(...) does not go with BanditGP.with_candidates(...): pseudo-values "
             "are no evidence. Use Hallucinated() or Ignored()."
         )
-    if constraints is not None:
+    if constraints is not None and not is_lagrangian:
         raise ValueError(
-            "constraints= does not go with BanditGP.with_candidates(...): penalized outcomes "
-            "change with the multipliers, and what they said of the priors with them. Use "
-            "BanditGP.with_kernel(...)."
+            "constraints= goes with BanditGP.with_candidates(...) only where reward and "
+            "constraints have lists of their own: penalized outcomes change with the multipliers, "
+            "and what they said of the priors with them. Use surrogate='separate' with "
+            "acquisition.CandidatesLagrangianUpperConfidenceBound, or BanditGP.with_kernel(...)."
+        )
+    clips = [n for n in ("reward_bound", "constraint_bound") if getattr(constraints, n, None)]
+    if is_lagrangian and clips:
+        raise ValueError(
+            f"constraints= has {' and '.join(clips)}, at which "
+            "CandidatesLagrangianUpperConfidenceBound does not clip its bounds. Leave them out."
         )
 
 

@@ -35,7 +35,7 @@ import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models.model import Model
+from botorch.models.model import Model, ModelList
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
@@ -357,17 +357,20 @@ class CandidatesRecipe:
         """Return the evidence before the data."""
         return CandidateEvidence(self.weights, self.names)
 
-    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
+    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel | ModelList:
         """Build the model.
 
         Args:
             X: ``n x d`` inputs in the order in which their outcomes arrived; ``n`` may be 0.
-            Y: ``n x 1`` outcomes.
+            Y: ``n x 1`` outcomes; with ``m`` columns there is a model for each, which has the list
+                and an evidence of its own.
 
         Raises:
             TypeError: If a tensor is not float64.
             ValueError: If shapes do not fit, or a covariance cannot be factorized.
         """
+        if Y.dim() == 2 and Y.shape[-1] > 1:
+            return ModelList(*(CandidatesModel(self, X, column) for column in Y.split(1, -1)))
         return CandidatesModel(self, X, Y)
 
     def fingerprint(self) -> str:

@@ -338,7 +338,7 @@ def test_loops_refuse_at_once_what_does_not_go_with_a_list() -> None:
         BanditLoop(**{**options, "domain": Box([(0.0, 1.0)]), "acquisition": two})
     with pytest.raises(ValueError, match="the model is a list of priors"):
         BanditLoop(**options, forgetting=ExponentialWeights(0.9))
-    with pytest.raises(ValueError, match="constraints= does not go with"):
+    with pytest.raises(ValueError, match="lists of their own: penalized outcomes"):
         BanditLoop(**options, constraints=AdditiveEpochs(1, 4, 0.5))
     loud = BanditGP.with_candidates(candidate_grid([0.1], scales=[1.0, 1e300]))
     with pytest.raises(ValueError, match="output scale is 1e\\+300"):
