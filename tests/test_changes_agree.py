@@ -79,12 +79,24 @@ def alarmed(kind: str) -> float:
     return 100.0 * found / runs
 
 
+CHANGES = ("beyond-changes", "beyond-changes-4")
 FREQUENT = ("frequent", "very-frequent")
 WRONG = ("long", "short", "noise-1.5", "noise-2", "t-3")
 
 # by page, sentences with holes for numbers, and what these are
 SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
     "experiments": {
+        "it has {} (standard error {}) more regret in the plain form and {} ({}) in": lambda: [
+            *less(*CHANGES, PLAIN, TOLD, "regret"),
+            *less(*CHANGES, ROBUST, TOLD, "regret"),
+        ],
+        "It saw all {} changes, after {} and {} rounds on average": lambda: [
+            *detected(*CHANGES, PLAIN, "detections", "mean_delay"),
+            *detected(*CHANGES, ROBUST, "mean_delay"),
+        ],
+        "They missed {}% of the changes, and their": lambda: [
+            100.0 * detected(*CHANGES, HALVES, "missed_share")[0]
+        ],
         "{} runs of {} rounds without any change": lambda: calm(PLAIN, "runs", "rounds"),
         "In {} rounds neither form of": calm_rounds,
         "with a regret of {} (standard error {}); without a detector it is {} ({}), too": lambda: [
@@ -131,6 +143,13 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         "for nothing: {} times a run at twice": lambda: misspecified("noise-2", PLAIN)[2:],
     },
     "change-points": {
+        "the regret was {} with this default, {} with a policy that is told the changes, "
+        "{} with half-samples and {} without restarts": lambda: [
+            regret(*CHANGES, method)[0] for method in (ROBUST, TOLD, HALVES, "never restarts")
+        ],
+        "({} rounds, 4 periods, {} environments)": lambda: detected(
+            *CHANGES, ROBUST, "rounds", "runs"
+        ),
         "missed all of {} such changes": lambda: hard("hidden", ROBUST, "missed"),
         "it saw all of them, but {} rounds later": lambda: delay("hidden", EXPLORES)[:1],
         "sequence of restarts, {} in {} rounds": lambda: hard(
@@ -165,6 +184,15 @@ def test_sentence_has_the_numbers_of_the_results(page, sentence):
     assert len(found.groups()) == len(expected)
     for text, number in zip(found.groups(), expected, strict=True):
         assert agrees(text, number), f"{sentence}: {text}, results {number}"
+
+
+def test_evidence_is_nearly_as_good_as_to_be_told():
+    told = regret(*CHANGES, TOLD)[0]
+    for form in (PLAIN, ROBUST):
+        assert regret(*CHANGES, form)[0] < 1.05 * told
+        runs, changes, number = detected(*CHANGES, form, "runs", "changes", "detections")
+        assert number == runs * changes
+        assert detected(*CHANGES, form, "missed", "false_alarms_per_run") == [0.0, 0.0]
 
 
 def test_no_alarm_where_nothing_changed():

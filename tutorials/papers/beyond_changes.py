@@ -145,7 +145,7 @@ def play(study: ArmsStudy, method: Method, on_round: Callable[[int], None]) -> d
 
 
 def changes(
-    num_trials: int = 12,
+    num_trials: int = 24,
     num_rounds: int = 1200,
     seed: int = 0,
     num_arms: int = NUM_ARMS,
