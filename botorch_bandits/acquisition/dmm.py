@@ -14,20 +14,23 @@ Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regress
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
+from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
     check_single_point,
+    copy_pending,
     of_acquisition,
 )
 from botorch_bandits.acquisition.scores import (
@@ -82,6 +85,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
+from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import variance_of
 
 
@@ -195,7 +199,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     theorem covers that, and :meth:`guarantee` says so.
 
     Args:
-        model: An exact Gaussian-process model in float64, neither batched nor an ensemble.
+        model: An exact Gaussian-process model in float64, no batch. An ensemble has a bound for
+            each member, and their average is the value.
         rkhs_bound: ``B`` of each output in its unit-variance kernel, in raw outcome units unless
             ``units`` says otherwise. If omitted, 1 prior standard deviation, doubled where needed.
         noise_bound: ``R`` of each output, in the same units; ``"model"`` if omitted. ``"model"``:
@@ -293,7 +298,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         self._read_again()
         if self.is_refuted:
             is_relative = self._is_relative
-            smallest = max(float(each.smallest_rkhs_bound) for each in self._sets.values())
+            smallest = max(float(each.smallest_rkhs_bound.max()) for each in self._sets.values())
             report_refutation(
                 delta,
                 rkhs_bound,
@@ -344,13 +349,13 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     @property
     def is_refuted(self) -> bool:
         """Whether the data refute kernel, norm bound and noise bound at level ``delta``."""
-        return any(bool(confidence_set.is_refuted) for confidence_set in self._sets.values())
+        return any(bool(each.is_refuted.any()) for each in self._sets.values())
 
     @property
     def smallest_rkhs_bound(self) -> float:
         """The data refute every norm bound below this, in raw outcome units."""
         return max(
-            float(s.smallest_rkhs_bound) * float(self._data[j].prior.standard_deviation)
+            float((s.smallest_rkhs_bound * self._data[j].prior.standard_deviation).max())
             for j, s in self._sets.items()
         )
 
@@ -375,7 +380,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             X: ``n x d`` points, float64.
 
         Returns:
-            Two tensors of ``n`` values in raw outcome units.
+            Two tensors of ``n`` values in raw outcome units; for an ensemble the averages of its
+            members' bounds.
         """
         check_double("X", X)
         # without data a stationary prior does not depend on X; its zero gradient must exist
@@ -392,17 +398,45 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             unit = prior_variance_of_scalar(self._summary) or 1.0
             posteriors = (
                 model.posterior(X.unsqueeze(-2), posterior_transform=self.posterior_transform)
-                for model in (self.base_model, self.model)
+                for model in (*self._observed, self.model)
             )
-            before, after = (variance_of(each, unit).reshape(-1) / unit for each in posteriors)
-            return narrow(total_lower, total_upper, before, after)
+            before, after = (
+                variance_of(each, unit).reshape(len(X), *self.base_model.batch_shape) / unit
+                for each in posteriors
+            )
+            total_lower, total_upper = narrow(
+                total_lower, total_upper, before.movedim(0, -1), after.movedim(0, -1)
+            )
+        if is_ensemble(self.base_model):
+            return total_lower.mean(0), total_upper.mean(0)
         return total_lower, total_upper
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending, starting again from the user's model.
+
+        Args:
+            X_pending: ``n x d`` points, or None.
+
+        Raises:
+            TypeError: If they are not float64.
+            ValueError: If they are not an ``n x d`` matrix of finite numbers.
+            UnsupportedError: If the model cannot be conditioned.
+        """
+        pending = copy_pending(X_pending, self.base_model)
+        base = self.base_model
+        if pending is not None and base.training:
+            base = copy.deepcopy(base)  # BoTorch would put the user's into evaluation mode
+        self.model = base if pending is None else hallucinate(base, pending)
+        self._observed = (base,)  # no part of the state
+        AcquisitionFunction.set_X_pending(self, pending)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
         gaps = [*prior_gaps(self._summary), *gaps_of_defaults(self._not_given)]
         if self.is_refuted:
             gaps.append("the data refute the assumptions at this level")
+        if is_ensemble(self.base_model):
+            gaps.append("the bound is averaged over the members of an ensemble")
         if self.doubled:
             gaps.append("the norm bound is guessed and doubled")
         if self.X_pending is not None:
@@ -410,7 +444,9 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         constants = {"delta": self.delta, "smallest_rkhs_bound": self.smallest_rkhs_bound}
         for j, bound in self.rkhs_bounds.items():
             constants["rkhs_bound" if len(self.rkhs_bounds) == 1 else f"rkhs_bound_{j}"] = bound
-        constants["information_gain"] = sum(float(s.information_gain) for s in self._sets.values())
+        constants["information_gain"] = sum(
+            float(s.information_gain.mean()) for s in self._sets.values()
+        )
         norm, norm_gaps, of_mean = norm_assumption(self._summary)
         most = largest_regret(self._summary, max(self.rkhs_bounds.values()), False)
         guarantee = Guarantee(
@@ -453,20 +489,22 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         Args:
             x: A ``d``-dimensional point.
         """
+        was_training = self.model.training
         with torch.no_grad():
             value = self(x.unsqueeze(0))
             posterior = self.model.posterior(
                 x.unsqueeze(0), posterior_transform=self.posterior_transform
             )
             lower, upper = self.bounds(x.unsqueeze(0))
-        deviation = float(deviation_of(posterior, self._summary, MINIMUM_VARIANCE))
+        self.model.train(was_training)
+        deviation = float(deviation_of(posterior, self._summary, MINIMUM_VARIANCE).mean())
         return {
-            "mean": float(posterior.mean),
+            "mean": float(posterior.mean.mean()),
             "standard_deviation": deviation,
             "is_refuted": float(self.is_refuted),
             "width": 0.5 * float(upper - lower) / deviation,
             "acquisition_value": float(value),
-            "information_gain": sum(float(s.information_gain) for s in self._sets.values()),
+            "information_gain": self._information_gain,
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -493,6 +531,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
         self._read_again()  # on the device where the model now is
+        if self.X_pending is not None and self._observed[0] is not self.base_model:
+            self.set_X_pending(self.X_pending)
         return self
 
     def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
@@ -523,6 +563,10 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         return self._units == "prior" or bool(self._not_given)
 
     @property
+    def _information_gain(self) -> float:
+        return sum(float(each.information_gain.mean()) for each in self._sets.values())
+
+    @property
     def _takes_noise_of_model(self) -> bool:
         return isinstance(self._ingredients[1], str)
 
@@ -537,21 +581,19 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     def _build_set(self, output: int) -> RidgeConfidenceSet:
         rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
         data = self._data[output]
-        of_norm, of_noise = (
-            float(unit) for unit in units_of_bounds(data.prior, self._units, self._not_given)
-        )
+        of_norm, of_noise = units_of_bounds(data.prior, self._units, self._not_given)
         confidence_set = RidgeConfidenceSet.from_data(
             data.kernel_matrix,
             data.outcomes,
             rkhs_bound / of_norm,
             1.0 if isinstance(noise_bound, str) else noise_bound / of_noise,
             delta,
-            1.0 if isinstance(noise_bound, str) else float(data.prior.first_lam),
+            1.0 if isinstance(noise_bound, str) else data.prior.first_lam,
             num_ridges,
             self.doubled,
         )
-        in_outcomes = float(data.prior.standard_deviation) / of_norm
-        self.rkhs_bounds[output] = rkhs_bound * in_outcomes * float(confidence_set.doubling)
+        in_outcomes = data.prior.standard_deviation / of_norm * confidence_set.doubling
+        self.rkhs_bounds[output] = rkhs_bound * float(in_outcomes.max())
         return confidence_set
 
 

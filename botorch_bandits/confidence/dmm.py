@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 import torch
 from botorch.models import ModelListGP
 from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
@@ -43,6 +44,8 @@ from botorch_bandits.confidence.width_rules import (
     OutputPrior,
     UnreadablePriorError,
     check_all_nonnegative,
+    inputs_of_kernel,
+    kernel_inputs,
     outcome_units,
     read_prior,
 )
@@ -58,12 +61,12 @@ class OutputData:
 
     Attributes:
         prior: The prior they were read with.
-        kernel_matrix: ``n x n``.
-        outcomes: ``n`` outcomes, less the prior mean, in prior standard deviations.
-        cross: Maps ``b x d`` raw inputs to ``b x n`` kernel values with the data and ``b`` kernel
-            values with themselves; differentiable.
-        to_outcome_units: Maps ``b`` values in prior standard deviations and their ``b x d`` raw
-            inputs to raw outcome units (the prior mean is added).
+        kernel_matrix: ``batch_shape x n x n``; the batch is that of an ensemble's members.
+        outcomes: ``batch_shape x n`` outcomes, less the prior mean, in prior standard deviations.
+        cross: Maps ``b x d`` raw inputs to ``batch_shape x b x n`` kernel values with the data and
+            ``batch_shape x b`` kernel values with themselves; differentiable.
+        to_outcome_units: Maps ``batch_shape x b`` values in prior standard deviations and their
+            ``b x d`` raw inputs to raw outcome units (the prior mean is added).
     """
 
     prior: OutputPrior
@@ -87,7 +90,7 @@ class OutputData:
 
         def cross(X: Tensor) -> tuple[Tensor, Tensor]:
             values, prior_variance = self.cross(X)
-            return values * root, prior_variance
+            return values * root.unsqueeze(-2), prior_variance
 
         return replace(
             self,
@@ -101,57 +104,66 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     """Read the data of each output of an exact Gaussian-process model.
 
     Args:
-        model: Not batched, no ensemble; it is put into evaluation mode.
+        model: An ensemble has one more batch dimension in everything, its members. It is not
+            changed, and stays in training or evaluation mode.
 
     Raises:
-        UnreadablePriorError: If the model's prior cannot be read, or the model is batched.
+        UnreadablePriorError: If the model's prior cannot be read, or it is a batch of models that
+            is no ensemble.
     """
     if isinstance(model, ModelListGP):
         return tuple(data for submodel in model.models for data in read_data(submodel))
     priors = read_prior(model)
-    if len(model.batch_shape) > 0:
-        raise UnreadablePriorError(f"{type(model).__name__} is batched or an ensemble")
-    model.eval()
+    if len(model.batch_shape) > 0 and not is_ensemble(model):
+        raise UnreadablePriorError(
+            f"{type(model).__name__} is a batch of {tuple(model.batch_shape)} models, each with "
+            "data of its own; take one acquisition function for each of them"
+        )
     kernel: Kernel = model.covar_module
     num_outputs = model.num_outputs
-    inputs = model.train_inputs[0].detach()
+    inputs = kernel_inputs(model)
     # fixed levels of rows are those of the means already
     has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
     repeats = None if has_levels else getattr(model, "repeats", None)
 
-    def select(values: Tensor, output: int) -> Tensor:
-        return values if num_outputs == 1 else values[output]
+    def select(values: Tensor, output: int, event_dims: int = 1) -> Tensor:
+        """Pick an output from the last batch dimension."""
+        return values if num_outputs == 1 else values.select(-event_dims - 1, output)
 
     def transformed(X: Tensor) -> Tensor:
-        Z: Tensor = model.transform_inputs(X)
+        Z = inputs_of_kernel(model, X)
         return Z if num_outputs == 1 else Z.expand(num_outputs, *Z.shape)
 
     def read_output(j: int, prior: OutputPrior) -> OutputData:
-        unit = prior.prior_variance
+        unit = prior.prior_variance.unsqueeze(-1)
         # n_i observations of one input count as one with sqrt(n_i) times kernel and outcome
-        root = torch.ones_like(model.train_targets) if repeats is None else repeats.sqrt()
+        targets = select(model.train_targets, j)
+        root = torch.ones_like(targets) if repeats is None else select(repeats.sqrt(), j)
 
         def cross(X: Tensor) -> tuple[Tensor, Tensor]:
             Z = transformed(X)
+            prior_variance = select(kernel(Z, diag=True), j) / unit
             if inputs.shape[-2] == 0:
-                values = X.new_zeros(len(X), 0)
+                values = X.new_zeros(*prior_variance.shape, 0)
             else:
-                values = select(kernel(Z, inputs).to_dense(), j) / unit
-            return values * select(root, j), select(kernel(Z, diag=True), j) / unit
+                values = select(kernel(Z, inputs).to_dense(), j, 2) / unit.unsqueeze(-1)
+            return values * root.unsqueeze(-2), prior_variance
 
         def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
             values = values * unit.sqrt() + select(model.mean_module(transformed(X)), j)
             scale, shift = outcome_units(model)
-            if num_outputs > 1 and scale.dim():
-                scale, shift = scale[j], shift[j]
+            if scale.dim():
+                if num_outputs > 1:
+                    scale, shift = scale[..., j], shift[..., j]
+                scale, shift = scale.unsqueeze(-1), shift.unsqueeze(-1)
             return shift + scale * values
 
         with torch.no_grad():
-            residual = select(model.train_targets - model.mean_module(inputs), j)
+            residual = targets - select(model.mean_module(inputs), j)
         return OutputData(
             prior,
-            prior.kernel_matrix() / unit * select(root, j).outer(select(root, j)),
-            residual / unit.sqrt() * select(root, j),
+            prior.kernel_matrix() / unit.unsqueeze(-1) * (root.unsqueeze(-1) * root.unsqueeze(-2)),
+            residual / unit.sqrt() * root,
             cross,
             to_outcome_units,
         )

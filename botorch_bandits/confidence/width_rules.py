@@ -181,7 +181,7 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         raise UnreadablePriorError(
             f"{name} is not an exact Gaussian process with its own kernel: its kernel joins tasks"
         )
-    inputs = _kernel_inputs(model)
+    inputs = kernel_inputs(model)
     _check_forward(model, inputs)
     noise, row_noise, learned = _noise_variance(model)
     # Internally, several outputs are the last batch dimension.
@@ -257,7 +257,12 @@ def _select_output(kernel_matrix: Callable[[], Tensor], output: int) -> Tensor:
     return kernel_matrix()[..., output, :, :]
 
 
-def _kernel_inputs(model: ExactGP) -> Tensor:
+def kernel_inputs(model: ExactGP) -> Tensor:
+    """Return a model's inputs as its kernel sees them; the model is not changed.
+
+    Args:
+        model: In training or evaluation mode.
+    """
     inputs = model.train_inputs[0].detach()
     transform = getattr(model, "input_transform", None)
     # BoTorch keeps raw inputs in training mode and, in evaluation mode, what this makes of them.
@@ -265,6 +270,24 @@ def _kernel_inputs(model: ExactGP) -> Tensor:
         with torch.no_grad():
             inputs = copy.deepcopy(transform).preprocess_transform(inputs)
     return inputs
+
+
+def inputs_of_kernel(model: ExactGP, X: Tensor) -> Tensor:
+    """Return new points as a model's kernel sees them; the model stays in its mode.
+
+    Args:
+        model: In training or evaluation mode.
+        X: ``... x d`` raw points; differentiable.
+    """
+    transform = getattr(model, "input_transform", None)
+    if transform is None:
+        return X
+    was_training = transform.training
+    try:
+        transformed: Tensor = transform.eval()(X)
+    finally:
+        transform.train(was_training)
+    return transformed
 
 
 def _check_forward(model: ExactGP, inputs: Tensor) -> None:
@@ -341,7 +364,7 @@ def _outlier_variances(
         if level.shape[-1] not in (1, num_rows):
             raise UnreadablePriorError("the noise of rows that were added is not known")
         if noise.convex_parameterization:
-            rows = _kernel_inputs(model)[..., : rho.shape[-1], :]
+            rows = kernel_inputs(model)[..., : rho.shape[-1], :]
             of_rows = level if level.shape[-1] == 1 else level[..., : rho.shape[-1]]
             rho = (model.covar_module(rows, diag=True) + of_rows) * rho
         levels = level.expand(*rho.shape[:-1], num_rows).clone()

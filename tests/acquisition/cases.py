@@ -478,8 +478,8 @@ def _mixture_values(case, reference, pending, x):
 def _ridge_values(case, reference, pending, x):
     lower, upper = reference.ridge_bounds(x, RKHS_BOUND, NOISE_BOUND, DELTA)
     # pending points narrow the bounds as they narrow the model's own posterior
-    ratio = reference.hallucinate(pending).mean_and_sd(x)[1][0] / reference.mean_and_sd(x)[1][0]
-    return (0.5 * (lower + upper) + 0.5 * ratio * (upper - lower))[None]
+    ratio = reference.hallucinate(pending).mean_and_sd(x)[1] / reference.mean_and_sd(x)[1]
+    return 0.5 * (lower + upper) + 0.5 * ratio * (upper - lower)
 
 
 def _randomized_values(case, reference, pending, x):
@@ -596,7 +596,7 @@ ACQUISITIONS = (
             model, rkhs_bound=RKHS_BOUND, noise_bound=NOISE_BOUND, delta=DELTA, **kw
         ),
         _ridge_values,
-        refuses=("ensemble", "batch"),
+        refuses=("batch",),
     ),
     AcquisitionCase(
         "IRGP-UCB",
@@ -793,7 +793,7 @@ def optimizer_combinations(
     for acquisition, model, optimizer, q in product(acquisitions, MODELS, OPTIMIZERS, sizes):
         refusal = None
         if model.kind in acquisition.refuses:
-            refusal = "it works with kernel and data of one model, not of several members"
+            refusal = "it works with kernel and data of one model, not of a batch"
         elif model.kind == "batch":
             refusal = "a batched model has one value a member, an optimizer wants one"
         elif acquisition.on_choices and optimizer.searches != "choices":

@@ -260,16 +260,19 @@ class Reference:
     def ridge_bounds(
         self, x: Array, rkhs_bound: float, noise_bound: float, delta: float
     ) -> tuple[Array, Array]:
-        """DMM's bounds on the scalar, one ridge at a time (one member only)."""
-        (outputs,) = self.members
+        """DMM's bounds on the scalar, one ridge at a time: ``members x n`` each."""
         active = [j for j, weight in enumerate(self.weights) if weight != 0.0]
-        total = [np.full(len(x), self.offset), np.full(len(x), self.offset)]
-        for j in active:
-            ends = outputs[j].ridge_bounds(x, rkhs_bound, noise_bound, delta / len(active))
-            low, high = ends if self.weights[j] > 0.0 else ends[::-1]
-            total[0] = total[0] + self.weights[j] * low
-            total[1] = total[1] + self.weights[j] * high
-        return total[0], total[1]
+        lower, upper = [], []
+        for outputs in self.members:
+            total = [np.full(len(x), self.offset), np.full(len(x), self.offset)]
+            for j in active:
+                ends = outputs[j].ridge_bounds(x, rkhs_bound, noise_bound, delta / len(active))
+                low, high = ends if self.weights[j] > 0.0 else ends[::-1]
+                total[0] = total[0] + self.weights[j] * low
+                total[1] = total[1] + self.weights[j] * high
+            lower.append(total[0])
+            upper.append(total[1])
+        return np.stack(lower), np.stack(upper)
 
     def finite_arms_width(self, num_arms: int, round_number: int, delta: float) -> Array:
         """Width of GP-UCB, Srinivas et al. 2010, Theorem 1."""

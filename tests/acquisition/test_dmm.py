@@ -6,14 +6,16 @@ import copy
 import math
 import pickle
 import warnings
+from typing import Any
 
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -191,7 +193,7 @@ def test_pickle_and_deepcopy(data: tuple[Tensor, Tensor]) -> None:
 def test_models_it_cannot_read_are_refused(data: tuple[Tensor, Tensor]) -> None:
     X, Y = data
     batched = BanditGP(X.expand(2, 9, 1), Y.expand(2, 9, 1), kernel=RBFKernel(), noise=LAM)
-    with pytest.raises(UnreadablePriorError, match=r"batched.*ImprovedUpperConfidenceBound"):
+    with pytest.raises(UnreadablePriorError, match=r"is a batch of \(2,\) models, each with"):
         DMMUpperConfidenceBound(batched, rkhs_bound=2.0, noise_bound=0.1)
     two = BanditGP(X, Y.expand(9, 2), kernel=RBFKernel(), noise=LAM)
     with pytest.raises(UnreadablePriorError, match="2 outputs and no posterior_transform"):
@@ -225,3 +227,57 @@ def test_less_regret_than_amm_and_igp_ucb_in_the_loop() -> None:
         assert guarantee.holds
         assert guarantee.regret_bound is not None
     assert totals[0] < totals[1] < totals[2]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_keeps_its_mode(data: tuple[Tensor, Tensor], training: bool) -> None:
+    X, Y = data
+    outside = torch.tensor([[-0.5], [1.5]], dtype=torch.float64)
+    values = []
+    for mode in (training, False):
+        model = SingleTaskGP(X, Y, input_transform=Normalize(1))  # it would learn from new points
+        model.train(mode)
+        acqf = DMMUpperConfidenceBound(model, rkhs_bound=2.0, noise_bound=0.1)
+        found = [acqf(GRID.unsqueeze(-2)), acqf(outside.unsqueeze(-2))]
+        acqf.describe(GRID[3])
+        acqf.set_X_pending(outside)
+        found.append(acqf(GRID.unsqueeze(-2)))
+        acqf.describe(GRID[3])
+        assert str(acqf.guarantee())
+        assert model.training is mode
+        assert torch.equal(model.train_inputs[0], X) or not mode
+        values.append(torch.cat(found).detach())
+    assert torch.allclose(*values, rtol=1e-12, atol=1e-12)
+
+
+def test_an_ensemble_has_the_average_of_its_members_bounds(data: tuple[Tensor, Tensor]) -> None:
+    """The members as models of their own; the kernels that were drawn are put into an ensemble."""
+    X, Y = data
+    ensemble = EnsembleMapSaasSingleTaskGP(X, Y, num_taus=3)
+    lengthscales = torch.tensor([0.2, 0.35, 0.6], dtype=torch.float64).reshape(3, 1, 1)
+    levels = torch.tensor([0.01, 0.04, 0.02], dtype=torch.float64).reshape(3, 1)
+    kernel = ensemble.covar_module
+    kernel.base_kernel.lengthscale = lengthscales
+    ensemble.likelihood.noise = levels
+    ensemble.eval()
+    pending = torch.tensor([[0.15], [0.8]], dtype=torch.float64)
+    options: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
+    for X_pending in (None, pending):
+        acqf = DMMUpperConfidenceBound(ensemble, X_pending=X_pending, **options)
+        ends = []
+        for j in range(3):
+            member = SingleTaskGP(X, Y, covar_module=ScaleKernel(MaternKernel(nu=2.5)).double())
+            member.covar_module.base_kernel.lengthscale = lengthscales[j]
+            member.covar_module.outputscale = kernel.outputscale[j].detach()
+            member.mean_module.constant = ensemble.mean_module.constant[j].detach().reshape(())
+            member.likelihood.noise = levels[j]
+            ends.append(
+                DMMUpperConfidenceBound(member, X_pending=X_pending, **options).bounds(GRID)
+            )
+        lower, upper = (torch.stack(each).mean(0) for each in zip(*ends, strict=True))
+        found = acqf.bounds(GRID)
+        assert torch.allclose(found[0], lower, rtol=1e-8, atol=1e-8)
+        assert torch.allclose(found[1], upper, rtol=1e-8, atol=1e-8)
+        assert torch.allclose(acqf(GRID.unsqueeze(-2)), upper, rtol=1e-8, atol=1e-8)
+        assert any("averaged over the members" in gap for gap in acqf.guarantee().gaps)
+        assert acqf.describe(GRID[4])["acquisition_value"] == pytest.approx(float(upper[4]))
