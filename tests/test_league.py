@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from test_documentation_agrees import table_after
 
 from benchmarks.commands import main
 from benchmarks.league import TABLE, Row, Rows, play, play_all, simple_regret_trace
@@ -338,6 +341,20 @@ def test_lines_have_medians_and_a_floor(tmp_path):
 def test_the_page_has_the_rows_that_are_committed():
     rows = Rows(TABLE)
     assert TABLE.with_suffix(".md").read_text(encoding="utf-8") == page(rows)
+
+
+def test_the_page_says_which_seeds_were_played():
+    said = {}
+    core = [name for name, problem in PROBLEMS.items() if problem.is_core]
+    for problems, methods, seeds in table_after("league.md", "| Problems | Methods | Seeds |"):
+        named = core if problems == "the first eight" else re.findall(r"`(.+?)`", problems)
+        for run in itertools.product(named, re.findall(r"`(.+?)`", methods)):
+            assert run not in said
+            said[run] = list(range(int(seeds)))
+    played: dict[tuple[str, str], list[int]] = {}
+    for row in Rows(TABLE):
+        played.setdefault((row.problem, row.method), []).append(row.seed)
+    assert said == played
 
 
 # -------------------------------------------------------------------------------------- the command
