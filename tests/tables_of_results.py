@@ -221,21 +221,24 @@ def share(part: float, whole: float) -> list[float]:
 
 
 def hard() -> Rows:
-    shown: Rows = {}
-    for i, kind in enumerate(HARD_PANELS.values()):
+    methods = (
+        "told of the changes",
+        "evidence, plain",
+        "evidence, robust",
+        "evidence, robust, explores",
+        "evidence, robust, probes",
+        "half-samples",
+        "window",
+        "time kernel 0.01",
+        "never restarts",
+    )
+    tables = []
+    for kind in HARD_PANELS.values():
         known = panel("beyond-changes-hard", f"beyond-changes-hard-{kind}", "mean standard_error")
-        for method, cells in known.items():
-            row = shown.setdefault(method.split(" ")[0] if "window" in method else method, [])
-            row.extend([[] for _ in range(i - len(row))])
-            row.extend(in_pairs(cells))
-    shown = {
-        method: [*row, *([] for _ in range(len(HARD_PANELS) - len(row)))]
-        for method, row in shown.items()
-    }
-    explores = "evidence, robust, explores"
-    order = [m for m in shown if m != explores]
-    order.insert(3, explores)
-    return {method: shown[method] for method in order}
+        pairs = {method: in_pairs(cells) for method, cells in known.items()}
+        # windows differ in length
+        tables.append({"window" if "window" in m else m: cells for m, cells in pairs.items()})
+    return side_by_side({method: [] for method in methods}, *tables)
 
 
 def hard_detections() -> Rows:

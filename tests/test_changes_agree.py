@@ -14,6 +14,7 @@ PAGES = {
     for page in ("experiments", "change-points")
 }
 PLAIN, ROBUST, EXPLORES = "evidence, plain", "evidence, robust", "evidence, robust, explores"
+PROBES = "evidence, robust, probes"
 TOLD, HALVES = "told of the changes", "half-samples"
 
 
@@ -80,6 +81,7 @@ def alarmed(kind: str) -> float:
 
 
 CHANGES = ("beyond-changes", "beyond-changes-4")
+HIDDEN = ("beyond-changes-hard", "beyond-changes-hard-hidden")
 FREQUENT = ("frequent", "very-frequent")
 WRONG = ("long", "short", "noise-1.5", "noise-2", "t-3")
 
@@ -129,6 +131,9 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         "in any of the {} runs**": lambda: hard("hidden", PLAIN, "missed"),
         "saw all of them, {} ({}) rounds later": lambda: delay("hidden", EXPLORES),
         "That takes {} rounds of a run": lambda: hard("hidden", EXPLORES, "explored_per_run"),
+        "Probing missed {} of them": lambda: hard("hidden", PROBES, "missed"),
+        "saw the others after {} ({}) rounds": lambda: delay("hidden", PROBES),
+        "within the error, {} ({}) more": lambda: less(*HIDDEN, PROBES, EXPLORES, "regret"),
         "has a median of {} and a mean of {}": lambda: [
             median("hidden", TOLD),
             mean("hidden", TOLD),
@@ -152,6 +157,7 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         ),
         "missed all of {} such changes": lambda: hard("hidden", ROBUST, "missed"),
         "it saw all of them, but {} rounds later": lambda: delay("hidden", EXPLORES)[:1],
+        "it missed {}.": lambda: hard("hidden", PROBES, "missed"),
         "sequence of restarts, {} in {} rounds": lambda: hard(
             "drift", ROBUST, "false_alarms_per_run", "rounds"
         ),

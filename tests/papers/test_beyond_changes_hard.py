@@ -136,6 +136,7 @@ def test_functions_belong_to_panel_and_trial() -> None:
         ("plane", "window"),
         ("fall-2", "told of the changes"),
         ("hidden", "evidence, robust, explores"),
+        ("hidden", "evidence, robust, probes"),
         ("hidden", "never restarts"),
         ("drift", "time kernel"),
         ("drift", "evidence, robust"),
@@ -177,16 +178,17 @@ def test_methods_play_what_the_loop_plays(end: str, name: str) -> None:
         assert played["explored"][i].tolist() == explored
 
 
-def test_exploration_is_the_only_difference_of_the_policy_that_explores() -> None:
+def test_exploration_is_the_only_difference_of_policies_that_explore() -> None:
     study = study_of(panel("hidden"))
     rules = {
         method.name: method.restart(study.change_points)
         for method in panel("hidden").make_methods(study)
         if isinstance(method, RestartMethod)
     }
-    explores = rules["evidence, robust, explores"]
+    xi = math.sqrt(3.0)
     assert rules["evidence, robust"] == EvidenceRestart()
-    assert explores == EvidenceRestart(exploration=math.sqrt(3.0))
+    assert rules["evidence, robust, explores"] == EvidenceRestart(exploration=xi)
+    assert rules["evidence, robust, probes"] == EvidenceRestart(exploration=xi, probing=True)
 
 
 def test_without_changes_every_restart_is_a_false_alarm() -> None:
