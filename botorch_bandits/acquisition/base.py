@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,11 +24,13 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import UnsupportedError
+from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import MultiTaskGP
 from botorch.models.model import Model
 from torch import Tensor
 from torch.nn import Module
 
+from botorch_bandits.acquisition.joint import sum_one_by_one
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.checks import (
     check_double,
@@ -36,6 +39,7 @@ from botorch_bandits.checks import (
     check_number,
     check_one_of,
     check_probability,
+    level_of_users_line,
     store_checked,
 )
 from botorch_bandits.confidence import (
@@ -53,6 +57,7 @@ from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import check_model as check_model
+from botorch_bandits.models.pending import OneByOneModel
 
 _T = TypeVar("_T")
 
@@ -559,14 +564,14 @@ def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:
 
     Raises:
         TypeError: If ``X`` is not a float64 tensor.
-        UnsupportedError: If ``q > 1`` points are to be evaluated jointly.
+        UnsupportedError: If there are ``q > 1`` points in a row.
     """
     check_double("X", X)
     if X.dim() > 1 and X.shape[-2] != 1:
         raise UnsupportedError(
-            f"{type(acquisition).__name__} values one point at a time, got X of shape "
-            f"{tuple(X.shape)} with q = {X.shape[-2]}. For q > 1 pass sequential=True to "
-            "optimize_acqf, or return_acq_values=False to optimize_acqf_mixed."
+            f"{type(acquisition).__name__} gives what belongs to single points here, got X of "
+            f"shape {tuple(X.shape)} with q = {X.shape[-2]}. Several points go into the batch "
+            "dimension: X.unsqueeze(-2)."
         )
 
 
@@ -697,6 +702,32 @@ class HallucinatesPending(BanditAcquisition):
 
     base_model: Model
 
+    _evaluate: Callable[[Tensor], Tensor]
+    """From ``batch_shape x 1 x d`` points to ``batch_shape`` values."""
+
+    def _value(self, X: Tensor) -> Tensor:
+        """Evaluate one point, or several one after the other, and check them."""
+        check_double("X", X)
+        if X.dim() < 2 or X.shape[-2] <= 1:
+            return self._evaluate(X)
+        return sum_one_by_one(self, X)
+
+    def _one_by_one(self, X: Tensor) -> OneByOneModel:
+        """Return the posteriors of several points, each given those before it.
+
+        Args:
+            X: ``batch_shape x q x d`` points.
+        """
+        return OneByOneModel(self.model, X)
+
+    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
+        """Let a view of this function know that each of several points comes after others.
+
+        Args:
+            view: To be changed.
+            ahead: Its model: the posteriors of the points.
+        """
+
     @property
     def X_baseline(self) -> Tensor:
         """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
@@ -718,7 +749,7 @@ class HallucinatesPending(BanditAcquisition):
         Raises:
             TypeError: If they are not float64.
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
-            UnsupportedError: If the model cannot be conditioned.
+            UnsupportedError: If the posterior of the model has no joint Gaussian moments.
         """
         pending = copy_pending(X_pending, self.base_model)
         # first what may be refused: a refusal leaves the old points and their model in place
@@ -732,10 +763,20 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     Raises:
         TypeError: If they are not float64.
         ValueError: If they are not an ``n x d`` matrix of finite numbers.
+
+    Warns:
+        BotorchWarning: If they require a gradient, which they will not get.
     """
     points = check_pending(X_pending)
     if points is None:
         return None
+    if points.requires_grad:
+        warnings.warn(
+            "Pending points require a gradient but the acquisition function will not provide a "
+            "gradient to these points.",  # as BoTorch says it
+            BotorchWarning,
+            stacklevel=level_of_users_line(),
+        )
     return points.detach().to(next(model.parameters(), points).device, copy=True)
 
 

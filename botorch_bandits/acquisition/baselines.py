@@ -26,7 +26,7 @@ from botorch.utils.transforms import (
 )
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import HallucinatesPending, check_model, check_single_point
+from botorch_bandits.acquisition.base import HallucinatesPending, check_model
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
     ClosedFormImprovement,
@@ -52,6 +52,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 from botorch_bandits.models.moments import check_outcomes
+from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
 from botorch_bandits.optim import gen_candidates_batched
 
 
@@ -66,9 +67,9 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
     def __init__(
         self,
         model: Model,
-        *,
         posterior_transform: PosteriorTransform | None = None,
         maximize: bool = True,
+        *,
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
@@ -96,13 +97,18 @@ class _OneMoment(HallucinatesPending, AnalyticAcquisitionFunction):
         """Evaluate the rule.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
+                the values of one after the other: each is valued as if those before it were
+                pending.
 
         Returns:
             ``batch_shape`` values.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If ``q > 1`` and the posterior has no joint Gaussian moments.
         """
-        check_single_point(self, X)
-        return self._evaluate(X)
+        return self._value(X)
 
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models
@@ -277,7 +283,7 @@ class _Improvement(HallucinatesPending):
         Raises:
             TypeError: If they are not float64.
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
-            UnsupportedError: If the model cannot be conditioned.
+            UnsupportedError: If the posterior of the model has no joint Gaussian moments.
         """
         super().set_X_pending(X_pending)
         best = self.observed_best_f
@@ -304,7 +310,7 @@ class _Improvement(HallucinatesPending):
         """
         posterior = getattr(self.model, "closed_form", None)
         cls, base = type(self), _Improvement
-        names = ("forward", "_mean_and_sigma")
+        names = ("forward", "_evaluate", "_mean_and_sigma")
         if (
             posterior is None
             or self.posterior_transform is not None
@@ -356,13 +362,34 @@ class _Improvement(HallucinatesPending):
         """Evaluate the logarithm of the acquisition value.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
+                the values of one after the other: each is valued as if those before it were
+                pending.
 
         Returns:
             ``batch_shape`` values.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If ``q > 1`` and the posterior has no joint Gaussian moments.
         """
-        check_single_point(self, X)
+        return self._value(X)
+
+    def _evaluate(self, X: Tensor) -> Tensor:
+        """Evaluate single points, ``batch_shape x 1 x d``."""
         return super().forward(X) if self.noise_variance is None else self._augmented(X)
+
+    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
+        posterior = ahead.posterior(ahead.points, posterior_transform=self.posterior_transform)
+        means = posterior.mean.squeeze(-2)  # ``b x q x batch_shape x 1``
+        dim = -2 - len(shape_of_batch(ahead))
+        margin = self.margin if self.maximize else -self.margin
+        # with nothing before the first point; the best mean before each of the others
+        worst = torch.full_like(means.narrow(dim, 0, 1), -math.inf if self.maximize else math.inf)
+        running = torch.cummax if self.maximize else torch.cummin
+        before = running(means.narrow(dim, 0, means.shape[dim] - 1), dim=dim).values
+        best = torch.cat([worst, before + margin], dim=dim)
+        view.best_f = (torch.maximum if self.maximize else torch.minimum)(self.best_f, best)
 
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models

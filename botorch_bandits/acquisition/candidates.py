@@ -47,13 +47,13 @@ from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_model,
     check_pending,
-    check_single_point,
     copy_pending,
     of_acquisition,
 )
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     DTYPE,
+    check_double,
     check_integer,
     check_nonnegative,
     check_one_of,
@@ -446,22 +446,35 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         """Evaluate the bound.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
+                the bounds at one after the other, as if those before it were pending.
 
         Returns:
             ``batch_shape`` values.
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
         """
-        check_single_point(self, X)
+        check_double("X", X)
         return self._evaluate(X)
 
-    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
+    @t_batch_mode_transform(assert_output_shape=False)
     def _evaluate(self, X: Tensor) -> Tensor:
-        lower, upper = self._bounds(self.model, X.squeeze(-2))
-        return upper if self.maximize else -lower
+        return self._values(X).sum(-1)
+
+    def _values(self, X: Tensor) -> Tensor:
+        """Return ``batch_shape x q`` values, each as if the points before it were pending."""
+        if X.shape[-2] == 1:
+            lower, upper = self._bounds(self.model, X)
+            return upper if self.maximize else -lower
+        mean, variance = self.model.group_moments_one_by_one(X)
+        scales, each = self.base_model.recipe.groups.scales, []
+        for i in range(X.shape[-2]):
+            width = self.widths.in_round(self.round_number + i, scales)
+            here = (mean[..., i, :], variance[..., i, :])
+            lower, upper = self._bounds_from(self.model, here, width)
+            each.append(upper if self.maximize else -lower)
+        return torch.stack(each, dim=-1)
 
     def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower and the upper confidence bound, from the outcomes that arrived.
@@ -505,11 +518,16 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         return math.sqrt(float(scales.max())) / self.round_number**2
 
     def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self._bounds_from(model, model.group_moments(X), self._width_in_round)
+
+    def _bounds_from(
+        self, model: CandidatesModel, moments: tuple[Tensor, Tensor], width: Any
+    ) -> tuple[Tensor, Tensor]:
         if self.form == "mixture":
-            mean, variance = model.mixture(X)
-            half = variance.clamp_min(1e-30).sqrt() * float(self._width_in_round)
+            mean, variance = model.mixture_from(*moments)
+            half = variance.clamp_min(1e-30).sqrt() * float(width)
             return mean - half, mean + half
-        return model.bounds(X, self._width_in_round, self._in_force)
+        return model.bounds_from(*moments, width, self._in_force)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this list, or why none does."""
@@ -661,25 +679,33 @@ class CandidatesThompsonSampling(BanditAcquisition):
         """
         AcquisitionFunction.set_X_pending(self, copy_pending(X_pending, self.base_model))
         self._num_draws += 1
-        draw = derive_seed(self.seed, self._num_draws, "candidate")
-        generator = torch.Generator().manual_seed(draw)
-        weights = self.base_model.evidence.posterior_weights
-        self.entry = int(torch.multinomial(weights, 1, generator=generator))
-        self.draw = GPThompsonSampling(
-            self.base_model.member(self.entry), width=1.0, choices=self.choices, seed=draw
-        )
+        self._later: dict[int, tuple[int, GPThompsonSampling]] = {}
+        self.entry, self.draw = self._drawn(0)
+
+    def _drawn(self, num_redraws: int) -> tuple[int, GPThompsonSampling]:
+        """Return the prior and the function as they are after so many further draws."""
+        if num_redraws not in self._later:
+            draw = derive_seed(self.seed, self._num_draws + num_redraws, "candidate")
+            generator = torch.Generator().manual_seed(draw)
+            weights = self.base_model.evidence.posterior_weights
+            entry = int(torch.multinomial(weights, 1, generator=generator))
+            drawn = GPThompsonSampling(
+                self.base_model.member(entry), width=1.0, choices=self.choices, seed=draw
+            )
+            self._later[num_redraws] = entry, drawn
+        return self._later[num_redraws]
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the draw.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64; each of ``q`` has a draw of its own.
 
         Returns:
             ``batch_shape`` values.
         """
-        values: Tensor = self.draw(X)
-        return values
+        each = [self._drawn(i)[1](X[..., i : i + 1, :]) for i in range(X.shape[-2])]
+        return torch.stack(each).sum(0)
 
     def guarantee(self) -> Guarantee:
         """Say that no theorem is stated."""

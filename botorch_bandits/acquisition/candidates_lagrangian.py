@@ -40,12 +40,11 @@ from torch.nn import ModuleList
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_pending,
-    check_single_point,
     of_acquisition,
 )
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.scores import ArmsRule
-from botorch_bandits.checks import check_probability
+from botorch_bandits.checks import check_double, check_probability
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -243,23 +242,23 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         """Evaluate the bound.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
+                the bounds at one after the other, as if those before it were pending.
 
         Returns:
             ``batch_shape`` values.
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
             OverflowError: If a penalty is too large for float64.
         """
-        check_single_point(self, X)
+        check_double("X", X)
         return check_no_overflow(self._evaluate(X))
 
-    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
+    @t_batch_mode_transform(assert_output_shape=False)
     def _evaluate(self, X: Tensor) -> Tensor:
-        upper, *lowered = [part(X) for part in self.parts]
-        return self._penalized(upper, -torch.stack(lowered, dim=-1))
+        upper, *lowered = [part._values(X) for part in self.parts]
+        return self._penalized(upper, -torch.stack(lowered, dim=-1)).sum(-1)
 
     def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return lower and upper bounds of all outputs, from the outcomes that arrived.

@@ -15,11 +15,16 @@ Theorems 1 and 2 for GP-UCB-SDF, Theorem 3 for GP-TS-SDF.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
@@ -28,7 +33,7 @@ from botorch_bandits.acquisition.base import BanditAcquisition, copy_pending, of
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
-from botorch_bandits.checks import check_one_of, check_probability
+from botorch_bandits.checks import check_double, check_one_of, check_probability
 from botorch_bandits.confidence import (
     CensoredWidth,
     ConstantWidth,
@@ -41,12 +46,18 @@ from botorch_bandits.confidence.censored import (
     below_the_minimum,
     complete_censored_bounds,
 )
-from botorch_bandits.confidence.width_rules import PLAIN_WIDTH, check_scale
+from botorch_bandits.confidence.width_rules import (
+    PLAIN_WIDTH,
+    OutputPrior,
+    check_scale,
+    read_prior,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.censoring import DEFAULT_TOLERANCE, DropInCensoring, output_signs
-from botorch_bandits.models.condition import observed_outcomes
+from botorch_bandits.models.condition import observed_inputs, observed_outcomes
 from botorch_bandits.models.moments import check_outcomes, prior_means
+from botorch_bandits.models.pending import OneByOneModel, read_moments, read_noise, shape_of_batch
 
 
 def censored_width_rule(
@@ -202,6 +213,109 @@ class CensorsPending(BanditAcquisition):
         assert self._censoring is not None
         return self._summary_of(self._censoring, self.model, self.X_pending, self._pseudo_values)
 
+    def _one_by_one(self, X: Tensor) -> OneByOneModel:
+        """Return the posteriors of several points, each with those before it at the minimum."""
+        return OneByOneModel(self.model, X, self._pseudo_noise_at(X), self._values_ahead(X))
+
+    def _values_ahead(self, X: Tensor) -> Tensor:
+        if self._pseudo_values is None:
+            raise UnsupportedError(
+                "minimum_proxy= without observed points takes its minimum from the pending ones, "
+                "so q > 1 points cannot be valued together. Ask for one point at a time "
+                "(sequential=True in optimize_acqf)."
+            )
+        return X.new_tensor(self._pseudo_values)
+
+    def _pseudo_noise_at(self, X: Tensor) -> Tensor:
+        """Return the variances of pseudo-outcomes at points, in squared raw outcome units."""
+        censoring = self._censoring
+        assert censoring is not None
+        noise = read_noise(self.base_model, X)
+        if censoring.pseudo_noise == 0.0:
+            return noise
+        if censoring.predictive:
+            raise UnsupportedError(
+                "with pseudo_noise= and predictive=True, q > 1 points cannot be valued together. "
+                "Ask for one point at a time (sequential=True in optimize_acqf)."
+            )
+        if censoring.units == "outcome":
+            return noise + censoring.pseudo_noise
+        scales = [prior.standard_deviation for prior in read_prior(self.base_model)]
+        squared = torch.stack(torch.broadcast_tensors(*scales), dim=-1).square().detach()
+        return noise + censoring.pseudo_noise * squared.unsqueeze(-2).to(noise)
+
+    def _widths_ahead(self, ahead: OneByOneModel) -> Tensor | None:
+        """Return the width at each of several points, those before it pending as well.
+
+        Args:
+            ahead: The posteriors of the points.
+
+        Returns:
+            ``batch_shape x q``, in front of a model's own batch shape; None if the width is the
+            same for all.
+        """
+        if self.rule.constant is not None and self.rule.outcome_bound is None:
+            return None
+        depth = len(shape_of_batch(ahead))
+        sums = self._sums_ahead(ahead).movedim(-2, -2 - depth)
+        gains = self._gains_ahead(ahead).movedim(-2, -2 - depth)
+        summary = self._censored_summary()
+        priors = {
+            j: replace(prior, running_information_gain=partial(_added, prior, gains[..., j]))
+            for j, prior in zip(summary.active_outputs, summary.active_priors, strict=True)
+        }
+        known = _SummaryAhead(
+            summary.num_outputs, summary.active_outputs, tuple(priors[j] for j in priors)
+        )
+        width: Tensor = self.rule.censored_width(known, sums.unbind(-1))
+        return check_scale(self.scale) * width
+
+    def _sums_ahead(self, ahead: OneByOneModel) -> Tensor:
+        """Return the sums of deviations of each output, ``batch_shape x q x m``."""
+        censoring, q = self._censoring, ahead.num_points
+        assert censoring is not None
+        rows = None
+        if censoring.window == "all" and censoring.outcome_bound is not None:
+            rows = observed_inputs(self.base_model)
+            if rows is None or isinstance(self.base_model, ModelListGP):
+                raise UnsupportedError(
+                    'with window="all", q > 1 points are valued together only on a model that '
+                    "shows one set of rows. Ask for one point at a time (sequential=True in "
+                    "optimize_acqf)."
+                )
+        parts = [part for part in (rows, self.X_pending) if part is not None]
+        moments, X = ahead.moments, ahead.inputs
+        first = sum(len(part) for part in parts)
+        if first:
+            others = torch.cat(parts).to(X)
+            both = torch.cat([X, others.expand(*X.shape[:-2], *others.shape)], dim=-2)
+            moments = read_moments(self.model, both)
+        else:
+            both = X
+        added = read_noise(self.base_model, both) if censoring.predictive else 0.0
+        deviations = moments.deviations_ahead(q, ahead.noise, added)  # ``... x n x m x q``
+        num_rows = 0 if rows is None else len(rows)
+        sums = []
+        for i in range(q):
+            summed = censoring.summed(range(num_rows, first + i), first + i)
+            which = [q + number if number < first else number - first for number in summed]
+            sums.append(deviations[..., which, :, i].sum(-2))
+        return torch.stack(sums, dim=-2)
+
+    def _gains_ahead(self, ahead: OneByOneModel) -> Tensor:
+        """Return what the points before each add to the gain of each output, ``... x q x m``."""
+        censoring, X = self._censoring, ahead.inputs
+        assert censoring is not None
+        noise = read_noise(self.base_model, X)
+        moments = ahead.moments
+        if censoring.pseudo_noise > 0.0 and self.X_pending is not None:
+            values = tuple(self._values_ahead(X).tolist())
+            model = censoring.censor(self.base_model, self.X_pending, values, with_noise=False)
+            moments = read_moments(model, X)
+        variance = moments.one_by_one(noise).variance.squeeze(-2)
+        each = 0.5 * torch.log1p(variance / noise)
+        return each.cumsum(-2) - each
+
     def _censored_guarantee(self) -> Guarantee:
         """Return what the width promises, if the user sees to what a loop does."""
         guarantee: Guarantee = self.rule.guarantee(self._censored_summary(), 1)
@@ -244,6 +358,19 @@ class CensorsPending(BanditAcquisition):
             yield "pending rows have more noise than the others"
         means = prior_means(self.base_model)
         yield from censoring.gaps(values, means, self._outcomes, censoring.units, self._signs)
+
+
+@dataclass(frozen=True, eq=False)
+class _SummaryAhead:
+    """What the width of censored feedback reads of a prior."""
+
+    num_outputs: int
+    active_outputs: tuple[int, ...]
+    active_priors: tuple[OutputPrior, ...]
+
+
+def _added(prior: OutputPrior, gain: Tensor) -> Tensor:
+    return prior.information_gain + gain
 
 
 class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
@@ -435,6 +562,11 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         beta = (width**2).unsqueeze(-1) if width.dim() else width**2
         self.beta = beta.to(self.beta.device)
 
+    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
+        width = self._widths_ahead(ahead)
+        if width is not None:
+            view.beta = (width**2).unsqueeze(-1).to(self.beta.device)
+
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this bound with this model, or why none does."""
         guarantee = self._censored_guarantee().with_gaps(*self._censoring_gaps())
@@ -616,6 +748,30 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         width = self._censor(self._censoring, X_pending, maximize=True)
         self.width = width.to(self.width.device)
         self._begin_draw()
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the draw.
+
+        Args:
+            X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
+                draws: each point has a draw of its own, from the posterior in which the points
+                before it are at the minimum.
+
+        Returns:
+            ``batch_shape`` values of the scaled posterior draw.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If ``q > 1`` and the points cannot be valued together.
+        """
+        if X.dim() < 2 or X.shape[-2] <= 1:
+            return super().forward(X)
+        check_double("X", X)
+        ahead = self._one_by_one(X if X.dim() > 2 else X.unsqueeze(0))
+        width = self._widths_ahead(ahead)
+        values = self._values_ahead(ahead.inputs)
+        width = self.width if width is None else width
+        return self._sum_conditioned(ahead.inputs, values, ahead.noise, width)
 
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""

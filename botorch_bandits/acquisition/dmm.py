@@ -29,7 +29,6 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
-    check_single_point,
     copy_pending,
     of_acquisition,
 )
@@ -87,6 +86,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import variance_of
+from botorch_bandits.models.pending import OneByOneModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +239,8 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
     """
 
     defines_rule: ClassVar[bool] = True
+    _is_narrowed: bool = False
+    """Whether some points come after others, whose deviations are smaller for it."""
 
     def __init__(
         self,
@@ -359,17 +361,31 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             for j, s in self._sets.items()
         )
 
-    @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the upper bound (minus the lower one when minimizing).
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
+                the bounds at one after the other: each is valued as if those before it were
+                pending. No theorem is stated for that.
 
         Returns:
             ``batch_shape`` values in raw outcome units.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
         """
-        check_single_point(self, X)
+        was_training = self.base_model.training
+        values = self._value(X)
+        if was_training:  # joint posteriors put it into evaluation mode
+            self.base_model.train()
+        return values
+
+    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
+        view._is_narrowed = True
+
+    @t_batch_mode_transform(expected_q=1)
+    def _evaluate(self, X: Tensor) -> Tensor:
         lower, upper = self.bounds(X.reshape(-1, X.shape[-1]))
         return (upper if self.maximize else -lower).reshape(X.shape[:-2])
 
@@ -394,7 +410,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             low, high = (lower, upper) if weight > 0 else (upper, lower)
             total_lower = total_lower + weight * low
             total_upper = total_upper + weight * high
-        if self.X_pending is not None:
+        if self._is_narrowed or self.X_pending is not None:
             unit = prior_variance_of_scalar(self._summary) or 1.0
             posteriors = (
                 model.posterior(X.unsqueeze(-2), posterior_transform=self.posterior_transform)

@@ -33,10 +33,12 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import BanditAcquisition
+from botorch_bandits.acquisition.joint import view_of
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.closed_form import ModuleStamp, version
+from botorch_bandits.models.pending import PendingModel, read_moments
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -55,6 +57,7 @@ class SeededDraw(BanditAcquisition):
     _path: GenericDeterministicModel | None
     _values: Tensor | None
     _on_arms: tuple[ModelStamp, list[JointPosterior]] | None
+    _later: dict[int, Any]
 
     def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
         """Take the points to draw on, if there are any, and the seed; nothing is drawn yet."""
@@ -74,7 +77,7 @@ class SeededDraw(BanditAcquisition):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the draw out."""
-        return {**self.__dict__, "_path": None, "_values": None, "_on_arms": None}
+        return {**self.__dict__, "_path": None, "_values": None, "_on_arms": None, "_later": {}}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self._forget_draw()
@@ -93,6 +96,20 @@ class SeededDraw(BanditAcquisition):
     def _forget_draw(self) -> None:
         self._path = None
         self._values = None
+        self._later = {}
+
+    def _after(self, num_redraws: int) -> Self:
+        """Return this function as it will be after some redraws, with the pending points of now."""
+        if num_redraws == 0:
+            return self
+        if num_redraws not in self._later:
+            view = view_of(self)
+            view._forget_draw()
+            view._num_draws = self._num_draws + num_redraws
+            self._later[num_redraws] = view
+        later: Self = self._later[num_redraws]
+        later._on_arms = self._on_arms  # one factorization for all
+        return later
 
     def _posteriors_on_arms(
         self, posterior_transform: PosteriorTransform | None, groups: bool = True
@@ -164,6 +181,8 @@ def draw_path(model: Model) -> GenericDeterministicModel:
         NotImplementedError: If BoTorch has no random features for the kernel.
         UnsupportedError: If a model in a list has several outputs.
     """
+    if isinstance(model, PendingModel):
+        return _draw_pending_path(model)
     if isinstance(model, ModelList) and len(model.models) != model.num_outputs:
         raise UnsupportedError(
             f"a list of {len(model.models)} models has {model.num_outputs} outputs, and a pathwise "
@@ -176,6 +195,23 @@ def draw_path(model: Model) -> GenericDeterministicModel:
             return torch.stack(path(X), dim=-1)
         values: Tensor = path(X) if model.num_outputs == 1 else path(X.unsqueeze(-3))
         return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
+
+    return GenericDeterministicModel(evaluate, model.num_outputs)
+
+
+def _draw_pending_path(model: PendingModel) -> GenericDeterministicModel:
+    """Correct a draw of the model without pending points by Matheron's rule."""
+    if is_ensemble(model):
+        raise NotImplementedError("no draws of an ensemble whose joint posterior is conditioned")
+    path, pending, noise = draw_path(model.base), model.pending_points, model.pending_noise
+    simulated = noise.sqrt() * torch.randn(noise.shape, dtype=noise.dtype).to(noise)
+
+    def evaluate(X: Tensor) -> Tensor:
+        both = torch.cat([pending.expand(*X.shape[:-2], *pending.shape), X], dim=-2)
+        values = path(both)
+        moments, count = read_moments(model.base, both), len(pending)
+        away = moments.mean[..., :count, :] - values[..., :count, :] - simulated
+        return values[..., count:, :] + moments.moved(count, noise, away)
 
     return GenericDeterministicModel(evaluate, model.num_outputs)
 

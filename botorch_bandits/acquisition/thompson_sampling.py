@@ -34,7 +34,6 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import (
     check_model,
     check_round,
-    check_single_point,
     copy_pending,
     kernelized_rule,
     of_acquisition,
@@ -56,6 +55,7 @@ from botorch_bandits.acquisition.wide_confidence import (
     remedy_of,
 )
 from botorch_bandits.checks import (
+    check_double,
     check_integer,
     check_nonnegative,
     check_one_of,
@@ -82,6 +82,13 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import check_outcomes, has_moments
+from botorch_bandits.models.pending import (
+    before,
+    factor_of,
+    read_moments,
+    read_noise,
+    shape_of_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -422,20 +429,96 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def _remedy(self) -> str:
         return remedy_of(self.rule)
 
-    @t_batch_mode_transform()
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the draw.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64. The value of several points is a sum over
+                draws: the first point has this draw, and each further one a draw of its own, as if
+                the points before it were pending.
 
         Returns:
             ``batch_shape`` values of the scaled posterior draw.
 
         Raises:
-            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
+            TypeError: If ``X`` is not float64.
+            UnsupportedError: If ``q > 1``, points before another one enter the model, and its
+                posterior has no joint Gaussian moments, or several outputs are drawn on choices.
         """
-        check_single_point(self, X)
+        check_double("X", X)
+        if X.dim() < 2 or X.shape[-2] <= 1:
+            values: Tensor = self._evaluate(X)
+            return values
+        X = X if X.dim() > 2 else X.unsqueeze(0)
+        if self.pending == "hallucinate":
+            return self._sum_conditioned(X, None, read_noise(self.base_model, X), self.width)
+        each = [self._after(i)._evaluate(X[..., i : i + 1, :]) for i in range(X.shape[-2])]
+        return torch.stack(each).sum(0)
+
+    def _sum_conditioned(
+        self, X: Tensor, outcomes: Tensor | None, noise: Tensor, width: Tensor
+    ) -> Tensor:
+        """Sum draws of which each is conditioned on outcomes at the points before its own.
+
+        Args:
+            X: ``batch_shape x q x d``.
+            outcomes: ``m`` outcomes that each point has; its posterior mean if None.
+            noise: Their observation variances.
+            width: The scale, ``batch_shape x q`` in front of the model's own batch shape where it
+                differs from point to point.
+        """
+        transform = self.posterior_transform
+        if self.arms is not None and transform is not None:
+            raise UnsupportedError(
+                "draws on choices= through a posterior_transform cannot be conditioned on one "
+                "another, so q > 1 points cannot be valued together. Ask for one point at a time "
+                '(sequential=True in optimize_acqf), or use pending="redraw".'
+            )
+        batch = () if is_ensemble(self.model) else shape_of_batch(self.model)
+        X = X.expand(*torch.broadcast_shapes(X.shape[:-2], batch), *X.shape[-2:])
+        joint = read_moments(self.model, X)
+        noise = noise.expand(joint.mean.shape)
+        total: Tensor | float = 0.0
+        for i in range(X.shape[-2]):
+            later = self._after(i)
+            member = later._member
+            moments = joint.selected(member)
+            levels = noise if member is None else noise.select(-3, member)
+            own_width = width
+            if width.dim() and member is not None:
+                own_width = width[..., member]
+            if own_width.dim() > len(batch):
+                own_width = own_width.select(-1 - len(batch), i)
+            factor = factor_of(moments, levels)
+            mean = moments.mean
+            if outcomes is not None:
+                mean = mean + before(factor, outcomes - mean)
+            drawn = later._unscaled(X, moments.mean)
+            generator = torch.Generator().manual_seed(later._seed_of("noise of earlier points"))
+            normal = torch.randn(levels.shape[-2:], dtype=levels.dtype, generator=generator)
+            simulated = drawn + levels.sqrt() * normal.to(levels)
+            deviation = drawn - before(factor, simulated)
+            here, away = mean[..., i : i + 1, :], deviation[..., i : i + 1, :]
+            ends = [
+                each.squeeze(-1) if transform is None else transform.evaluate(each, X)
+                for each in (here, here + away)
+            ]
+            middle, end = (each.squeeze(-1) for each in ends)
+            total = total + score(middle, half_width(end - middle, own_width))
+        assert isinstance(total, Tensor)
+        return total
+
+    def _unscaled(self, X: Tensor, mean: Tensor) -> Tensor:
+        """Return by how much the unscaled draw differs from the mean, ``batch_shape x q x m``."""
+        if self.arms is None:
+            return self._evaluate_path(self._current_path(), X) - mean
+        _, deviation = self._drawn_on_arms()
+        index = self.arms.index_of(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+        deviation = deviation.unsqueeze(-2).expand(*X.shape[:-1], -1)
+        return deviation.gather(-1, index.unsqueeze(-1))
+
+    @t_batch_mode_transform(expected_q=1)
+    def _evaluate(self, X: Tensor) -> Tensor:
         if self.arms is not None:
             if self._values is None:
                 self._values = self._draw_on_arms()
@@ -554,11 +637,15 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return values
 
     def _draw_on_arms(self) -> Tensor:
+        mean, deviation = self._drawn_on_arms()
+        return score(mean, half_width(deviation, along_arms(self._width_of_member())))
+
+    def _drawn_on_arms(self) -> tuple[Tensor, Tensor]:
+        """Return mean and deviation of the unscaled draw."""
         with torch.no_grad():
             (joint,) = self._posteriors_on_arms(self.posterior_transform, groups=False)
             mean, deviation = joint.draw(self._seed_of("arms"), self._member)
-            mean, deviation = mean.squeeze(-1), deviation.squeeze(-1)
-            return score(mean, half_width(deviation, along_arms(self._width_of_member())))
+            return mean.squeeze(-1), deviation.squeeze(-1)
 
     @property
     def _assumptions(self) -> tuple[str, ...]:

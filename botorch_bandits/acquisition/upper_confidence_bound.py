@@ -32,7 +32,6 @@ from botorch_bandits.acquisition.base import (
     check_pending,
     check_required,
     check_round,
-    check_single_point,
     kernelized_rule,
     of_acquisition,
 )
@@ -78,6 +77,7 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes
+from botorch_bandits.models.pending import OneByOneModel, shape_of_batch
 from botorch_bandits.optim import gen_candidates_batched
 
 
@@ -107,8 +107,8 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         TypeError: If the model or ``X_pending`` is not float64.
         ValueError: If an ingredient is infeasible or the model's prior is needed but cannot be
             read.
-        UnsupportedError: If points are pending and the model cannot be conditioned, or its outcome
-            transform leaves no mean and variance of the outcomes.
+        UnsupportedError: If points are pending and the posterior of the model has no joint Gaussian
+            moments, or its outcome transform leaves no mean and variance of the outcomes.
     """
 
     beta: Tensor
@@ -235,16 +235,26 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         Raises:
             TypeError: If they are not float64.
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
-            UnsupportedError: If the model cannot be conditioned.
+            UnsupportedError: If the posterior of the model has no joint Gaussian moments.
         """
         super().set_X_pending(X_pending)
-        round_number = self.round_number if self.rule.needs_round else 1
+        self.beta = self._beta_in(self.round_number if self.rule.needs_round else 1)
+
+    def _beta_in(self, round_number: int) -> Tensor:
         width = self.scale * self.rule.width(self._summary, round_number)
         if width.dim():
             width = fit_to_batch(WIDTH, width, self.base_model.batch_shape)
         # ``batch_shape x 1`` lines up with BoTorch's ``batch_shape x m`` means and deviations
         beta = (width**2).unsqueeze(-1) if width.dim() else width**2
-        self.beta = beta.to(self.beta.device)
+        return beta.to(self.beta.device)
+
+    def _look_ahead(self, view: Any, ahead: OneByOneModel) -> None:
+        if not self.rule.needs_round:
+            return
+        first, depth = self.round_number, len(shape_of_batch(ahead))
+        betas = [self._beta_in(first + i) for i in range(ahead.num_points)]
+        each = [beta if beta.dim() else beta.reshape((1,) * (depth + 1)) for beta in betas]
+        view.beta = torch.stack(each)  # ``q x batch_shape x 1``
 
     def set_rule(self, rule: WidthRule, predictive: bool = False) -> None:
         """Take another width rule; pending points are forgotten.
@@ -308,17 +318,18 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         """Evaluate the bound.
 
         Args:
-            X: ``batch_shape x 1 x d`` points, float64.
+            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
+                the bounds at one after the other: each is valued as if those before it were
+                pending. No theorem is stated for that.
 
         Returns:
             ``batch_shape`` values.
 
         Raises:
             TypeError: If ``X`` is not float64.
-            UnsupportedError: If points are to be evaluated jointly (``q > 1``).
+            UnsupportedError: If ``q > 1`` and the posterior has no joint Gaussian moments.
         """
-        check_single_point(self, X)
-        return self._evaluate(X)
+        return self._value(X)
 
     @t_batch_mode_transform(expected_q=1)
     @average_over_ensemble_models

@@ -42,6 +42,7 @@ from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel, ScaleKernel
 from linear_operator.operators import DenseLinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import ModuleList
@@ -556,6 +557,23 @@ class CandidatesModel(Model):
         shape = (*X.shape[:-1], len(self.recipe.groups))
         return mean.mT.reshape(shape), variance.mT.reshape(shape)
 
+    def group_moments_one_by_one(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the moments of each group at each point given the points before it.
+
+        Means stay as they are, as with :meth:`hallucinated`.
+
+        Args:
+            X: ``... x q x d`` raw points.
+
+        Returns:
+            Means and variances at output scale 1, ``... x q x G`` each.
+        """
+        mean, covariance = self._rows.mean_and_covariance(self._transformed(X))
+        noisy = covariance + torch.diag_embed(self._rows.lam.unsqueeze(-1).expand_as(mean))
+        earlier = psd_safe_cholesky(noisy).tril(-1)
+        variance = covariance.diagonal(dim1=-2, dim2=-1) - earlier.square().sum(-1)
+        return mean.mT, variance.clamp_min(0.0).mT
+
     def bounds(
         self, X: Tensor, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
     ) -> tuple[Tensor, Tensor]:
@@ -569,7 +587,23 @@ class CandidatesModel(Model):
         Returns:
             ``...`` each.
         """
-        mean, variance = self.group_moments(X)
+        return self.bounds_from(*self.group_moments(X), widths, in_force)
+
+    def bounds_from(
+        self,
+        mean: Tensor,
+        variance: Tensor,
+        widths: float | NDArray[np.float64],
+        in_force: NDArray[np.bool_],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the bounds that belong to the moments of the groups; see :meth:`bounds`.
+
+        Args:
+            mean: ``... x G``.
+            variance: ``... x G``, at output scale 1.
+            widths: The width of each entry's band, or one for all.
+            in_force: The entries whose bands count.
+        """
         deviation = variance.clamp_min(1e-30).sqrt()
         return bounds_of_groups(mean, deviation, self.recipe.groups.factors(widths, in_force))
 
@@ -582,7 +616,15 @@ class CandidatesModel(Model):
         Returns:
             ``...`` each; the variance of the reward, without noise.
         """
-        mean, variance = self.group_moments(X)
+        return self.mixture_from(*self.group_moments(X))
+
+    def mixture_from(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what belongs to the moments of the groups; see :meth:`mixture`.
+
+        Args:
+            mean: ``... x G``.
+            variance: ``... x G``, at output scale 1.
+        """
         posterior = self.evidence.numpy_posterior_weights()
         return mixture_of_groups(mean, variance, *self.recipe.groups.mixture_weights(posterior))
 

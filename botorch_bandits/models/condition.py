@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
+from botorch.models import KroneckerMultiTaskGP, ModelListGP
 from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
-from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.gpytorch import GPyTorchModel, MultiTaskGPyTorchModel
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils.assorted import fantasize
@@ -31,6 +31,7 @@ from botorch_bandits.confidence.width_rules import (
     read_outcome_scale,
 )
 from botorch_bandits.models.moments import name_of_transform, untransform
+from botorch_bandits.models.pending import PendingModel
 
 
 def observed_inputs(model: Model) -> Tensor | None:
@@ -188,15 +189,27 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     The posterior mean stays as it is and the posterior variance shrinks as if the outcomes at
     ``X`` were known: GP-BUCB's way with pending points (Desautels, Krause and Burdick 2014).
 
+    An exact Gaussian process takes ``X`` as new rows, with the noise of its likelihood, or the mean
+    of ``train_Yvar``. Of every other model the joint posterior with ``X`` is conditioned instead,
+    which gives the same numbers; the noise at ``X`` is what ``observation_noise=True`` adds to the
+    model's posterior there (of ``MultiTaskGP`` that of each task, and with ``train_Yvar`` the mean
+    of each task's).
+
     Args:
-        model: An exact Gaussian-process model, or a ``ModelListGP`` of such.
+        model: An exact Gaussian-process model, or any other whose posterior is Gaussian; a finite
+            ensemble counts by mean and covariance of its members.
         X: ``n x d`` pending points in raw inputs.
 
     Raises:
-        UnsupportedError: If this kind of model cannot be conditioned.
+        UnsupportedError: If the model is no exact Gaussian process and its posterior is not
+            Gaussian (an outcome transform such as ``Log``), has no joint covariance or no noise.
     """
     if isinstance(model, ModelListGP):
-        return ModelListGP(*(hallucinate(submodel, X) for submodel in model.models))
+        parts = [hallucinate(submodel, X) for submodel in model.models]
+        is_exact = not any(isinstance(part, PendingModel) for part in parts)
+        return ModelListGP(*parts) if is_exact else PendingModel(model, X)
+    if not _takes_rows(model):
+        return PendingModel(model, X)
     with torch.no_grad(), fantasize():
         posterior = model.posterior(X)
         if isinstance(posterior, TransformedPosterior):
@@ -205,7 +218,17 @@ def hallucinate(model: Model, X: Tensor) -> Model:
             Y = posterior.rsample_from_base_samples(torch.Size([1]), base_samples).squeeze(0)
         else:
             Y = posterior.mean  # an ensemble has its members in the batch shape
-    return condition(model, X, Y)
+    try:
+        return condition(model, X, Y)
+    except UnsupportedError:  # an exact Gaussian process that takes no rows after all
+        return PendingModel(model, X)
+
+
+def _takes_rows(model: Model) -> bool:
+    """Whether pseudo-observations at points can become rows of a model: one row a point."""
+    is_exact = isinstance(model, ExactGP) and isinstance(model, GPyTorchModel)
+    # rows of several tasks have a column for the task, and noise of their own
+    return is_exact and not isinstance(model, MultiTaskGPyTorchModel | KroneckerMultiTaskGP)
 
 
 def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:

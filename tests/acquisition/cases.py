@@ -689,19 +689,18 @@ class OptimizerCase:
     Attributes:
         name: Its name in BoTorch.
         run: From acquisition functions (one, or ``q`` where ``takes_list``), ``q`` and the model
-            case to candidates (``q x d``) and their values, or None where only a joint value
-            of all candidates exists.
+            case to candidates (``q x d``) and their values.
         searches: ``"box"``, ``"choices"`` or ``"mixed"``.
-        largest_q: 1 where more points end in a joint evaluation, None if there is no limit.
+        values_together: Whether several candidates come with one value together.
         takes_list: Whether it takes one acquisition function a point.
         value_of_last_only: The other values were computed before later candidates moved.
         restores_pending: Whether BoTorch puts ``X_pending`` back.
     """
 
     name: str
-    run: Callable[[list[AcquisitionFunction], int, ModelCase], tuple[Tensor, Tensor | None]]
+    run: Callable[[list[AcquisitionFunction], int, ModelCase], tuple[Tensor, Tensor]]
     searches: str
-    largest_q: int | None = None
+    values_together: bool = False
     takes_list: bool = False
     value_of_last_only: bool = False
     restores_pending: bool = True
@@ -714,6 +713,10 @@ def first_ticks(case: ModelCase) -> list[float]:
 
 def _run_optimize_acqf(acqfs, q, case):
     return optimize_acqf(acqfs[0], case.bounds, q=q, sequential=q > 1, options=OPTIONS, **EFFORT)
+
+
+def _run_together(acqfs, q, case):
+    return optimize_acqf(acqfs[0], case.bounds, q=q, options=OPTIONS, **EFFORT)
 
 
 def _run_discrete(acqfs, q, case):
@@ -732,7 +735,6 @@ def _run_mixed(acqfs, q, case):
         q=q,
         fixed_features_list=[{0: value} for value in first_ticks(case)],
         options=OPTIONS,
-        return_acq_values=q == 1,  # for q > 1 they would come from a joint evaluation
         **EFFORT,
     )
 
@@ -744,7 +746,6 @@ def _run_mixed_alternating(acqfs, q, case):
         q=q,
         discrete_dims={0: first_ticks(case)},
         options={"maxiter_alternating": 1, "maxiter_discrete": 1, "maxiter_continuous": 3},
-        return_acq_values=q == 1,
         **EFFORT,
     )
 
@@ -760,11 +761,12 @@ def _run_list(acqfs, q, case):
 
 
 OPTIMIZERS = (
-    OptimizerCase("optimize_acqf", _run_optimize_acqf, "box"),
+    OptimizerCase("optimize_acqf, sequential=True", _run_optimize_acqf, "box"),
+    OptimizerCase("optimize_acqf", _run_together, "box", values_together=True),
     OptimizerCase("optimize_acqf_discrete", _run_discrete, "choices"),
-    OptimizerCase("optimize_acqf_discrete_local_search", _run_local_search, "choices", 1),
-    OptimizerCase("optimize_acqf_mixed", _run_mixed, "mixed"),
-    OptimizerCase("optimize_acqf_mixed_alternating", _run_mixed_alternating, "mixed"),
+    OptimizerCase("optimize_acqf_discrete_local_search", _run_local_search, "choices", True),
+    OptimizerCase("optimize_acqf_mixed", _run_mixed, "mixed", True),
+    OptimizerCase("optimize_acqf_mixed_alternating", _run_mixed_alternating, "mixed", True),
     OptimizerCase("optimize_acqf_cyclic", _run_cyclic, "box", value_of_last_only=True),
     OptimizerCase("optimize_acqf_list", _run_list, "box", takes_list=True, restores_pending=False),
 )
@@ -798,6 +800,4 @@ def optimizer_combinations(
             refusal = "a batched model has one value a member, an optimizer wants one"
         elif acquisition.on_choices and optimizer.searches != "choices":
             refusal = "a draw on choices exists only there; leave choices= out for a box"
-        elif optimizer.largest_q is not None and q > optimizer.largest_q:
-            refusal = "BoTorch's optimizer evaluates all its candidates jointly at the end"
         yield Combination(acquisition, model, optimizer, q, refusal)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskVariationalGP
+from botorch.models.transforms import Log
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
@@ -130,10 +131,28 @@ def test_the_rule_on_arms_follows_the_option() -> None:
         GPThompsonSampling.with_options(width=1.0, pending="forget")
 
 
-def test_a_model_that_cannot_be_conditioned_says_so() -> None:
+def test_a_model_whose_posterior_is_not_gaussian_says_so() -> None:
     X, Y = rows()
-    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
+    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5, outcome_transform=Log())
+    model = model.double().eval()
     acqf = GPThompsonSampling(model, width=1.0, choices=CHOICES, pending="hallucinate", seed=0)
-    with pytest.raises(UnsupportedError, match="SingleTaskVariationalGP"):
+    with pytest.raises(UnsupportedError, match="SingleTaskVariationalGP is not affine"):
         acqf.set_X_pending(PENDING)
     assert acqf.X_pending is None
+
+
+def test_draws_of_a_variational_model_have_hallucinated_moments() -> None:
+    X, Y = rows()
+    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
+    acqf = GPThompsonSampling(
+        model, width=1.0, choices=CHOICES, pending="hallucinate", seed=0, X_pending=PENDING
+    )
+    posterior = acqf.model.posterior(CHOICES)
+    joint = model.posterior(torch.cat([PENDING, CHOICES])).distribution.covariance_matrix.detach()
+    count = len(PENDING)
+    noisy = joint[:count, :count] + float(model.likelihood.noise) * torch.eye(count).double()
+    cross = joint[:count, count:]
+    expected = joint[count:, count:] - cross.T @ torch.linalg.solve(noisy, cross)
+    found = posterior.distribution.covariance_matrix.detach()
+    assert torch.allclose(found, expected, atol=1e-10)
+    assert acqf(CHOICES.unsqueeze(-2)).isfinite().all()

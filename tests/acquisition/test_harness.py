@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from torch import Tensor
@@ -171,8 +170,8 @@ def test_bad_input_is_refused_and_changes_nothing(
     acqf = acquisition.make(case, model)
     x = points_for(acquisition, case)
     before = evaluate(acqf, case, x).detach()
-    with pytest.raises(UnsupportedError, match=r"q = 3.*sequential=True"):
-        acqf(x.reshape(2, 3, 2))
+    if case.kind != "batch":
+        assert acqf(x.reshape(2, 3, 2)).shape == (2,)
     with pytest.raises(TypeError, match=r"X has dtype torch.float32.*X\.double\(\)"):
         acqf(x.float().unsqueeze(-2))
     if case.kind == "single":
@@ -357,7 +356,7 @@ def optimizer_runs() -> list[Any]:
     for run in optimizer_combinations():
         if run.refusal is not None:
             continue
-        main = ("optimize_acqf", "optimize_acqf_discrete")
+        main = ("optimize_acqf, sequential=True", "optimize_acqf_discrete")
         if run.model.name in ("BanditGP", "SingleTaskGP, weight -1"):
             quick = run.optimizer.name in main or run.acquisition.name in ("IGP-UCB", "GP-TS")
         else:
@@ -377,7 +376,7 @@ def test_optimizer(run: Combination) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=ids)
 def test_optimizer_without_pending_points_leaves_none(optimizer: OptimizerCase) -> None:
     acquisition, case = named(ACQUISITIONS, "IGP-UCB"), named(MODELS, "BanditGP")
-    check_optimizer(acquisition, case, optimizer, optimizer.largest_q or 3, None)
+    check_optimizer(acquisition, case, optimizer, 3, None)
 
 
 def check_optimizer(
@@ -409,10 +408,13 @@ def check_optimizer(
         assert (acqfs[0].X_pending is None) == (X_pending is None)
         if X_pending is not None:
             assert torch.equal(acqfs[0].X_pending, X_pending)
-    if values is None and acquisition.scale_of_draw is not None:
+    if optimizer.values_together and q > 1:
+        assert values.numel() == 1
+        values = values.reshape(())
+        if acquisition.scale_of_draw is None:
+            expected = value_one_by_one(acquisition, case, model, candidates, X_pending)
+            assert close(values.detach(), expected, 1e-7)
         return
-    if values is None:
-        values = torch.full((q,), torch.nan, dtype=torch.float64)
     # each value is the textbook's at its candidate, given the candidates before it
     values = values.reshape(-1)
     assert values.shape == (q,)
@@ -435,8 +437,7 @@ def check_optimizer(
             if given_earlier is None:
                 continue
         expected = given_earlier(candidates[i : i + 1])
-        if not values[i].isnan():
-            assert close(values[i : i + 1].detach(), expected, 1e-7)
+        assert close(values[i : i + 1].detach(), expected, 1e-7)
         if i > 0 and acquisition.scale_of_draw is None:
             # a point is chosen again only where what noise leaves to learn there beats the rest
             nearest = (candidates[:i] - candidates[i]).abs().amax(-1).min()
@@ -444,6 +445,24 @@ def check_optimizer(
         if optimizer.name == "optimize_acqf_discrete":  # an exhaustive search finds the best
             chosen = (case.choices.unsqueeze(1) == candidates[:i]).all(-1).any(-1)
             assert expected >= given_earlier(case.choices[~chosen]).max() - 1e-9
+
+
+def value_one_by_one(
+    acquisition: AcquisitionCase,
+    case: ModelCase,
+    model: Model,
+    candidates: Tensor,
+    X_pending: Tensor | None,
+) -> Tensor:
+    """The sum of textbook values, each with the candidates before it pending."""
+    reference = case.reference(model)
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(len(candidates)):
+        known = [] if X_pending is None else [X_pending]
+        known = [*known, candidates[:i]] if i else known
+        pending = torch.cat(known) if known else None
+        total = total + acquisition.values(case, reference, candidates[i : i + 1], pending)[0]
+    return total
 
 
 def draw_after(
@@ -466,14 +485,6 @@ def draw_after(
     for _ in range(num_redraws):
         fresh.set_X_pending(known)
     return lambda x: evaluate(fresh, case, x).detach()
-
-
-def test_joint_evaluation_names_the_remedy() -> None:
-    case = named(MODELS, "BanditGP")
-    for acquisition in ACQUISITIONS:
-        acqf = acquisition.make(case)
-        with pytest.raises(UnsupportedError, match=r"sequential=True.*return_acq_values=False"):
-            acqf(case.choices[:2])
 
 
 # --- other devices --------------------------------------------------------------------------

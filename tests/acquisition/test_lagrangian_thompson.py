@@ -217,8 +217,8 @@ def test_recipe_and_refusals():
         make(batched)
     with pytest.raises(UnsupportedError, match=r"no pathwise draws .*choices="):
         make(multi_task())(grid)
-    with pytest.raises(UnsupportedError, match=r"q = 25.*sequential=True"):
-        on_arms(case.choices)
+    with pytest.raises(UnsupportedError, match=r"q = 25.*X\.unsqueeze\(-2\)"):
+        on_arms.draw(case.choices)
     with pytest.raises(ValueError, match=r"2 multipliers"):
         LagrangianThompsonSampling(case.build(), multipliers=[1.0, 2.0], width=1.0)
 

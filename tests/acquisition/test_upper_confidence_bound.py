@@ -12,7 +12,7 @@ from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import ExpectationPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP, SingleTaskVariationalGP
-from botorch.models.transforms import Normalize
+from botorch.models.transforms import Log, Normalize
 from botorch.optim import optimize_acqf_discrete
 from botorch.utils.testing import MockModel, MockPosterior
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -291,12 +291,14 @@ def test_pending_rows_get_the_mean_of_given_noise_levels() -> None:
     assert close(explicit.width, 2.0 + 0.1 * math.sqrt(2.0 * (4.0 + math.log(10.0))))
 
 
-def test_a_model_that_cannot_be_conditioned_refuses_pending_points_only() -> None:
+def test_a_model_whose_posterior_is_not_gaussian_refuses_pending_points_only() -> None:
     X, Y = rows()
-    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
+    transform = Log()
+    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5, outcome_transform=transform)
+    model = model.double().eval()
     acqf = GPUpperConfidenceBound(model, width=2.0)
     before = acqf(X_TEST).detach()
-    with pytest.raises(UnsupportedError, match=r"SingleTaskVariationalGP.*SingleTaskGP.*X_pending"):
+    with pytest.raises(UnsupportedError, match=r"SingleTaskVariationalGP is not affine.*SingleTas"):
         acqf.set_X_pending(X[:1])
     # the refusal leaves it as it was
     assert acqf.X_pending is None

@@ -412,12 +412,13 @@ def test_each_member_of_an_ensemble_is_conditioned_on_its_own_mean(given: bool) 
 def test_models_that_take_no_rows_are_refused_with_the_remedy(
     build_model: Callable[[], Model],
 ) -> None:
+    model = build_model()
     with pytest.raises(
         UnsupportedError,
         match=r"cannot take pseudo-observations .* Use an exact Gaussian process "
         r"\(SingleTaskGP, BanditGP, ModelListGP of such\), or leave X_pending out",
     ):
-        hallucinate(build_model(), PENDING)
+        condition(model, PENDING, PENDING.new_zeros(len(PENDING), model.num_outputs))
 
 
 def test_a_given_noise_without_rows_has_no_level_for_new_ones() -> None:

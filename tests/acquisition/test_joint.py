@@ -1,0 +1,294 @@
+"""The value of several points is the sum of values of one after the other, for every class."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from botorch.optim import optimize_acqf
+
+from botorch_bandits import (
+    BanditGP,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+)
+from botorch_bandits.acquisition import CandidatesLagrangianUpperConfidenceBound
+from botorch_bandits.acquisition.affine_outcomes import select_output
+from botorch_bandits.acquisition.draws import draw_path
+from botorch_bandits.models import candidate_grid
+from botorch_bandits.random_streams import derive_seed, seeded_globally
+
+from .cases import (
+    ACQUISITIONS,
+    EFFORT,
+    MODELS,
+    OPTIONS,
+    AcquisitionCase,
+    ModelCase,
+    minima,
+    named,
+    rows,
+    uniform,
+)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning"),
+    pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.BadInitialCandidatesWarning"),
+    pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning"),
+    pytest.mark.filterwarnings("ignore::botorch_bandits.acquisition.RingingWarning"),
+]
+
+VALUED = [case for case in ACQUISITIONS if case.expected is not None]
+
+
+def ids(case: Any) -> str:
+    return case.name.replace(", ", ",").replace(" ", "_")
+
+
+def pairs(acquisitions: list[AcquisitionCase]) -> list[Any]:
+    return [
+        pytest.param(a, m, id=f"{ids(a)}-{ids(m)}")
+        for a, m in product(acquisitions, MODELS)
+        if m.kind not in a.refuses
+    ]
+
+
+@pytest.mark.parametrize("num_pending", [0, 2])
+@pytest.mark.parametrize(("acquisition", "case"), pairs(VALUED))
+def test_value_of_several_points_is_the_sum_of_textbook_values(
+    acquisition: AcquisitionCase, case: ModelCase, num_pending: int
+) -> None:
+    # the i-th point is valued by the dense computation with the points before it pending
+    model = case.build()
+    reference = case.reference(model)
+    pending = case.points(num_pending, seed=4)
+    acqf = acquisition.make(case, model, X_pending=pending if num_pending else None)
+    X = case.points(6, seed=3).reshape(2, 3, 2)
+    expected = []
+    for points in X:
+        total = 0.0
+        for i in range(3):
+            known = torch.cat([pending, points[:i]])
+            given = known if len(known) else None
+            total = total + acquisition.values(case, reference, points[i : i + 1], given)[0]
+        expected.append(total)
+    values = acqf(X.unsqueeze(1) if case.kind == "batch" else X).detach()
+    assert values.shape == ((2, 2) if case.kind == "batch" else (2,))
+    assert torch.allclose(values, torch.stack(expected), rtol=1e-8, atol=1e-8)
+
+
+DRAWN = [case for case in ACQUISITIONS if case.scale_of_draw is not None]
+
+
+@pytest.mark.parametrize("num_pending", [0, 2])
+@pytest.mark.parametrize(
+    ("acquisition", "case"), pairs([each for each in DRAWN if each.name.startswith("GP-TS")])
+)
+def test_several_points_have_a_draw_each(
+    acquisition: AcquisitionCase, case: ModelCase, num_pending: int
+) -> None:
+    # the i-th point has the draw that it would have if the points before it were pending
+    pending = case.points(num_pending, seed=4) if num_pending else None
+    acqf = acquisition.make(case, X_pending=pending)
+    other = acquisition.make(case, X_pending=pending)
+    points = case.choices[::4][:6] if acquisition.on_choices else case.points(6, seed=3)
+    X = points.reshape(2, 3, 2)
+    X = X.unsqueeze(1) if case.kind == "batch" else X
+    expected = 0.0
+    for i in range(3):
+        expected = expected + other(X[..., i : i + 1, :]).detach()
+        other.set_X_pending(case.points(1, seed=7))
+    assert torch.allclose(acqf(X).detach(), expected, rtol=1e-10, atol=1e-10)
+    assert torch.equal(acqf(X), acqf(X))
+    last = acqf(X).detach()
+    acqf.set_X_pending(pending)
+    assert not torch.allclose(acqf(X), last, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["hallucinate", "censored"])
+def test_draws_that_depend_on_the_points_before_have_their_moments(name: str) -> None:
+    # the second draw, less the first: its moments are those of the model with the first point
+    case = named(MODELS, "BanditGP")
+    model = case.build()
+    x = torch.tensor([[0.9, 0.1], [0.95, 0.1], [0.0, 0.0]], dtype=torch.float64)
+    options, x = {"choices": x}, x[:2]
+    if name == "censored":
+        acqf = CensoredThompsonSampling(model, minimum=-2.0, width=1.5, seed=1, **options)
+        given = case.reference(model).censor(x[:1].numpy(), (-2.0,))
+        scale = 1.5
+    else:
+        acqf = GPThompsonSampling(model, width=2.0, pending="hallucinate", seed=1, **options)
+        given = case.reference(model).hallucinate(x[:1].numpy())
+        scale = 2.0
+    draws = []
+    count = 300
+    for _ in range(count):
+        with torch.no_grad():
+            draws.append(float(acqf(x) - acqf(x[:1])))
+        acqf.set_X_pending(None)
+    mean, sd = given.mean_and_sd(x[1:].numpy())
+    found = torch.tensor(draws)
+    deviation = scale * float(sd[0, 0])
+    assert abs(float(found.mean()) - float(mean[0, 0])) < 4.5 * deviation / count**0.5
+    assert abs(float(found.std()) / deviation - 1.0) < 4.5 / (2.0 * count) ** 0.5
+    alone = float(case.reference(model).mean_and_sd(x[1:].numpy())[1][0, 0]) * scale
+    assert deviation < 0.7 * alone  # otherwise the test would show nothing
+
+
+def test_a_draw_conditioned_on_the_points_before_follows_matherons_rule() -> None:
+    case = named(MODELS, "SingleTaskGP, two outputs, scalarized")
+    model, X = case.build(), case.points(3, seed=3)
+    acqf = GPThompsonSampling(
+        model,
+        width=2.0,
+        pending="hallucinate",
+        seed=1,
+        posterior_transform=case.posterior_transform,
+    )
+    weights, total = torch.tensor(case.weights, dtype=torch.float64), 0.0
+    joint = [
+        model.posterior(X, posterior_transform=select_output(j, 2)).distribution for j in range(2)
+    ]
+    noise = model.posterior(X, observation_noise=True).variance - model.posterior(X).variance
+    for i in range(3):
+        with torch.no_grad(), seeded_globally(derive_seed(1, i, "thompson path")):
+            path = draw_path(model)
+        seed = derive_seed(1, i, "thompson noise of earlier points")
+        stream = torch.Generator().manual_seed(seed)
+        simulated = noise.sqrt() * torch.randn(3, 2, dtype=torch.float64, generator=stream)
+        deviations, means = [], []
+        for j in range(2):
+            S, mean = joint[j].covariance_matrix, joint[j].mean
+            away = path(X)[:, j] - mean
+            noisy = away[:i] + simulated[:i, j]
+            solved = torch.linalg.solve(S[:i, :i] + noise[:i, j].diag(), noisy)
+            deviations.append(away[i] - S[i, :i] @ solved)
+            means.append(mean[i])
+        total = total + case.offset + weights @ torch.stack(means)
+        total = total + 2.0 * (weights @ torch.stack(deviations))
+    assert torch.allclose(acqf(X), total, rtol=0.0, atol=1e-8)
+
+
+GRADIENTS = ("GP-UCB", "EI", "DMM", "variance only", "GP-TS", "censored UCB", "censored TS")
+
+
+@pytest.mark.parametrize("model", ["SingleTaskGP, two outputs, scalarized", "BanditGP"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_go_through_all_points(name: str, model: str) -> None:
+    acquisition, case = named(ACQUISITIONS, name), named(MODELS, model)
+    acqf = acquisition.make(case, X_pending=case.points(2, seed=4))
+    X = case.points(4, seed=3).reshape(2, 2, 2).requires_grad_()
+    assert torch.autograd.gradcheck(acqf, (X,))
+
+
+CENSORED = {
+    "printed": {},
+    "any lambda": {"any_lambda": True},
+    "bounded": {"bounded_outcomes": True, "noise_bound": None},
+    "all queries": {"window": "all", "max_delay": 4},
+    "given up": {"max_delay": 3},
+    "predictive": {"predictive": True},
+    "constant": {"rkhs_bound": None, "noise_bound": None, "width": 1.0},
+    "pseudo noise": {"pseudo_noise": 0.3},
+    "pseudo noise of the prior": {"pseudo_noise": 0.3, "units": "prior"},
+}
+
+
+@pytest.mark.parametrize("model", ["SingleTaskGP, Standardize", "ModelListGP, scalarized"])
+@pytest.mark.parametrize("options", CENSORED.values(), ids=CENSORED.keys())
+def test_censored_points_are_valued_as_if_they_were_pending_in_turn(
+    options: dict[str, Any], model: str
+) -> None:
+    case = named(MODELS, model)
+    if options.get("window") == "all" and model.startswith("ModelListGP"):
+        pytest.skip("the rows of the models differ")
+    base = {"outcome_bound": 7.0, "rkhs_bound": 2.0, "noise_bound": 0.1, "minimum": minima(case)}
+    build = {**base, **options, "posterior_transform": case.posterior_transform}
+    pending, points = case.points(2, seed=4), case.points(3, seed=3)
+    acqf = CensoredUpperConfidenceBound(case.build(), X_pending=pending, **build)
+    together = acqf(points).detach()
+    total = 0.0
+    for i in range(3):
+        acqf.set_X_pending(torch.cat([pending, points[:i]]))
+        total = total + acqf(points[i : i + 1]).detach()
+    assert torch.allclose(together, total, rtol=1e-8, atol=1e-8)
+
+
+def test_lists_of_priors() -> None:
+    X, Y = rows()
+    model = BanditGP.with_candidates(candidate_grid([0.1, 0.5], scales=[1.0, 4.0]))(X, Y[:, :1])
+    pending, points = uniform(2, 2, seed=4), uniform(3, 2, seed=3)
+    for options in ({"num_arms": 50}, {"form": "mixture"}, {"num_arms": 50, "maximize": False}):
+        acqf = CandidatesUpperConfidenceBound(model, X_pending=pending, **options)
+        inputs = points.clone().requires_grad_()
+        assert torch.autograd.gradcheck(acqf, (inputs,))
+        together, total = acqf(points), 0.0
+        for i in range(3):
+            acqf.set_X_pending(torch.cat([pending, points[:i]]))
+            total = total + acqf(points[i : i + 1])
+        assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
+    both = BanditGP.with_candidates(candidate_grid([0.1, 0.5], scales=[1.0, 4.0]))(X, Y)
+    penalized = CandidatesLagrangianUpperConfidenceBound(
+        both, multipliers=[1.5], num_arms=50, X_pending=pending
+    )
+    together, total = penalized(points), 0.0
+    for i in range(3):
+        penalized.set_X_pending(torch.cat([pending, points[:i]]))
+        total = total + penalized(points[i : i + 1])
+    assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
+    draw = CandidatesThompsonSampling(model, seed=2)
+    together, total = draw(points), 0.0
+    for i in range(3):
+        total = total + draw(points[i : i + 1])
+        draw.set_X_pending(points[: i + 1])
+    assert torch.equal(together, total)
+
+
+def test_penalized_rewards() -> None:
+    case = named(MODELS, "SingleTaskGP, two outputs, scalarized")
+    pending, points = case.points(2, seed=4), case.points(3, seed=3)
+    for options in ({}, {"separate_bounds": True}):
+        acqf = LagrangianUpperConfidenceBound(
+            case.build(), multipliers=[1.5], width=2.0, X_pending=pending, **options
+        )
+        inputs = points.clone().requires_grad_()
+        assert torch.autograd.gradcheck(acqf, (inputs,))
+        together, total = acqf(points), 0.0
+        for i in range(3):
+            acqf.set_X_pending(torch.cat([pending, points[:i]]))
+            total = total + acqf(points[i : i + 1])
+        assert torch.allclose(together, total, rtol=1e-10, atol=1e-10)
+    draw = LagrangianThompsonSampling(case.build(), multipliers=[1.5], seed=2)
+    together, total = draw(points), 0.0
+    for i in range(3):
+        total = total + draw(points[i : i + 1])
+        draw.set_X_pending(points[: i + 1])
+    assert torch.allclose(together, total, rtol=1e-12)
+
+
+def test_the_order_of_the_points_matters() -> None:
+    case = named(MODELS, "BanditGP")
+    acqf = GPUpperConfidenceBound(case.build(), width=2.0)
+    X = case.points(3, seed=3)
+    assert abs(float(acqf(X) - acqf(X.flip(0)))) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["GP-UCB", "EI", "GP-TS", "censored UCB"])
+def test_several_points_chosen_together_differ_from_one_another(name: str) -> None:
+    case = named(MODELS, "SingleTaskGP, Standardize")
+    acqf = named(ACQUISITIONS, name).make(case)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        candidates, value = optimize_acqf(acqf, case.bounds, q=4, options=OPTIONS, **EFFORT)
+    assert candidates.shape == (4, 2)
+    assert value.shape == ()
+    assert torch.allclose(acqf(candidates), value, rtol=1e-10)
+    assert torch.pdist(candidates).min() > 1e-4

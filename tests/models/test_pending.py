@@ -1,0 +1,325 @@
+"""Pending points from the joint posterior of any model equal conditioning on hallucinated rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.exceptions.warnings import BotorchWarning
+from botorch.models import (
+    KroneckerMultiTaskGP,
+    MixedSingleTaskGP,
+    ModelListGP,
+    MultiTaskGP,
+    SingleTaskGP,
+    SingleTaskVariationalGP,
+)
+from botorch.models.deterministic import GenericDeterministicModel
+from botorch.models.ensemble import EnsembleModel
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.models.model import Model, ModelList
+from botorch.models.transforms import Bilog, Log, Normalize, Standardize
+from botorch.models.transforms.input import InputPerturbation
+from gpytorch.distributions import MultivariateNormal
+from torch import Tensor
+
+from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
+from botorch_bandits.acquisition.draws import draw_path
+from botorch_bandits.models import hallucinate
+from botorch_bandits.models.pending import OneByOneModel, PendingModel, read_noise
+from botorch_bandits.random_streams import seeded_globally
+
+pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
+
+
+def uniform(*shape: int, seed: int) -> Tensor:
+    stream = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=stream)
+
+
+X = uniform(8, 2, seed=1)
+Y = torch.cat([torch.sin(5 * X[:, :1]) + X[:, 1:], 2 * X[:, 1:] - X[:, :1]], dim=-1)
+P, NEW = uniform(3, 2, seed=2), uniform(5, 2, seed=3)
+
+
+def fixed_hyperparameters(model: Model) -> Model:
+    """Set what a fit would set, so that no test depends on starting values."""
+    for name, parameter in model.named_parameters():
+        if "raw_noise" in name:
+            parameter.data.fill_(0.05)
+    return model.eval()
+
+
+def standardized() -> Model:
+    return fixed_hyperparameters(
+        SingleTaskGP(X, Y[:, :1], input_transform=Normalize(2), outcome_transform=Standardize(1))
+    )
+
+
+def two_outputs() -> Model:
+    return fixed_hyperparameters(SingleTaskGP(X, Y, outcome_transform=Standardize(2)))
+
+
+def with_variances() -> Model:
+    return fixed_hyperparameters(SingleTaskGP(X, Y[:, :1], 0.01 + 0.1 * X[:, :1] ** 2))
+
+
+def mixed() -> Model:
+    rounded = torch.cat([X[:, :1], X[:, 1:].round()], dim=-1)
+    return fixed_hyperparameters(MixedSingleTaskGP(rounded, Y[:, :1], cat_dims=[1]))
+
+
+def model_list() -> Model:
+    return ModelListGP(standardized(), with_variances())
+
+
+def ensemble() -> Model:
+    return fixed_hyperparameters(EnsembleMapSaasSingleTaskGP(X, Y[:, :1], num_taus=3))
+
+
+def batched() -> Model:
+    model = SingleTaskGP(torch.stack([X, X.flip(-1)]), torch.stack([Y[:, :1], Y[:, 1:]]))
+    return fixed_hyperparameters(model)
+
+
+class OwnGP(gpytorch.models.ExactGP, GPyTorchModel):
+    """As in BoTorch's tutorial on models of one's own."""
+
+    _num_outputs = 1
+
+    def __init__(self) -> None:
+        super().__init__(X, Y[:, 0], gpytorch.likelihoods.GaussianLikelihood())
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
+        self.to(X)
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def own() -> Model:
+    return OwnGP().eval()
+
+
+CONDITIONED = (standardized, two_outputs, with_variances, mixed, model_list, ensemble, batched, own)
+"""Models that take rows, so that both ways exist."""
+
+
+@pytest.mark.parametrize("build", CONDITIONED)
+def test_it_equals_conditioning_where_both_exist(build: Callable[[], Model]) -> None:
+    model = build()
+    batch = model.batch_shape if build is batched else ()
+    points = NEW.expand(*batch, 5, 2)
+    conditioned = hallucinate(model, P)
+    assert not isinstance(conditioned, PendingModel)
+    pending = PendingModel(model, P)
+    assert pending.batch_shape == model.batch_shape
+    assert pending.num_outputs == model.num_outputs
+    for noisy in (False, True):
+        one = conditioned.posterior(points, observation_noise=noisy)
+        other = pending.posterior(points, observation_noise=noisy)
+        assert type(one) is type(other)
+        assert torch.allclose(other.mean, one.mean, rtol=0.0, atol=1e-10)
+        assert torch.allclose(other.variance, one.variance, rtol=0.0, atol=1e-10)
+    # jointly as well
+    one, other = conditioned.posterior(points), pending.posterior(points)
+    if one.mean.shape[-1] == 1:
+        covariances = [each.distribution.covariance_matrix for each in (one, other)]
+        assert torch.allclose(*covariances, rtol=0.0, atol=1e-10)
+    # and scalarized, after conditioning
+    weights = torch.tensor([1.0, -0.5], dtype=torch.float64)[: model.num_outputs]
+    transform = ScalarizedPosteriorTransform(weights, offset=0.3)
+    one = conditioned.posterior(points, posterior_transform=transform)
+    other = pending.posterior(points, posterior_transform=transform)
+    assert torch.allclose(other.mean, one.mean, rtol=0.0, atol=1e-10)
+    assert torch.allclose(other.variance, one.variance, rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("build", CONDITIONED)
+def test_one_by_one_equals_conditioning_on_the_points_before(build: Callable[[], Model]) -> None:
+    model = build()
+    depth = 1 if build is batched else 0
+    points = NEW.reshape(1, *(1,) * depth, 5, 2)
+    ahead = OneByOneModel(model, points)
+    posterior = ahead.posterior(ahead.points)
+    for i in range(5):
+        before = hallucinate(model, NEW[:i]) if i else model
+        expected = before.posterior(NEW[i : i + 1].expand(*(2,) * depth, 1, 2))
+        mean, variance = posterior.mean[0, i], posterior.variance[0, i]
+        assert torch.allclose(mean, expected.mean, rtol=0.0, atol=1e-10)
+        assert torch.allclose(variance, expected.variance, rtol=0.0, atol=1e-10)
+
+
+def long_format(train_Yvar: bool) -> tuple[MultiTaskGP, Tensor, Tensor, Tensor]:
+    tasks = torch.cat([torch.zeros(8, 1), torch.ones(5, 1)]).double()
+    inputs = torch.cat([torch.cat([X, X[:5]]), tasks], dim=-1)
+    outcomes = torch.cat([Y[:, :1], Y[:5, 1:]])
+    variances = torch.cat([0.01 + 0.1 * X[:, :1] ** 2, 0.3 + X[:5, :1]])
+    model = MultiTaskGP(
+        inputs, outcomes, task_feature=-1, train_Yvar=variances if train_Yvar else None
+    )
+    return fixed_hyperparameters(model), inputs, outcomes, variances
+
+
+@pytest.mark.parametrize("train_Yvar", [False, True])
+def test_several_tasks_are_conditioned_together_with_the_noise_of_each(train_Yvar: bool) -> None:
+    # the dense computation on (point, task) rows; both tasks are pending at every point
+    model, inputs, _, variances = long_format(train_Yvar)
+    scale = float(getattr(model.outcome_transform, "stdvs", torch.ones(1)).reshape(-1)[0])
+    at = torch.cat([torch.cat([P, torch.full((3, 1), task).double()], -1) for task in (0.0, 1.0)])
+    new = torch.cat(
+        [torch.cat([NEW, torch.full((5, 1), task).double()], -1) for task in (0.0, 1.0)]
+    )
+    kernel = model.covar_module
+    with torch.no_grad():
+        known = torch.cat([inputs, at])
+        K = kernel(known).to_dense().numpy()
+        cross = kernel(known, new).to_dense().numpy()
+        prior = kernel(new).to_dense().numpy()
+    if train_Yvar:
+        rows = variances.reshape(-1).numpy() / scale**2
+        means = np.repeat([rows[:8].mean(), rows[8:].mean()], 3)
+        noise = np.concatenate([rows, means])
+    else:
+        noise = np.full(13 + 6, model.likelihood.noise.detach().numpy().reshape(-1)[0])
+    covariance = prior - cross.T @ np.linalg.solve(K + np.diag(noise), cross)
+    pending = hallucinate(model, P)
+    assert isinstance(pending, PendingModel)
+    posterior = pending.posterior(NEW)
+    expected = scale**2 * np.diagonal(covariance).reshape(2, 5).T
+    assert np.allclose(posterior.variance.detach().numpy(), expected, rtol=0.0, atol=1e-8)
+    assert torch.allclose(posterior.mean, model.posterior(NEW).mean, rtol=0.0, atol=1e-12)
+    # scalarized after conditioning: the covariance of the tasks counts
+    weights = np.array([1.0, -0.5])
+    transform = ScalarizedPosteriorTransform(torch.from_numpy(weights))
+    scalar = pending.posterior(NEW[:1], posterior_transform=transform).variance
+    block = scale**2 * covariance.reshape(2, 5, 2, 5)[:, 0, :, 0]
+    assert np.isclose(float(scalar), weights @ block @ weights, rtol=0.0, atol=1e-8)
+
+
+def test_variational_model() -> None:
+    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
+    joint = model.posterior(torch.cat([P, NEW])).distribution.covariance_matrix.detach()
+    noise = float(model.likelihood.noise)
+    S_PP, S_PX = joint[:3, :3] + noise * torch.eye(3).double(), joint[:3, 3:]
+    expected = joint[3:, 3:] - S_PX.T @ torch.linalg.solve(S_PP, S_PX)
+    posterior = hallucinate(model, P).posterior(NEW)
+    assert torch.allclose(posterior.distribution.covariance_matrix, expected, atol=1e-10)
+    # a draw of it is that of the model, conditioned by Matheron's rule
+    with torch.no_grad():
+        with seeded_globally(3):
+            path = draw_path(model)
+            simulated = noise**0.5 * torch.randn(3, 1, dtype=torch.float64)
+        with seeded_globally(3):
+            conditioned = draw_path(hallucinate(model, P))
+        away = model.posterior(P).mean - path(P) - simulated
+        expected = path(NEW) + S_PX.T @ torch.linalg.solve(S_PP, away)
+        assert torch.allclose(conditioned(NEW), expected, atol=1e-8)
+        in_batches = conditioned(NEW.reshape(5, 1, 2)).reshape(5, 1)
+        assert torch.allclose(in_batches, expected, atol=1e-8)
+    acqf = GPThompsonSampling(model, pending="hallucinate", X_pending=P, seed=0)
+    assert acqf(NEW.unsqueeze(-2)).shape == (5,)
+
+
+class Waves(EnsembleModel):
+    """A deterministic ensemble, as of neural networks."""
+
+    _num_outputs = 1
+
+    def forward(self, X: Tensor) -> Tensor:
+        return torch.stack([torch.sin((3 + i) * X.sum(-1, keepdim=True)) for i in range(6)], -3)
+
+
+def test_deterministic_ensemble_counts_by_mean_and_covariance_of_its_members() -> None:
+    model = Waves()
+    values = model(torch.cat([P[:2], NEW])).squeeze(-1)
+    S = torch.cov(values.T)
+    expected = S[2:, 2:] - S[2:, :2] @ torch.linalg.solve(S[:2, :2], S[:2, 2:])
+    posterior = hallucinate(model, P[:2]).posterior(NEW)
+    found = posterior.distribution.covariance_matrix
+    assert torch.allclose(found, expected, atol=1e-7)  # no noise: 1e-10 of the variance is added
+    assert torch.allclose(posterior.mean, model.posterior(NEW).mean)
+    # more pending points than members leave nothing to learn
+    nothing = hallucinate(model, uniform(9, 2, seed=5)).posterior(NEW)
+    assert nothing.variance.max() < 1e-6
+    assert GPUpperConfidenceBound(model, X_pending=P)(NEW.unsqueeze(-2)).shape == (5,)
+    assert GPUpperConfidenceBound(model)(NEW.unsqueeze(0)).shape == (1,)
+
+
+def test_a_list_with_models_of_other_kinds() -> None:
+    known = GenericDeterministicModel(lambda x: x.sum(-1, keepdim=True))
+    listed = ModelList(standardized(), known)
+    posterior = hallucinate(listed, P).posterior(NEW)
+    alone = hallucinate(standardized(), P).posterior(NEW)
+    assert torch.allclose(posterior.mean[:, :1], alone.mean)
+    assert torch.allclose(posterior.variance[:, :1], alone.variance, atol=1e-10)
+    assert torch.equal(posterior.mean[:, 1:], NEW.sum(-1, keepdim=True))
+    several = ModelListGP(MultiTaskGP(*long_format(False)[1:3], task_feature=-1), standardized())
+    of_list = hallucinate(several.eval(), P).posterior(NEW)
+    assert torch.allclose(of_list.variance[:, 2:], alone.variance, atol=1e-10)
+
+
+def test_noise_is_that_of_a_new_outcome() -> None:
+    model = with_variances()
+    shift = model.outcome_transform.stdvs.item() ** 2
+    assert torch.allclose(
+        read_noise(model, P), shift * model.likelihood.noise.mean().expand(3, 1), atol=1e-12
+    )
+    assert read_noise(Waves(), P).max() == 0.0
+
+
+class WithoutNoise(OwnGP):
+    """A model that does not say how noisy outcomes are."""
+
+    def posterior(self, X, observation_noise=False, **options):  # type: ignore[override]
+        if observation_noise is not False:
+            raise NotImplementedError("no likelihood")
+        return super().posterior(X, **options)
+
+
+def test_refusals_name_the_remedy() -> None:
+    for transform in (Log(), Bilog()):
+        model = SingleTaskVariationalGP(
+            X, Y[:, :1].exp(), inducing_points=5, outcome_transform=transform
+        )
+        with pytest.raises(UnsupportedError, match=r"not affine .*Standardize.*SingleTaskGP"):
+            hallucinate(model.double().eval(), P)
+    # an exact Gaussian process takes the median as a row, in the space of its transform
+    exact = SingleTaskGP(X, Y[:, :1].exp(), outcome_transform=Log()).eval()
+    assert not isinstance(hallucinate(exact, P), PendingModel)
+    with pytest.raises(UnsupportedError, match=r"not affine .*sequential=True"):
+        GPUpperConfidenceBound(exact)(NEW)
+    with pytest.raises(UnsupportedError, match=r"KroneckerMultiTaskGP gives a Multit.*MultiTaskGP"):
+        hallucinate(KroneckerMultiTaskGP(X, Y).eval(), P)
+    perturbed = SingleTaskGP(
+        X, Y[:, :1], input_transform=InputPerturbation(torch.zeros(2, 2).double())
+    )
+    with pytest.raises(UnsupportedError, match=r"6 posterior rows for 3 points.*InputPerturbation"):
+        PendingModel(perturbed.eval(), P)
+    with pytest.raises(UnsupportedError, match=r"observation_noise=True .*likelihood"):
+        PendingModel(WithoutNoise().eval(), P)
+
+
+def test_pending_points_that_require_a_gradient_warn_as_in_botorch() -> None:
+    acqf = GPUpperConfidenceBound(standardized())
+    with pytest.warns(BotorchWarning, match="Pending points require a gradient"):
+        acqf.set_X_pending(P.clone().requires_grad_())
+    assert not acqf.X_pending.requires_grad
+
+
+def test_the_users_model_is_not_changed_and_gradients_go_through() -> None:
+    model = long_format(False)[0]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    transform = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5]).double())
+    acqf = GPUpperConfidenceBound(model, posterior_transform=transform, X_pending=P)
+    points = NEW.reshape(5, 1, 2).clone().requires_grad_()
+    assert torch.autograd.gradcheck(acqf, (points,))
+    together = NEW[:4].reshape(2, 2, 2).clone().requires_grad_()
+    assert torch.autograd.gradcheck(acqf, (together,))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
