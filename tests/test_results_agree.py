@@ -236,28 +236,40 @@ SENTENCES = {
         "never restarts",
         "regret",
     )[:1],
-    "without it the violation is {} in place of {},": lambda: [
+    "Without the rule the violation is {} in place of {},": lambda: [
         first("beyond-combined", "beyond-combined", method, "violation_mean")[0]
         for method in ("no constraint rule", "all components")
     ],
-    "The context is worth {} regret a round (standard error {}, over the same environments), and "
-    "{} ({}) violation": lambda: [
+    "It is worth {} regret a round (standard error {}), and {} ({}) violation": lambda: [
         *combined("context withheld", "regret"),
         *combined("context withheld", "violation"),
     ],
-    "have been worth {} ({}) regret a round, at {} ({}) more violation": lambda: [
+    "That is worth {} ({}) regret a round": lambda: combined("never restarts", "regret"),
+    "told of the change would have been worth {} ({}) more": lambda: [
         abs(combined("told of the change", "regret")[0]),
         combined("told of the change", "regret")[1],
-        *combined("told of the change", "violation"),
+    ],
+    "which costs {} ({}) violation": lambda: [
+        abs(combined("never restarts", "violation")[0]),
+        combined("never restarts", "violation")[1],
+    ],
+    "asked again: that costs {} ({}) regret": lambda: combined("pending ignored", "regret"),
+    "so the policy has {} ({}) more regret": lambda: combined("half-samples", "regret"),
+    "restarted in {}% of the runs, and its": lambda: [
+        100 * first("beyond-combined", "beyond-combined", "half-samples", "resets_after_mean")[0]
+    ],
+    "change all the time: {} restarts a run": lambda: [
+        sum(
+            first("beyond-combined", "beyond-combined", "context withheld", f"resets_{side}_mean")[
+                0
+            ]
+            for side in ("before", "after")
+        )
     ],
     "the detector saw it in {}% with {} more, in {}% with {} and in {}% with {}": lambda: [
         number
         for row in results.rows_of("beyond-combined-power.csv")
         for number in (100 * float(row["detected"]), float(row["samples_after"]))
-    ],
-    "The exploration for the detector costs {} ({}) regret a round": lambda: [
-        abs(combined("never restarts or explores", "regret")[0]),
-        combined("never restarts or explores", "regret")[1],
     ],
 }
 

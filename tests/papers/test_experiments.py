@@ -79,7 +79,8 @@ def test_every_experiment_runs_from_the_command_line(
         rows = list(csv.DictReader(file))
     for row in rows:
         assert (row["trials"], row["rounds"]) == ("2", rounds)
-        assert float(row["mean"]) >= 0.0
+        # slack in one context may pay for another under a constraint on average
+        assert float(row["mean"]) >= 0.0 or name == "beyond-combined"
         assert row["method"] in output
     assert (tmp_path / "out" / f"{name}.png").stat().st_size > 3_000
     # a second start reads the trials; that it can draw them is known, and takes long

@@ -25,7 +25,7 @@ from botorch_bandits.acquisition import GPUpperConfidenceBound, RandomSearch
 from botorch_bandits.change_points import (
     ChangePointDetector,
     ChangePointRestart,
-    NeverRestart,
+    EvidenceRestart,
     OracleRestart,
 )
 from botorch_bandits.constraints import AdditiveEpochs
@@ -190,7 +190,7 @@ class Variant:
 
 
 def combined(
-    num_trials: int = 20, num_rounds: int = 300, seed: int = 0, chunk: int = 10
+    num_trials: int = 40, num_rounds: int = 300, seed: int = 0, chunk: int = 10
 ) -> list[ArmsExperiment]:
     """Return the panel.
 
@@ -201,7 +201,6 @@ def combined(
         chunk: Trials in one file.
     """
     own = derive_seed(seed, 0, "beyond-combined")
-    change_point = num_rounds // 2
 
     def make_study(first: int, count: int) -> ArmsStudy:
         # the player draws the scenarios; a study says how many trials, and seeds them
@@ -209,7 +208,7 @@ def combined(
         return ArmsStudy(nothing, nothing.new_zeros(count, 1), NOISE_STD, num_rounds, own, first)
 
     def make_methods(study: ArmsStudy) -> Any:
-        return variants(change_point)
+        return variants(num_rounds)
 
     return [
         ArmsExperiment(
@@ -238,20 +237,21 @@ def combined(
     ]
 
 
-def variants(change_point: int) -> list[Variant]:
-    """Return the full policy, those with one component switched off, and random search.
+def variants(num_rounds: int) -> list[Variant]:
+    """Return the full policy, those with one component switched off or exchanged, and chance.
 
     Args:
-        change_point: For the policy that is told of it.
+        num_rounds: The horizon; the change is half way.
     """
+    told = OracleRestart(change_points=(num_rounds // 2,), exploration=None)
     return [
         Variant("all components", {}),
         Variant("pending ignored", {"feedback": Ignored()}),
-        Variant("never restarts", {"restart": NeverRestart()}),
-        Variant("never restarts or explores", {"restart": None}),
+        Variant("never restarts", {"restart": None}),
         Variant("no constraint rule", {"constraints": None}),
         Variant("context withheld", {}, sees_context=False),
-        Variant("told of the change", {"restart": OracleRestart(change_points=(change_point,))}),
+        Variant("half-samples", {"restart": half_samples(num_rounds)}),
+        Variant("told of the change", {"restart": told}),
         Variant("random search", {"restart": None, "constraints": None}, is_random=True),
     ]
 
@@ -266,7 +266,7 @@ def build_loop(variant: Variant, num_rounds: int, seed: int) -> BanditLoop:
     """
     full = {
         "feedback": Hallucinated(),
-        "restart": restart_rule(num_rounds),
+        "restart": EvidenceRestart(),
         "constraints": AdditiveEpochs(1, EPOCH_LENGTH, step_size=STEP_SIZE),
     }
     return BanditLoop(
@@ -324,7 +324,7 @@ def play_scenarios(
 
 
 @cache
-def restart_rule(num_rounds: int) -> ChangePointRestart:
+def half_samples(num_rounds: int) -> ChangePointRestart:
     """Return restarts with a threshold for uniformly distributed pairs of context and arm.
 
     Args:
@@ -353,7 +353,7 @@ def detection_power(num_rounds: int, num_streams: int = 100) -> list[dict[str, f
         num_rounds: The horizon of the threshold.
         num_streams: Scenarios, none of which is among the trials.
     """
-    restart, most = restart_rule(num_rounds), FURTHER_SAMPLES[-1]
+    restart, most = half_samples(num_rounds), FURTHER_SAMPLES[-1]
     assert restart.exploration is not None
     before = int(restart.exploration * (num_rounds // 2) ** 0.5) + 1
     engine = restart.detector.on(Arms(arms()))
