@@ -24,10 +24,10 @@ from botorch_bandits.confidence import (
     Guarantee,
     gp_ucb,
     igp_ucb,
-    width_rules,
 )
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
+from botorch_bandits.confidence.prior_assumptions import prior_gaps
 from botorch_bandits.history import History
 from botorch_bandits.models import CandidateArms
 from claims.building import Plan
@@ -164,7 +164,7 @@ def assumptions_dropped(*names: str) -> Patch:
 
 def frozen_believed() -> contextlib.AbstractContextManager[Any]:
     """Frozen parameters are taken for parameters that were fixed before the data."""
-    original = width_rules.prior_gaps
+    original = prior_gaps
 
     def believe(summary: Any) -> list[str]:
         return [gap for gap in original(summary) if "are frozen" not in gap]
