@@ -575,7 +575,7 @@ def _best(
 
 def _rows_of(model: Model, incumbent: str) -> Tensor | None:
     """Return the inputs of a model, or its outcomes ``n x m``; None if it does not show them."""
-    if len(model.batch_shape) and not is_ensemble(model):
+    if len(model.batch_shape or ()) and not is_ensemble(model):
         return None  # each model of a batch has an incumbent of its own
     if incumbent == "posterior_mean":
         return observed_inputs(model)

@@ -39,6 +39,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_probability
+from botorch_bandits.confidence.kernel_reading import prior_mean_at
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     OutputPrior,
@@ -150,7 +151,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
             return values * root.unsqueeze(-2), prior_variance
 
         def to_outcome_units(values: Tensor, X: Tensor) -> Tensor:
-            values = values * unit.sqrt() + select(model.mean_module(transformed(X)), j)
+            values = values * unit.sqrt() + select(prior_mean_at(model, transformed(X)), j)
             scale, shift = outcome_units(model)
             if scale.dim():
                 if num_outputs > 1:
@@ -159,7 +160,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
             return shift + scale * values
 
         with torch.no_grad():
-            residual = targets - select(model.mean_module(inputs), j)
+            residual = targets - select(prior_mean_at(model, inputs), j)
         return OutputData(
             prior,
             prior.kernel_matrix() / unit.unsqueeze(-1) * (root.unsqueeze(-1) * root.unsqueeze(-2)),

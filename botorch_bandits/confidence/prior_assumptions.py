@@ -82,9 +82,15 @@ def kernel_assumptions(summary: PriorSummary, is_at_most_one: bool = False) -> t
         is_at_most_one: Whether the theorem needs ``k(x, x) <= 1``.
     """
     try:
-        if all(prior.is_stationary for prior in summary.active_priors):
-            return ()
+        priors = summary.active_priors
     except UnreadablePriorError:
+        return ()
+    if any(prior.has_tasks for prior in priors):
+        return (
+            "the bound on the norm is for the functions of all tasks together, in the model's "
+            "kernel of inputs and tasks, divided by the prior variance of the output task",
+        )
+    if all(prior.is_stationary for prior in priors):
         return ()
     needed = (
         "the kernel divided by its output scale has k(x, x) <= 1 at all points of the domain",

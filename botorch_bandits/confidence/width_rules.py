@@ -28,7 +28,6 @@ posterior standard deviation of the scalarization.
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -37,11 +36,10 @@ from typing import Any, ClassVar, Protocol, overload
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
-from botorch.models import ModelListGP
+from botorch.models import ModelListGP, MultiTaskGP
 from botorch.models.gpytorch import (
     BatchedMultiOutputGPyTorchModel,
     GPyTorchModel,
-    MultiTaskGPyTorchModel,
 )
 from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.model import Model
@@ -50,9 +48,14 @@ from botorch.models.transforms.outcome import (
     ChainedOutcomeTransform,
     OutcomeTransform,
     Standardize,
+    StratifiedStandardize,
 )
 from gpytorch.kernels import Kernel, ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods import (
+    FixedNoiseGaussianLikelihood,
+    GaussianLikelihood,
+    HadamardGaussianLikelihood,
+)
 from gpytorch.means import ZeroMean
 from gpytorch.models import ExactGP
 from torch import Tensor
@@ -67,12 +70,21 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.guarantee import Guarantee
 from botorch_bandits.confidence.information_gain import GainBound, realized_information_gain
+from botorch_bandits.confidence.kernel_reading import (
+    UnreadablePriorError as UnreadablePriorError,
+)
+from botorch_bandits.confidence.kernel_reading import (
+    check_forward,
+    check_tasks,
+    constants_of_tasks,
+    insert_task,
+    noise_of_tasks,
+    number_tasks,
+    outlier_variances,
+    variance_of_output_task,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
-
-
-class UnreadablePriorError(ValueError):
-    """The model's prior cannot be read; the message says why."""
 
 
 def _no_gain() -> None:
@@ -100,6 +112,8 @@ class OutputPrior:
             parameter can have been fitted before it was frozen.
         row_noise: ``batch_shape x n`` noise variances of the rows, in the same units; None where
             there is one level (``noise_variance``).
+        has_tasks: Whether rows are of several tasks, whose functions together have the norm. The
+            output is one of them, and the prior variance is that of its function.
     """
 
     kernel_matrix: Callable[[], Tensor]
@@ -112,6 +126,7 @@ class OutputPrior:
     is_stationary: bool = True
     is_given: bool = True
     row_noise: Tensor | None = None
+    has_tasks: bool = False
 
     @property
     def lam(self) -> Tensor:
@@ -175,14 +190,17 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
     kernel = getattr(model, "covar_module", None)
     if not isinstance(kernel, Kernel) or len(model.train_inputs) != 1:
         raise UnreadablePriorError(f"{name} has no single kernel `covar_module`")
-    if isinstance(model, MultiTaskGPyTorchModel) or (
-        model.num_outputs > 1 and not isinstance(model, BatchedMultiOutputGPyTorchModel)
-    ):
+    has_tasks = isinstance(model, MultiTaskGP)
+    if has_tasks:
+        check_tasks(model)
+    elif model.num_outputs > 1 and not isinstance(model, BatchedMultiOutputGPyTorchModel):
         raise UnreadablePriorError(
-            f"{name} is not an exact Gaussian process with its own kernel: its kernel joins tasks"
+            f"{name} is not an exact Gaussian process with its own kernel: its kernel joins outputs"
         )
     inputs = kernel_inputs(model)
-    _check_forward(model, inputs)
+    own_package = __name__.partition(".")[0]
+    if type(model).forward.__module__.partition(".")[0] not in ("botorch", own_package):
+        check_forward(model, inputs)
     noise, row_noise, learned = _noise_variance(model)
     # Internally, several outputs are the last batch dimension.
     batch_shape = torch.broadcast_shapes(inputs.shape[:-2], kernel.batch_shape, noise.shape)
@@ -203,13 +221,18 @@ def read_prior(model: Model) -> tuple[OutputPrior, ...]:
         return matrix.expand(*batch_shape, *matrix.shape[-2:])
 
     with torch.no_grad():
-        prior_variance = prior_variance_of(kernel, inputs).expand(batch_shape)
+        prior_variance = (
+            variance_of_output_task(model, inputs)
+            if has_tasks
+            else prior_variance_of(kernel, inputs).expand(batch_shape)
+        )
     noise, scale = noise.expand(batch_shape), scale.expand(batch_shape)
     if row_noise is not None:
         row_noise = row_noise.expand(*batch_shape, row_noise.shape[-1])
     about_prior: dict[str, Any] = {
         "prior_mean": constant_prior_mean(model),
-        "is_stationary": kernel.is_stationary,
+        "is_stationary": has_tasks or kernel.is_stationary,
+        "has_tasks": has_tasks,
         "is_given": getattr(model, "learn_hyperparameters", True) is False,
     }
     if model.num_outputs == 1:
@@ -237,6 +260,9 @@ def constant_prior_mean(model: ExactGP) -> float | None:
     Args:
         model: With a ``mean_module``.
     """
+    if isinstance(model, MultiTaskGP):
+        of_tasks = {float(value) for value in constants_of_tasks(model)}
+        return of_tasks.pop() if len(of_tasks) == 1 else None
     mean = getattr(model, "mean_module", None)
     if isinstance(mean, ZeroMean):
         return 0.0
@@ -269,7 +295,7 @@ def kernel_inputs(model: ExactGP) -> Tensor:
     if model.training and transform is not None:
         with torch.no_grad():
             inputs = copy.deepcopy(transform).preprocess_transform(inputs)
-    return inputs
+    return number_tasks(model, inputs) if isinstance(model, MultiTaskGP) else inputs
 
 
 def inputs_of_kernel(model: ExactGP, X: Tensor) -> Tensor:
@@ -279,45 +305,16 @@ def inputs_of_kernel(model: ExactGP, X: Tensor) -> Tensor:
         model: In training or evaluation mode.
         X: ``... x d`` raw points; differentiable.
     """
+    has_tasks = isinstance(model, MultiTaskGP)
+    X = insert_task(model, X) if has_tasks else X
     transform = getattr(model, "input_transform", None)
-    if transform is None:
-        return X
-    was_training = transform.training
-    try:
-        transformed: Tensor = transform.eval()(X)
-    finally:
-        transform.train(was_training)
-    return transformed
-
-
-def _check_forward(model: ExactGP, inputs: Tensor) -> None:
-    """Raise unless a user's class evaluates its mean and kernel at some of its inputs.
-
-    What a class inherits from BoTorch does. It is looked at because kernel and mean are read.
-    """
-    package = type(model).forward.__module__.partition(".")[0]
-    if package in ("botorch", __name__.partition(".")[0]):
-        return
-    points = inputs[..., :10, :]
-    if points.shape[-2] == 0:
-        points = inputs.new_zeros(*inputs.shape[:-2], 1, inputs.shape[-1])
-    was_training, model.training = model.training, False  # the inputs are transformed already
-    try:
-        with torch.no_grad():
-            prior = model.forward(points)
-            covariance, expected = prior.covariance_matrix, model.covar_module(points).to_dense()
-            mean, expected_mean = prior.mean, model.mean_module(points)
-    finally:
-        model.training = was_training
-    scale = float(expected.abs().max())
-    close = torch.allclose(covariance, expected, rtol=1e-9, atol=1e-9 * scale) and torch.allclose(
-        mean, expected_mean, rtol=1e-9, atol=1e-9 * math.sqrt(scale)
-    )
-    if not close:
-        raise UnreadablePriorError(
-            f"{type(model).__name__}.forward computes another prior than its mean_module and "
-            "covar_module"
-        )
+    if transform is not None:
+        was_training = transform.training
+        try:
+            X = transform.eval()(X)
+        finally:
+            transform.train(was_training)
+    return number_tasks(model, X) if has_tasks else X
 
 
 def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
@@ -343,35 +340,17 @@ def _noise_variance(model: ExactGP) -> tuple[Tensor, Tensor | None, list[str]]:
         return levels.amin(-1), levels, learned
     if type(likelihood) is GaussianLikelihood or hasattr(likelihood, "repeats"):
         return likelihood.noise.detach().squeeze(-1), None, learned
+    of_rows: Tensor | None = None
     if isinstance(likelihood, SparseOutlierGaussianLikelihood):
-        return _outlier_variances(model, likelihood, learned)
-    raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
-
-
-def _outlier_variances(
-    model: ExactGP, likelihood: SparseOutlierGaussianLikelihood, learned: list[str]
-) -> tuple[Tensor, Tensor | None, list[str]]:
-    """Likewise, where rows that look like outliers have a variance added.
-
-    Rows that were added later, such as pseudo-observations, have the ordinary noise.
-    """
-    noise = likelihood.noise_covar
-    with torch.no_grad():
-        level, rho = noise.base_noise.noise.detach(), noise.rho.detach()
-        num_rows = model.train_targets.shape[-1]
-        if not bool(rho.any()) and level.shape[-1] == 1:
-            return level.squeeze(-1), None, learned
-        if level.shape[-1] not in (1, num_rows):
-            raise UnreadablePriorError("the noise of rows that were added is not known")
-        if noise.convex_parameterization:
-            rows = kernel_inputs(model)[..., : rho.shape[-1], :]
-            of_rows = level if level.shape[-1] == 1 else level[..., : rho.shape[-1]]
-            rho = (model.covar_module(rows, diag=True) + of_rows) * rho
-        levels = level.expand(*rho.shape[:-1], num_rows).clone()
-        levels[..., : rho.shape[-1]] += rho
-    if bool(rho.any()):
+        of_rows = outlier_variances(model, likelihood, kernel_inputs(model))
+        if of_rows is None:
+            return likelihood.noise_covar.base_noise.noise.detach().squeeze(-1), None, learned
         learned = [*learned, "noise of rows that look like outliers"]
-    return levels.amin(-1), levels, learned
+    if isinstance(likelihood, HadamardGaussianLikelihood) and isinstance(model, MultiTaskGP):
+        of_rows = noise_of_tasks(model, likelihood)
+    if of_rows is not None:
+        return of_rows.amin(-1), of_rows, learned
+    raise UnreadablePriorError(f"{type(likelihood).__name__} has no single noise level")
 
 
 def read_outcome_scale(model: Model) -> tuple[Tensor, list[str]]:
@@ -416,6 +395,8 @@ def _standardizations(transform: OutcomeTransform) -> list[Standardize]:
         return [transform]
     if isinstance(transform, ChainedOutcomeTransform):
         return [part for each in transform.values() for part in _standardizations(each)]
+    if isinstance(transform, StratifiedStandardize):
+        raise UnreadablePriorError("StratifiedStandardize gives each task a unit of its own")
     raise UnreadablePriorError(f"the outcome transform {type(transform).__name__} is not affine")
 
 

@@ -287,7 +287,9 @@ class DropInCensoring(Censoring):
             UnsupportedError: If the model cannot be conditioned.
         """
         row = torch.tensor(values, dtype=X_pending.dtype, device=X_pending.device)
-        Y = row.expand(*model.batch_shape, len(X_pending), len(values))
+        # a deterministic model has no batch shape, and is refused by name
+        batch_shape = model.batch_shape or ()
+        Y = row.expand(*batch_shape, len(X_pending), len(values))
         extra = self.pseudo_noise if with_noise else 0.0
         return condition(model, X_pending, Y, extra_noise=extra, noise_unit=self.units)
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import KroneckerMultiTaskGP, ModelListGP
+from botorch.models import KroneckerMultiTaskGP, ModelListGP, MultiTaskGP
 from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
 from botorch.models.gpytorch import GPyTorchModel, MultiTaskGPyTorchModel
 from botorch.models.model import Model
-from botorch.models.transforms.outcome import Standardize
+from botorch.models.transforms.outcome import Standardize, StratifiedStandardize
 from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import TransformedPosterior
 from gpytorch import settings
@@ -25,6 +25,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_double, check_nonnegative, check_one_of
+from botorch_bandits.confidence.kernel_reading import insert_task, is_of_output_task
 from botorch_bandits.confidence.width_rules import (
     UnreadablePriorError,
     prior_variance_of,
@@ -56,6 +57,10 @@ def observed_inputs(model: Model) -> Tensor | None:
     if not model.training and getattr(model, "input_transform", None) is not None:
         X = getattr(model, "_original_train_inputs", X)
     X = X.detach()
+    if isinstance(model, MultiTaskGP):  # of the output task, without its number
+        column = model._task_feature
+        X = torch.cat([X[..., :column], X[..., column + 1 :]], dim=-1)
+        return X[is_of_output_task(model)] if model.num_outputs == 1 else X
     if X.dim() == 2:
         return X
     sets = X.reshape(-1, *X.shape[-2:])
@@ -76,9 +81,17 @@ def observed_outcomes(model: Model) -> tuple[Tensor, ...] | None:
             return None
         return tuple(outcomes for part in parts if part is not None for outcomes in part)
     targets = getattr(model, "train_targets", None)
-    if not isinstance(targets, Tensor):
+    if not isinstance(targets, Tensor) or isinstance(model, KroneckerMultiTaskGP):
         return None
     Y = targets.detach()
+    if isinstance(model, MultiTaskGP):
+        if model.num_outputs > 1 or isinstance(
+            getattr(model, "outcome_transform", None), StratifiedStandardize
+        ):
+            return None
+        Y = Y[is_of_output_task(model)]
+    elif model.num_outputs > 1 and Y.dim() < 2:
+        return None
     Y = Y.unsqueeze(-1) if model.num_outputs == 1 else Y.mT
     Y_raw = untransform(model, Y)
     return None if Y_raw is None else tuple(column.reshape(-1) for column in Y_raw.unbind(-1))
@@ -103,7 +116,7 @@ def check_transformable(name: str, model: Model, values: Sequence[float]) -> Non
             start = end
         return
     transform = getattr(model, "outcome_transform", None)
-    if transform is None or type(transform) is Standardize:
+    if transform is None or isinstance(transform, Standardize):
         return
     row = torch.tensor([values], dtype=DTYPE)
     here = next(transform.buffers(), row).device
@@ -169,6 +182,11 @@ def condition(
     options = {}
     if isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
         options["noise"] = _mean_noise(model, Y)
+    if isinstance(model, MultiTaskGP):
+        if model.num_outputs > 1:
+            reason = "it has several output tasks; build it with output_tasks=[one of them]"
+            raise UnsupportedError(_refusal(model, reason))
+        X = insert_task(model, X)
     if not isinstance(model, AbstractFullyBayesianSingleTaskGP):
         X = X.expand(*Y.shape[:-2], *X.shape[-2:])
     # where inputs are perturbed, a pending point is the point itself
@@ -235,6 +253,8 @@ def _mean_noise(model: ExactGP, Y: Tensor) -> Tensor:
     levels = model.likelihood.noise  # ``batch_shape x (m) x n``, in transformed outcome units
     if levels.shape[-1] == 0:
         raise UnsupportedError(_refusal(model, "it has no rows to take a noise level from"))
+    if isinstance(model, MultiTaskGP) and bool(is_of_output_task(model).any()):
+        levels = levels[..., is_of_output_task(model)]
     mean = levels.mean(dim=-1, keepdim=True)
     mean = mean.unsqueeze(-1) if model.num_outputs == 1 else mean.transpose(-1, -2)
     return mean.expand_as(Y)

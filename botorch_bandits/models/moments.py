@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import HigherOrderGP, KroneckerMultiTaskGP, ModelListGP
+from botorch.models import HigherOrderGP, KroneckerMultiTaskGP, ModelListGP, MultiTaskGP
 from botorch.models.model import Model, ModelList
 from botorch.models.transforms.outcome import (
     ChainedOutcomeTransform,
@@ -33,7 +33,8 @@ from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNorm
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.confidence.width_rules import UnreadablePriorError, read_prior
+from botorch_bandits.confidence.kernel_reading import is_of_output_task, prior_mean_at
+from botorch_bandits.confidence.width_rules import UnreadablePriorError, kernel_inputs, read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import LeanPosterior
 
@@ -103,11 +104,16 @@ def prior_means(model: Model) -> tuple[Tensor, ...] | None:
     inputs = getattr(model, "train_inputs", None)
     if mean is None or not inputs:
         return None
-    X: Tensor = inputs[0]
+    if isinstance(model, MultiTaskGP):
+        if model.num_outputs > 1:
+            return None
+        X = kernel_inputs(model)[is_of_output_task(model)]
+    else:
+        X = inputs[0]
     if X.shape[-2] == 0:
         X = X.new_zeros(*X.shape[:-2], 1, X.shape[-1])
     with torch.no_grad():
-        M = mean(X)
+        M = prior_mean_at(model, X) if isinstance(model, MultiTaskGP) else mean(X)
     M_raw = untransform(model, M.unsqueeze(-1) if model.num_outputs == 1 else M.mT)
     if M_raw is None:
         return None

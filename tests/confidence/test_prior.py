@@ -406,7 +406,7 @@ UNREADABLE: dict[str, tuple[Callable[[], Model], str]] = {
     ),
     "multi-task": (
         lambda: MultiTaskGP(torch.cat([X, TASK], -1), Y[:, :1], task_feature=-1),
-        "MultiTaskGP is not an exact Gaussian process with its own kernel",
+        "MultiTaskGP has 2 output tasks, which are correlated",
     ),
     "kronecker": (
         lambda: KroneckerMultiTaskGP(X, Y),

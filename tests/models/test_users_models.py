@@ -11,14 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
+from botorch.models import KroneckerMultiTaskGP, MultiTaskGP, SingleTaskGP
+from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.robust_relevance_pursuit_model import RobustRelevancePursuitSingleTaskGP
 from botorch.models.transforms import Standardize
+from botorch.models.transforms.outcome import StratifiedStandardize
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -27,12 +31,15 @@ from torch import Tensor
 
 from botorch_bandits import (
     AMMUpperConfidenceBound,
+    CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
     DMMUpperConfidenceBound,
     GPThompsonSampling,
+    GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
 )
-from botorch_bandits.confidence import UnreadablePriorError
+from botorch_bandits.confidence import RidgeConfidenceSet, UnreadablePriorError
 from botorch_bandits.confidence.width_rules import read_prior
 
 pytestmark = pytest.mark.filterwarnings("ignore::botorch.exceptions.InputDataWarning")
@@ -259,6 +266,174 @@ def test_a_fitted_robust_model_is_no_float32_model() -> None:
     assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
 
 
+# --- several tasks ------------------------------------------------------------------------------
+
+TASKS = torch.tensor([0, 1, 1, 0, 2, 0, 1, 2, 0]).double().unsqueeze(-1)
+
+
+def with_tasks(column: int = -1, output: int = 0, Yvar: Tensor | None = None) -> MultiTaskGP:
+    parts = [X, TASKS] if column == -1 else [X[:, :1], TASKS, X[:, 1:]]
+    torch.manual_seed(3)  # of the covariance of the tasks
+    model = MultiTaskGP(
+        torch.cat(parts, -1),
+        Y + 0.3 * TASKS,
+        task_feature=column,
+        train_Yvar=Yvar,
+        output_tasks=[output],
+    )
+    model.covar_module.kernels[0].lengthscale = torch.full((2,), LENGTHSCALE).double()
+    for j, mean in enumerate(model.mean_module.base_means):
+        mean.constant = torch.tensor(0.2 * (j + 1)).double()
+    if Yvar is None:
+        model.likelihood.noise = torch.tensor([0.04, 0.09, 0.02]).double()
+    return model
+
+
+@pytest.mark.parametrize("column", [-1, 1])
+@pytest.mark.parametrize("output", [0, 2])
+@pytest.mark.parametrize("known_noise", [False, True])
+@pytest.mark.parametrize("num_pending", [0, 2])
+def test_one_of_several_tasks_has_the_values_of_the_joint_kernel(
+    num_pending: int, known_noise: bool, output: int, column: int
+) -> None:
+    Yvar = 0.02 + 0.05 * X[:, :1] if known_noise else None
+    model = with_tasks(column, output, Yvar)
+    pending = PENDING[:num_pending].numpy()
+    of_tasks = model.covar_module.kernels[1].covar_matrix.to_dense().detach().numpy()
+    lengthscale = model.covar_module.kernels[0].lengthscale.detach().numpy()
+    means = np.array([float(each.constant) for each in model.mean_module.base_means])
+    raw = (Y + 0.3 * TASKS).numpy().reshape(-1)
+    shift, unit = raw.mean(), raw.std(ddof=1)
+    y, tasks = (raw - shift) / unit, TASKS.numpy().reshape(-1).astype(int)
+    if known_noise:
+        levels = Yvar.numpy().reshape(-1) / unit**2
+        new_level = levels[tasks == output].mean()
+    else:
+        levels = model.likelihood.noise.detach().numpy().reshape(-1)[tasks]
+        new_level = levels[tasks == output][0]
+
+    def k(a: Any, ta: Any, b: Any, tb: Any) -> Any:
+        squared = (((a[:, None, :] - b[None, :, :]) / lengthscale) ** 2).sum(-1)
+        return np.exp(-0.5 * squared) * of_tasks[np.ix_(ta, tb)]
+
+    def posterior(rows: Any, t: Any, y: Any, v: Any, points: Any) -> tuple[Any, Any]:
+        at = np.full(len(points), output)
+        weights = np.linalg.solve(k(rows, t, rows, t) + np.diag(v), k(rows, t, points, at))
+        variance = np.diagonal(k(points, at, points, at) - weights.T @ k(rows, t, points, at))
+        return means[output] + weights.T @ (y - means[t]), np.sqrt(variance)
+
+    rows = X.numpy()
+    d = 1.0 / np.sqrt(levels)
+    gain = 0.5 * np.linalg.slogdet(np.eye(9) + d[:, None] * k(rows, tasks, rows, tasks) * d)[1]
+    filled = posterior(rows, tasks, y, levels, pending)[0] if num_pending else np.zeros(0)
+    center, deviation = posterior(
+        np.vstack([rows, pending]),
+        np.concatenate([tasks, np.full(num_pending, output)]),
+        np.concatenate([y, filled]),
+        np.concatenate([levels, np.full(num_pending, new_level)]),
+        POINTS.numpy(),
+    )
+    s2 = of_tasks[output, output]
+    s, lam = math.sqrt(s2) * unit, levels.min() / s2
+    log = math.log(1.0 / DELTA)
+    widths = {
+        ImprovedUpperConfidenceBound: B / s + R / s * math.sqrt(2.0 * (gain + 1.0 + log)),
+        AMMUpperConfidenceBound: math.sqrt((B / s) ** 2 + 2.0 * (R / s) ** 2 / lam * (gain + log)),
+    }
+    for cls, width in widths.items():
+        acqf = cls(model, X_pending=PENDING[:num_pending], **BOUNDS)
+        found = acqf(POINTS.unsqueeze(-2)).detach().numpy()
+        expected = shift + unit * (center + width * deviation)
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
+        guarantee = acqf.guarantee()
+        assert not guarantee.holds
+        assert any("functions of all tasks together" in each for each in guarantee.assumptions)
+    best = posterior(rows, tasks, y, levels, rows[tasks == output])[0].max()
+    improvement = LogExpectedImprovement(model)
+    assert float(improvement.best_f) == pytest.approx(shift + unit * best, abs=1e-8)
+    seen = LogExpectedImprovement(model, incumbent="observed")
+    assert float(seen.best_f) == pytest.approx(raw[tasks == output].max(), abs=1e-8)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_bounds_of_dmm_on_one_of_several_tasks(training: bool) -> None:
+    """The definition over the grid of ridges, on the joint kernel."""
+    model = with_tasks(output=1)
+    model.train(training)
+    data = torch.cat([X, TASKS], -1)
+    points = torch.cat([POINTS, torch.ones(3, 1).double()], -1)
+    with torch.no_grad():
+        joint = model.covar_module(torch.cat([points, data])).to_dense()
+        s2 = joint[0, 0]
+        K, cross = joint[3:, 3:] / s2, joint[:3, 3:] / s2
+        constants = torch.stack([each.constant for each in model.mean_module.base_means])
+        y = model.train_targets - constants[TASKS.long().squeeze(-1)]
+        base = float(model.likelihood.noise.reshape(-1)[0] / s2)  # of the first row, of task 0
+        unit = model.outcome_transform.stdvs.item() * float(s2.sqrt())
+        found = RidgeConfidenceSet.from_data(K, y / s2.sqrt(), B / unit, R / unit, DELTA, base)
+        lower, upper = found.bounds(cross, torch.ones(3).double())
+        center = model.outcome_transform.means.item()
+        center += model.outcome_transform.stdvs.item() * float(constants[1])
+    acqf = DMMUpperConfidenceBound(model, **BOUNDS)
+    ends = acqf.bounds(POINTS)
+    assert torch.allclose(ends[0].detach(), lower * unit + center, rtol=1e-8, atol=1e-8)
+    assert torch.allclose(ends[1].detach(), upper * unit + center, rtol=1e-8, atol=1e-8)
+    assert model.training is training
+
+
+def test_censored_feedback_on_one_of_several_tasks() -> None:
+    model = with_tasks(output=1)
+    options: dict[str, Any] = {"outcome_bound": 6.0, **BOUNDS}
+    lowest = float((Y + 0.3 * TASKS)[TASKS == 1.0].min())
+    acqf = CensoredUpperConfidenceBound(
+        model, minimum=lowest - 0.01, X_pending=PENDING, tolerance=0.0, **options
+    )  # outcomes of other tasks may be lower
+    assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
+    with pytest.raises(ValueError, match="is below the known minimum"):
+        CensoredUpperConfidenceBound(model, minimum=lowest + 0.1, tolerance=0.0, **options)
+
+
+@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
+def test_several_output_tasks_and_kronecker_models_say_what_to_do(cls: Any) -> None:
+    model = MultiTaskGP(torch.cat([X, TASKS], -1), Y, task_feature=-1)
+    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.5, -0.2]).double())
+    options: dict[str, Any] = {"minimum": -9.0, "posterior_transform": weights}
+    # where an output has a negative weight, its minimum is the largest outcome
+    for more, error in (
+        ({"width": 1.0, "X_pending": PENDING}, UnsupportedError),
+        ({"outcome_bound": 30.0, **BOUNDS}, ValueError),
+    ):
+        with pytest.raises(error, match=r"output tasks.*build it with output_tasks=\[one of"):
+            cls(model, **options, **more)
+    model = KroneckerMultiTaskGP(X, torch.cat([Y, -Y], -1))
+    with pytest.raises(UnsupportedError, match=r"Kronecker.*Use MultiTaskGP"):
+        cls(
+            model,
+            minimum=-9.0,
+            width=1.0,
+            posterior_transform=ScalarizedPosteriorTransform(torch.ones(2).double()),
+        )
+
+
+def test_what_of_several_tasks_is_not_read_says_why() -> None:
+    data = torch.cat([X, TASKS], -1)
+    strata = StratifiedStandardize(stratification_idx=-1, all_task_values=torch.arange(3))
+    linear = MultiTaskGP(
+        data, Y, task_feature=-1, output_tasks=[0], covar_module=ScaleKernel(LinearKernel())
+    )
+    for model, reason in (
+        (
+            MultiTaskGP(data, Y, task_feature=-1, output_tasks=[0], outcome_transform=strata),
+            "StratifiedStandardize gives each task a unit of its own",
+        ),
+        (linear, "no product of a stationary one and one of the tasks"),
+    ):
+        with pytest.raises(UnreadablePriorError, match=reason):
+            read_prior(model)
+        acqf = GPUpperConfidenceBound(model, width=2.0)
+        assert bool(acqf(POINTS.unsqueeze(-2)).isfinite().all())
+
+
 def test_float32_data_are_still_refused() -> None:
     with pytest.raises(TypeError, match=r"holds torch\.float32 numbers, but float64 is needed"):
         ImprovedUpperConfidenceBound(SingleTaskGP(X.float(), Y.float()), **BOUNDS)
@@ -266,3 +441,12 @@ def test_float32_data_are_still_refused() -> None:
     model.covar_module.float()
     with pytest.raises(TypeError, match=r"holds torch\.float32 numbers, but float64 is needed"):
         ImprovedUpperConfidenceBound(model, **BOUNDS)
+
+
+@pytest.mark.parametrize("cls", [CensoredUpperConfidenceBound, CensoredThompsonSampling])
+def test_deterministic_models_are_refused_by_name(cls: Any) -> None:
+    model = GenericDeterministicModel(lambda X: X.sum(-1, keepdim=True))
+    with pytest.raises(UnsupportedError, match=r"GenericDeterministicModel cannot take pseudo-obs"):
+        cls(model, minimum=0.0, width=1.0, X_pending=PENDING)
+    with pytest.raises(ValueError, match=r"needs X_observed= or best_f="):
+        LogExpectedImprovement(model)
