@@ -20,11 +20,9 @@ box as :meth:`CandidatesUpperConfidenceBound.guarantee` says. So the regret of a
 
 and :math:`m + w \sqrt v` is maximized. No theorem covers it.
 
-**Thompson sampling.** A prior is drawn by the posterior weights, then a function from its
-posterior.
-
+**Thompson sampling.** A prior is drawn by posterior weights, then a function from its posterior.
 Sources: Srinivas, Krause, Kakade and Seeger, ICML 2010, for the widths; Ville 1939 for survivors.
-Lists of priors with other rules: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani 2025.
+Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani 2025.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -57,7 +55,6 @@ from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
     check_one_of,
-    check_positive,
     check_probability,
 )
 from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
@@ -73,7 +70,12 @@ from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_largest
 from botorch_bandits.models.candidate_arms import CandidateArms, PriorsOfGroups
-from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe, OwnModel
+from botorch_bandits.models.candidates import (
+    CandidatesModel,
+    CandidatesRecipe,
+    OwnModel,
+    one_each,
+)
 from botorch_bandits.random_streams import derive_seed
 
 FORMS = ("survivors", "mixture")
@@ -94,17 +96,6 @@ def _check_list(model: Model) -> CandidatesModel:
         )
     check_model(model)
     return model
-
-
-def _one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
-    is_number = value.dim() == 0 if isinstance(value, Tensor) else hasattr(value, "__float__")
-    values: list[Any] = [value] * count if is_number else list(cast(Any, value))
-    if len(values) != count:
-        raise ValueError(
-            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
-            "number for all, or one a prior."
-        )
-    return np.array([check_positive(name, each) for each in values])
 
 
 class CandidateWidths:
@@ -173,8 +164,8 @@ class CandidateWidths:
             return self.width
         if self.num_arms is not None:
             return float(gp_ucb_finite_width(self.num_arms, round_number, self.level))
-        a = _one_each("smoothness_a", self._of_box["smoothness_a"], len(scales))  # type: ignore[arg-type]
-        b = _one_each("smoothness_b", self._of_box["smoothness_b"], len(scales))  # type: ignore[arg-type]
+        a = one_each("smoothness_a", self._of_box["smoothness_a"], len(scales))  # type: ignore[arg-type]
+        b = one_each("smoothness_b", self._of_box["smoothness_b"], len(scales))  # type: ignore[arg-type]
         dim, side_length = self._of_box["dim"], self._of_box["side_length"]
         known: dict[tuple[float, float], float] = {}
         widths = []
@@ -611,6 +602,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         model: From :meth:`BanditGP.with_candidates`, or ``CandidatesModel.from_models``.
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then. In a
             loop on arms these are the arms. Without choices the draw is pathwise.
+        maximize: If False, the value is minus that of the draw.
         X_pending: ``n x d`` points whose outcomes have not arrived.
         seed: Makes the draws reproducible; taken from torch's global generator if omitted.
 
@@ -639,6 +631,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
         model: Model,
         *,
         choices: Tensor | None = None,
+        maximize: bool = True,
         X_pending: Tensor | None = None,
         seed: int | None = None,
     ) -> None:
@@ -651,6 +644,7 @@ class CandidatesThompsonSampling(BanditAcquisition):
             else check_integer("seed", seed, minimum=0)
         )
         self.choices = None if choices is None else Arms(choices).choices
+        self.maximize = check_one_of("maximize", maximize, (True, False))
         self._num_draws = -1
         self.set_X_pending(X_pending)
 
@@ -690,7 +684,11 @@ class CandidatesThompsonSampling(BanditAcquisition):
             weights = self.base_model.evidence.posterior_weights
             entry = int(torch.multinomial(weights, 1, generator=generator))
             drawn = GPThompsonSampling(
-                self.base_model.member(entry), width=1.0, choices=self.choices, seed=draw
+                self.base_model.member(entry),
+                width=1.0,
+                choices=self.choices,
+                maximize=self.maximize,
+                seed=draw,
             )
             self._later[num_redraws] = entry, drawn
         return self._later[num_redraws]
@@ -800,6 +798,7 @@ class CandidatesEngine:
             entry = int(torch.multinomial(weights, 1, generator=generator))
             normal = torch.randn(2 * self.arms.num_arms, dtype=DTYPE, generator=generator)
             values = self.arms.sample(entry, normal.to(self.arms.device))
+            values = values if self.maximize else -values
             return CandidatesRound(values, None, scale, entry, round_number)
         lower, upper = self._bounds(round_number, () if pending is None else pending)
         scores = upper if self.maximize else -lower

@@ -43,8 +43,9 @@ from botorch_bandits.acquisition.base import (
     of_acquisition,
 )
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
+from botorch_bandits.acquisition.output_widths import check_maximizes, of_minus_the_reward
 from botorch_bandits.acquisition.scores import ArmsRule
-from botorch_bandits.checks import check_double, check_probability
+from botorch_bandits.checks import check_double, check_one_of, check_probability
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -95,6 +96,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         side_length: ``r`` of Theorem 2.
         width: A constant width in place of a theorem's.
         round_number: The round ``t`` of the first point that is chosen.
+        maximize: If False, the reward is minimized: ``-f`` is in the place of ``f``.
         assume: For every output.
         X_pending: ``n x d`` points whose outcomes have not arrived.
 
@@ -136,12 +138,14 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         side_length: float | None = None,
         width: float | None = None,
         round_number: int | None = None,
+        maximize: bool = True,
         assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
         super().__init__(model)
         self.penalty = Linear() if penalty is None else check_penalty(penalty)
+        self.maximize = check_one_of("maximize", maximize, (True, False))
         self.delta = check_probability("delta", delta)
         checked = check_multipliers(multipliers)
         models = list(model.models) if isinstance(model, ModelList) else [model]
@@ -165,7 +169,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
                 side_length=side_length,
                 width=width,
                 round_number=round_number,
-                maximize=j == 0,
+                maximize=j == 0 and maximize,
                 assume=assume,
                 X_pending=X_pending,
             )
@@ -211,6 +215,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             check_penalty(options["penalty"])
         if options.get("multipliers") is not None:
             check_multipliers(options["multipliers"])
+        check_maximizes(cls.__name__, options)
         of_parts = {name: value for name, value in options.items() if name in OF_PARTS}
         CandidatesUpperConfidenceBound.check_options(of_parts, domain)
 
@@ -289,6 +294,8 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
         combined = Guarantee(method=method, constants={"delta": self.delta}, gaps=told)
         if all(guarantee.theorem is not None for guarantee in each):
             combined = self._of_theorems(combined, each)
+        if not self.maximize:
+            combined = of_minus_the_reward(combined)
         return of_acquisition(self, combined)
 
     def _of_theorems(self, combined: Guarantee, each: Sequence[Guarantee]) -> Guarantee:
@@ -350,7 +357,8 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             known[f"constraint_mean_{j}"] = described["mean"]
             known[f"constraint_lower_bound_{j}"] = described["lower_bound"]
             known[f"constraint_upper_bound_{j}"] = described["upper_bound"]
-        known["regret_bound"] = value - known["lower_bound"] + self._tail()
+        least = known["lower_bound"] if self.maximize else -known["upper_bound"]
+        known["regret_bound"] = value - least + self._tail()
         return known
 
     def _tail(self) -> float:

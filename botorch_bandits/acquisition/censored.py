@@ -607,6 +607,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Y_observed: See there.
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
         posterior_transform: See there.
+        maximize: See there; the value is minus that of the draw when minimizing.
         assume: See there.
         X_pending: See there.
         seed: See :class:`~botorch_bandits.GPThompsonSampling`.
@@ -662,6 +663,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         Y_observed: Tensor | None = None,
         choices: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
         assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
         seed: int | None = None,
@@ -693,6 +695,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             scale=scale,
             choices=choices,
             posterior_transform=posterior_transform,
+            maximize=maximize,
             assume=assume,
             seed=seed,
         )
@@ -745,7 +748,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         """
         if self._censoring is None:  # the base class calls this before all is there
             return
-        width = self._censor(self._censoring, X_pending, maximize=True)
+        width = self._censor(self._censoring, X_pending, self.maximize)
         self.width = width.to(self.width.device)
         self._begin_draw()
 
@@ -785,6 +788,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             )
         if is_ensemble(self.base_model):
             guarantee = guarantee.with_gaps("the draw is one of a member of an ensemble")
+        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
 
 

@@ -45,6 +45,7 @@ from botorch_bandits.acquisition.output_widths import (
     check_lagrangian_options,
     check_num_outputs,
     check_outputs,
+    of_minus_the_reward,
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
@@ -85,6 +86,7 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     widths: Tensor
     penalty: Penalty
     delta: float
+    maximize: bool
     posterior_transform: PosteriorTransform | None
     _output_widths: OutputWidths
 
@@ -123,7 +125,11 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     @property
     def value_scale(self) -> ValueScale | None:
         """The scale of the reward, the first output: its prior deviations from its prior mean."""
-        return scale_in_outcomes(self._output_widths.summaries[0])
+        return scale_in_outcomes(self._output_widths.summaries[0], self._sign)
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.maximize else -1.0
 
     def _prior_variances(self) -> Tensor:
         return self.widths.new_tensor(prior_variances(self._output_widths.summaries))
@@ -143,9 +149,9 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
         mean = posterior.mean.squeeze(-2)
         deviations = variance_of(posterior, self._prior_variances()).clamp_min(0.0).sqrt()
         half = half_width(deviations.reshape(mean.shape), self.widths)
-        upper, lower = mean[..., 0] + half[..., 0], mean[..., 1:] - half[..., 1:]
-        values = self._penalized(upper, lower)
-        return values, values - self._penalized(mean[..., 0], mean[..., 1:])
+        reward = self._sign * mean[..., 0]
+        values = self._penalized(reward + half[..., 0], mean[..., 1:] - half[..., 1:])
+        return values, values - self._penalized(reward, mean[..., 1:])
 
     def _remedy(self) -> str:
         return remedy_of(self.width_rules[0])
@@ -156,6 +162,8 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     def _base_guarantee(self, method: str) -> Guarantee:
         """Return what the widths of all outputs promise together."""
         guarantee = self._output_widths.guarantee(method, self.delta)
+        if not self.maximize:
+            guarantee = of_minus_the_reward(guarantee)
         guarantee = of_acquisition(self, guarantee)
         if isinstance(self.posterior_transform, AffineOutcomes | None):
             return guarantee
@@ -216,6 +224,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             outputs. :class:`~botorch_bandits.acquisition.AffineOutcomes` makes them of metrics in
             another order, sign or scale. The prior cannot be read through any other: give ``width``
             or ``information_gain``.
+        maximize: If False, the reward is minimized: ``-f`` is in the place of ``f``.
         assume: For every output; see :class:`~botorch_bandits.WidthUpperConfidenceBound`.
         X_pending: ``n x d`` points whose outcomes have not arrived. They enter a copy of the model
             at the posterior mean; widths keep the gain of the observed data.
@@ -258,12 +267,14 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         reward_bound: float | None = None,
         constraint_bound: float | None = None,
         posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
         assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
         super().__init__(check_model(model))
         self.base_model = model
+        self.maximize = check_one_of("maximize", maximize, (True, False))
         self.delta = check_probability("delta", delta)
         self.separate_bounds = check_one_of("separate_bounds", separate_bounds, (True, False))
         self.reward_bound = _check_clip("reward_bound", reward_bound)
@@ -413,7 +424,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
                 f"{type(posterior).__name__} of {type(self.model).__name__}. Pass "
                 "separate_bounds=True (for correlated outputs, MultiTaskGP has what is needed)."
             )
-        weights = torch.cat([self.multipliers.new_ones(1), -self.multipliers])
+        weights = torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
         scalar = ScalarizedPosteriorTransform(weights)(posterior)
         mean = scalar.mean.squeeze(-1).squeeze(-1)
         unit = float(weights.square() @ self._prior_variances())
@@ -429,9 +440,9 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
         return mean, variance.sqrt().reshape(mean.shape)
 
     def _bounds(self, mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the upper bound of the reward and the lower bounds of the constraints."""
+        """Return the upper bound of what is maximized and the lower ones of the constraints."""
         half = half_width(sigma, self.widths)
-        upper = score(mean[..., 0], half[..., 0])
+        upper = score(mean[..., 0], half[..., 0], self._sign)
         lower = -score(mean[..., 1:], half[..., 1:], -1.0)
         if self.reward_bound is not None:
             upper = upper.clamp(-self.reward_bound, self.reward_bound)
@@ -467,6 +478,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             loop on arms these are the arms. Without choices the draw is pathwise.
         posterior_transform: See :class:`LagrangianUpperConfidenceBound`; any but
             ``AffineOutcomes`` only with ``choices``.
+        maximize: See there.
         assume: See there.
         X_pending: ``n x d`` points whose outcomes have not arrived. They do not enter the model;
             each set of them has another draw.
@@ -510,6 +522,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         scale: float = 1.0,
         choices: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
         assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
         seed: int | None = None,
@@ -523,6 +536,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             )
         if not isinstance(posterior_transform, AffineOutcomes | None) and choices is None:
             raise UnsupportedError("a pathwise draw takes no posterior_transform; pass choices=.")
+        self.maximize = check_one_of("maximize", maximize, (True, False))
         self.delta = check_probability("delta", delta)
         self._prepare_outputs(
             model,
@@ -598,7 +612,8 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         total: Tensor | float = 0.0
         for i in range(max(X.shape[-2], 1)):
             drawn = self._after(i).draw(X[..., i : i + 1, :])
-            total = total + check_no_overflow(self._penalized(drawn[..., 0], drawn[..., 1:]))
+            reward = self._sign * drawn[..., 0]
+            total = total + check_no_overflow(self._penalized(reward, drawn[..., 1:]))
         assert isinstance(total, Tensor)
         return total
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import AffineOutcomes, select_output
 from botorch_bandits.acquisition.base import kernelized_rule
-from botorch_bandits.checks import check_probability
+from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import (
     ConstantWidth,
     Guarantee,
@@ -114,6 +114,7 @@ def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
         options: All constructor arguments.
     """
     check_scale(options["scale"])
+    check_maximizes(name, options)
     if options["penalty"] is not None:
         check_penalty(options["penalty"])
     lengths = [len(options[key]) for key in PER_OUTPUT if isinstance(options[key], tuple)]
@@ -121,6 +122,37 @@ def check_lagrangian_options(name: str, options: Mapping[str, Any]) -> None:
     if options["multipliers"] is not None:
         num_outputs = 1 + len(check_multipliers(options["multipliers"]))
     output_rules(name, num_outputs, options)
+
+
+def of_minus_the_reward(guarantee: Guarantee) -> Guarantee:
+    """Return what is said of a penalized reward where the reward is minimized.
+
+    Args:
+        guarantee: Where it is maximized.
+    """
+    every, less = "the regret of every round", "less the lower confidence bound of the reward"
+    plus = "plus the upper confidence bound of the reward"
+    minimized = guarantee.with_wording(
+        "regret", every, "the regret, of minus the reward, in every round"
+    )
+    return minimized.with_wording("regret", less, plus)
+
+
+def check_maximizes(name: str, options: Mapping[str, Any]) -> None:
+    """Raise if the reward is to be minimized in a loop, whose bounds on regret are for maximizing.
+
+    Args:
+        name: The acquisition class, for errors.
+        options: Constructor arguments.
+
+    Raises:
+        ValueError: If ``maximize`` is False.
+    """
+    if check_one_of("maximize", options.get("maximize", True), (True, False)) is False:
+        raise ValueError(
+            f"{name} has maximize=False, but a loop maximizes the reward under constraints. Tell "
+            "the negative reward instead, and leave maximize= out."
+        )
 
 
 class OutputWidths:

@@ -303,10 +303,12 @@ class ThompsonArmsRule(ArmsRule):
     Attributes:
         rule: Computes the width.
         scale: A factor on the width.
+        maximize: If False, the least value of the draw.
     """
 
     rule: WidthRule
     scale: float = 1.0
+    maximize: bool = True
 
     def prepare(self, seen: ArmsRound) -> Tensor:
         """Return the width, a scalar or ``batch_shape``."""
@@ -322,7 +324,8 @@ class ThompsonArmsRule(ArmsRule):
         )
         draw, mean = posterior.correct(simulation), posterior.mean  # less the prior mean
         half = half_width(draw - mean, along_arms(seen.prepared), in_place=True)
-        return score(seen.mean, half)
+        values = score(seen.mean, half)
+        return values if self.maximize else values.neg_()
 
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""

@@ -193,9 +193,10 @@ class HallucinatedThompsonArmsRule(ThompsonArmsRule):
         block.diagonal(dim1=-2, dim2=-1).add_(along_arms(lam))
         noise = seen.draw(f"hallucinated noise {count}", (count,), "normal", None)
         scale = along_arms(seen.prepared) * along_arms(lam).sqrt()
-        simulated = (scores - seen.mean).gather(-1, pending) + scale * noise
+        sign = 1.0 if self.maximize else -1.0
+        simulated = (sign * scores - seen.mean).gather(-1, pending) + scale * noise
         weights = torch.cholesky_solve(simulated.unsqueeze(-1), torch.linalg.cholesky(block))
-        return scores - (columns * weights).sum(-2)
+        return scores - sign * (columns * weights).sum(-2)
 
 
 PENDING = ("redraw", "hallucinate")
@@ -238,6 +239,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         round_number: The round ``t`` of the discretization: the model's rows plus 1 if omitted,
             and at least that.
         posterior_transform: Needed for a model with several outputs.
+        maximize: If False, the reward is minimized: the value is minus that of the draw.
         pending: What pending points do. ``"redraw"``: they do not enter the model, but each set of
             them has another draw (asynchronous Thompson sampling). ``"hallucinate"``: the draw is
             from the posterior conditioned on the posterior mean there, so its mean stays and its
@@ -285,6 +287,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         discretization: GrowingDiscretization | None = None,
         round_number: int | None = None,
         posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
         pending: str = "redraw",
         assume: str | tuple[str, ...] = (),
         X_pending: Tensor | None = None,
@@ -293,6 +296,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         """See the class."""
         super().__init__(check_model(model))
         self.base_model = model
+        self.maximize = check_one_of("maximize", maximize, (True, False))
         self.pending = check_one_of("pending", pending, PENDING)
         if posterior_transform is None and model.num_outputs != 1:
             raise UnsupportedError(
@@ -382,7 +386,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         if options["discretization"] is not None and options["rkhs_bound"] is None:
             raise ValueError("discretization= needs rkhs_bound=: the grid depends on it.")
         rule_class = HallucinatedThompsonArmsRule if pending == "hallucinate" else ThompsonArmsRule
-        return rule_class(rule, scale)
+        return rule_class(rule, scale, check_one_of("maximize", options["maximize"], (True, False)))
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending and draw again.
@@ -405,7 +409,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     @property
     def value_scale(self) -> ValueScale | None:
         """See the base class."""
-        return scale_in_outcomes(self._summary)
+        return scale_in_outcomes(self._summary, self._sign)
 
     def set_rule(self, rule: WidthRule) -> None:
         """Take another rule for the scale of the draw.
@@ -424,7 +428,11 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         return [("", self.width, self._summary)]
 
     def _values_and_optimism(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return optimistic_values(self.model, X, self.width, self.posterior_transform)
+        return optimistic_values(self.model, X, self.width, self.posterior_transform, self.maximize)
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.maximize else -1.0
 
     def _remedy(self) -> str:
         return remedy_of(self.rule)
@@ -438,7 +446,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
                 the points before it were pending.
 
         Returns:
-            ``batch_shape`` values of the scaled posterior draw.
+            ``batch_shape`` values of the scaled posterior draw, or minus these when minimizing.
 
         Raises:
             TypeError: If ``X`` is not float64.
@@ -448,12 +456,12 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         check_double("X", X)
         if X.dim() < 2 or X.shape[-2] <= 1:
             values: Tensor = self._evaluate(X)
-            return values
+            return self._sign * values
         X = X if X.dim() > 2 else X.unsqueeze(0)
         if self.pending == "hallucinate":
             return self._sum_conditioned(X, None, read_noise(self.base_model, X), self.width)
         each = [self._after(i)._evaluate(X[..., i : i + 1, :]) for i in range(X.shape[-2])]
-        return torch.stack(each).sum(0)
+        return self._sign * torch.stack(each).sum(0)
 
     def _sum_conditioned(
         self, X: Tensor, outcomes: Tensor | None, noise: Tensor, width: Tensor
@@ -505,8 +513,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             ]
             middle, end = (each.squeeze(-1) for each in ends)
             total = total + score(middle, half_width(end - middle, own_width))
-        assert isinstance(total, Tensor)
-        return total
+        return self._sign * torch.as_tensor(total)
 
     def _unscaled(self, X: Tensor, mean: Tensor) -> Tensor:
         """Return by how much the unscaled draw differs from the mean, ``batch_shape x q x m``."""
@@ -569,6 +576,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             )
         if self.posterior_transform is not None:
             guarantee = guarantee.of_weighted_sum()
+        guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:

@@ -10,7 +10,6 @@ into a width in ``width_rule``; its rule on arms and its closed form on boxes fo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -50,7 +49,7 @@ from botorch_bandits.acquisition.wide_confidence import (
     optimistic_values,
     remedy_of,
 )
-from botorch_bandits.checks import check_nonnegative, check_one_of, check_probability
+from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import (
     AMMWidth,
     CompactBoxWidth,
@@ -64,6 +63,7 @@ from botorch_bandits.confidence import (
     UnreadablePriorError,
     WidthRule,
 )
+from botorch_bandits.confidence.gp_ucb import width_of_beta
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT, ChangePointWidth
 from botorch_bandits.confidence.igp_ucb import complete_bounds
 from botorch_bandits.confidence.width_rules import (
@@ -383,7 +383,7 @@ class GPUpperConfidenceBound(WidthUpperConfidenceBound):
     Args:
         model: A fitted BoTorch model in float64.
         beta: The square of a constant width, as in BoTorch's ``UpperConfidenceBound(model, beta)``;
-            the same as ``width=beta ** 0.5``.
+            the same as ``width=beta ** 0.5``. For a batch of models a vector of one each.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
         maximize: See :class:`WidthUpperConfidenceBound`.
         assume: See :class:`WidthUpperConfidenceBound`.
@@ -511,7 +511,7 @@ THEOREMS: dict[tuple[str, ...], Callable[..., WidthRule]] = {
         rkhs_bound, information_gain, delta
     ),
     ("width",): lambda width, delta: ConstantWidth(width),
-    ("beta",): lambda beta, delta: ConstantWidth(math.sqrt(check_nonnegative("beta", beta))),
+    ("beta",): lambda beta, delta: width_of_beta(beta),
 }
 """The ingredients of each width and what they make."""
 

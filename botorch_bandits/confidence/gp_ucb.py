@@ -20,6 +20,7 @@ from torch import Tensor
 from botorch_bandits.checks import (
     DTYPE,
     check_integer,
+    check_nonnegative,
     check_positive,
     check_probability,
     store_checked,
@@ -34,7 +35,12 @@ from botorch_bandits.confidence.guarantee import (
     regret_of_band,
 )
 from botorch_bandits.confidence.prior_assumptions import prior_gaps
-from botorch_bandits.confidence.width_rules import PriorSummary, UnreadablePriorError, WidthRule
+from botorch_bandits.confidence.width_rules import (
+    ConstantWidth,
+    PriorSummary,
+    UnreadablePriorError,
+    WidthRule,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
@@ -264,6 +270,57 @@ class CompactBoxWidth(WidthRule):
             self.smoothness_a,
             self.smoothness_b / unit,
         )
+
+
+@dataclass(frozen=True)
+class WidthOfEachModel(WidthRule):
+    """A constant width for each model of a batch, as BoTorch takes a ``beta`` of several numbers.
+
+    Attributes:
+        values: The factor of the posterior standard deviation of each model, at least 0.
+    """
+
+    values: tuple[float, ...]
+
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`.
+
+        Args:
+            summary: Of the batch.
+            round_number: Not used.
+
+        Raises:
+            ValueError: If the batch has another number of models.
+        """
+        shape = summary.model.batch_shape
+        if shape != (len(self.values),):
+            raise ValueError(
+                f"beta has {len(self.values)} entries, but the model has the batch shape "
+                f"{tuple(shape)}. Give one number, or one a model of the batch."
+            )
+        return torch.tensor(self.values, dtype=torch.float64)
+
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        return Guarantee(
+            method="a constant width for each model of a batch",
+            gaps=("a constant width is a heuristic",),
+        )
+
+
+def width_of_beta(beta: float | Tensor) -> WidthRule:
+    """Return the constant width that a ``beta`` of BoTorch stands for, its square root.
+
+    Args:
+        beta: At least 0; one number, or a vector with one a model of a batch.
+
+    Raises:
+        ValueError: If a number is negative or not finite.
+    """
+    if isinstance(beta, Tensor) and beta.dim() == 1 and len(beta) > 1:
+        checked = tuple(check_nonnegative("beta", value) for value in beta.tolist())
+        return WidthOfEachModel(tuple(math.sqrt(value) for value in checked))
+    return ConstantWidth(math.sqrt(check_nonnegative("beta", beta)))
 
 
 fill_in_docstrings(__name__)

@@ -428,11 +428,12 @@ class Guarantee:
 
     def for_minimizing(self) -> Guarantee:
         """Return what is said where the least reward is sought, by lower confidence bounds."""
-        least = "the reward at its point less the least reward,"
+        least, minus = "the reward at its point less the least reward,", "minus the reward"
         return (
             self.with_wording("regret", "maximizes the upper", "minimizes the lower")
             .with_wording("regret", "the regret of every round", f"{least} in every round")
             .with_wording("regret", "the regret of a round", f"{least} in a round")
+            .with_wording("regret", "cumulative regret over", f"cumulative regret of {minus} over")
         )
 
     def about(self, function: str) -> Guarantee:

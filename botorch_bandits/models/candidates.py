@@ -270,6 +270,27 @@ class CandidateGroups:
         return log_densities(outcome, means[self.group_of], self.scales * variances[self.group_of])
 
 
+def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
+    """Return one positive number for each prior on a list.
+
+    Args:
+        name: The argument, for errors.
+        value: One number for all, or one a prior.
+        count: How many priors there are.
+
+    Raises:
+        ValueError: If there is another number of entries, or one is not positive.
+    """
+    is_number = value.dim() == 0 if isinstance(value, Tensor) else hasattr(value, "__float__")
+    values: list[Any] = [value] * count if is_number else list(cast(Any, value))
+    if len(values) != count:
+        raise ValueError(
+            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
+            "number for all, or one a prior."
+        )
+    return np.array([check_positive(name, each) for each in values])
+
+
 def bounds_of_groups(
     means: Tensor, deviations: Tensor, factors: NDArray[np.float64]
 ) -> tuple[Tensor, Tensor]:

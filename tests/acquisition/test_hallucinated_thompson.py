@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskVariationalGP
-from botorch.models.transforms import Log
 from torch import Tensor
 
 from botorch_bandits import Arms, GPThompsonSampling
@@ -129,16 +127,6 @@ def test_the_rule_on_arms_follows_the_option() -> None:
     assert type(plain) is ThompsonArmsRule
     with pytest.raises(ValueError, match="pending is 'forget'"):
         GPThompsonSampling.with_options(width=1.0, pending="forget")
-
-
-def test_a_model_whose_posterior_is_not_gaussian_says_so() -> None:
-    X, Y = rows()
-    model = SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5, outcome_transform=Log())
-    model = model.double().eval()
-    acqf = GPThompsonSampling(model, width=1.0, choices=CHOICES, pending="hallucinate", seed=0)
-    with pytest.raises(UnsupportedError, match="SingleTaskVariationalGP is not affine"):
-        acqf.set_X_pending(PENDING)
-    assert acqf.X_pending is None
 
 
 def test_draws_of_a_variational_model_have_hallucinated_moments() -> None:

@@ -1,0 +1,220 @@
+"""Arguments that BoTorch's users know mean here what they mean there."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from botorch import acquisition as stock
+from botorch.acquisition.analytic import LogProbabilityOfImprovement, PosteriorStandardDeviation
+from botorch.models import ModelListGP, SingleTaskGP
+
+import botorch_bandits
+from botorch_bandits import (
+    BanditGP,
+    CandidatesThompsonSampling,
+    CensoredThompsonSampling,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+    acquisition,
+)
+from botorch_bandits.acquisition.base import BanditAcquisition
+from botorch_bandits.models import candidate_grid
+
+from .cases import bandit_gp, rows, uniform
+
+NAMESAKES = {
+    "GPUpperConfidenceBound": stock.UpperConfidenceBound,
+    "LogExpectedImprovement": stock.LogExpectedImprovement,
+    "LogProbabilityOfImprovement": LogProbabilityOfImprovement,
+    "MeanOnly": stock.PosteriorMean,
+    "VarianceOnly": PosteriorStandardDeviation,
+}
+
+CLASSES = sorted(
+    name
+    for name in acquisition.__all__
+    if isinstance(getattr(acquisition, name), type)
+    and issubclass(getattr(acquisition, name), BanditAcquisition)
+    and name != "BanditAcquisition"
+)
+
+POINTS = uniform(6, 2, seed=3).unsqueeze(-2)
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_positional_arguments_are_those_of_botorch(name: str) -> None:
+    ours = inspect.signature(getattr(acquisition, name)).parameters
+    theirs = inspect.signature(NAMESAKES[name]).parameters
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert [n for n, p in ours.items() if p.kind is positional] == list(theirs)
+
+
+def test_positional_calls_give_botorchs_values() -> None:
+    model, best = bandit_gp(), torch.tensor(0.3, dtype=torch.float64)
+    pairs = [
+        (
+            botorch_bandits.GPUpperConfidenceBound(model, 4.0),
+            stock.UpperConfidenceBound(model, 4.0),
+        ),
+        (
+            botorch_bandits.LogExpectedImprovement(model, best),
+            stock.LogExpectedImprovement(model, best),
+        ),
+        (
+            botorch_bandits.LogProbabilityOfImprovement(model, best, None, False, margin=0.0),
+            LogProbabilityOfImprovement(model, best, None, False),
+        ),
+        (botorch_bandits.MeanOnly(model, None, False), stock.PosteriorMean(model, None, False)),
+        (
+            botorch_bandits.VarianceOnly(model, None, False),
+            PosteriorStandardDeviation(model, None, False),
+        ),
+    ]
+    for ours, theirs in pairs:
+        assert torch.allclose(ours(POINTS), theirs(POINTS), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_takes_maximize(name: str) -> None:
+    parameter = inspect.signature(getattr(acquisition, name)).parameters["maximize"]
+    assert parameter.default is True
+
+
+def test_draws_are_those_of_the_negative_model() -> None:
+    for options in ({}, {"choices": POINTS.squeeze(-2)}, {"pending": "hallucinate"}):
+        up, down = (
+            GPThompsonSampling(bandit_gp(), seed=0, maximize=maximize, **options)
+            for maximize in (True, False)
+        )
+        assert torch.equal(down(POINTS), -up(POINTS))
+        assert torch.equal(down(POINTS.squeeze(-2)), -up(POINTS.squeeze(-2)))
+        assert "cumulative regret of minus the reward" in str(
+            GPThompsonSampling(
+                bandit_gp(), rkhs_bound=2.0, noise_bound=0.1, any_lambda=True, maximize=False
+            ).guarantee()
+        )
+    X, Y = rows()
+    lists = BanditGP.with_candidates(candidate_grid([0.1, 0.5]))(X, Y[:, :1])
+    up, down = (
+        CandidatesThompsonSampling(lists, seed=0, maximize=maximize) for maximize in (True, False)
+    )
+    assert torch.equal(down(POINTS), -up(POINTS))
+
+
+def test_censored_draws_are_filled_with_the_largest_outcome_when_minimizing() -> None:
+    X, Y = rows()
+    pending = uniform(2, 2, seed=5)
+    model, negative = (SingleTaskGP(X, sign * Y[:, :1], outcome_transform=None) for sign in (1, -1))
+    options: dict[str, Any] = {"outcome_bound": 9.0, "width": 1.5, "X_pending": pending, "seed": 0}
+    down = CensoredThompsonSampling(model, minimum=7.0, maximize=False, **options)
+    up = CensoredThompsonSampling(negative, minimum=-7.0, **options)
+    assert down.pseudo_values == (7.0,)
+    means = [each.model.posterior(POINTS).mean for each in (down, up)]
+    assert torch.allclose(means[0], -means[1], atol=1e-10)
+    assert torch.allclose(down.width, up.width)
+
+
+@pytest.mark.parametrize("options", [{}, {"separate_bounds": True}], ids=["scalarized", "apart"])
+def test_the_penalized_reward_is_that_of_the_negative_reward(options: dict[str, Any]) -> None:
+    X, Y = rows()
+
+    def model(sign: float) -> ModelListGP:
+        return ModelListGP(
+            SingleTaskGP(X, sign * Y[:, :1], outcome_transform=None),
+            SingleTaskGP(X, Y[:, 1:], outcome_transform=None),
+        )
+
+    down = LagrangianUpperConfidenceBound(
+        model(1.0), multipliers=[1.5], width=2.0, maximize=False, **options
+    )
+    up = LagrangianUpperConfidenceBound(model(-1.0), multipliers=[1.5], width=2.0, **options)
+    assert torch.allclose(down(POINTS), up(POINTS), atol=1e-10)
+    draw = LagrangianThompsonSampling(model(1.0), multipliers=[1.5], seed=0, maximize=False)
+    both = draw.draw(POINTS)
+    assert torch.allclose(draw(POINTS), -both[:, 0] - 1.5 * both[:, 1])
+    lists = BanditGP.with_candidates(candidate_grid([0.1, 0.5]))
+    kinds = [
+        acquisition.CandidatesLagrangianUpperConfidenceBound(
+            lists(X, torch.cat([sign * Y[:, :1], Y[:, 1:]], -1)),
+            multipliers=[1.5],
+            num_arms=50,
+            maximize=sign > 0,
+        )
+        for sign in (1.0, -1.0)
+    ]
+    assert torch.isfinite(kinds[1](POINTS)).all()
+    negated = acquisition.CandidatesLagrangianUpperConfidenceBound(
+        lists(X, torch.cat([-Y[:, :1], Y[:, 1:]], -1)), multipliers=[1.5], num_arms=50
+    )
+    minimized = acquisition.CandidatesLagrangianUpperConfidenceBound(
+        lists(X, Y), multipliers=[1.5], num_arms=50, maximize=False
+    )
+    assert torch.allclose(minimized(POINTS), negated(POINTS), atol=1e-10)
+    known = [each.describe(POINTS[0, 0])["regret_bound"] for each in (minimized, negated)]
+    assert known[0] == pytest.approx(known[1], abs=1e-10)
+    assert "plus the upper confidence bound" in str(minimized.guarantee())
+
+
+def test_a_loop_under_constraints_maximizes() -> None:
+    for cls in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
+        with pytest.raises(ValueError, match=r"maximize=False.*Tell the negative reward"):
+            cls.with_options(maximize=False)
+
+
+def test_thompson_sampling_on_arms_minimizes_as_the_acquisition_function() -> None:
+    recipe = GPThompsonSampling.with_options(maximize=False)
+    rule = recipe.arms_rule(botorch_bandits.Arms(POINTS.squeeze(-2)))
+    assert rule is not None
+    assert not rule.maximize
+
+
+def test_beta_is_one_number_or_one_a_model_of_a_batch() -> None:
+    X, Y = rows()
+    batch = SingleTaskGP(torch.stack([X, X]), torch.stack([Y[:, :1], Y[:, 1:]]))
+    beta = torch.tensor([1.0, 4.0], dtype=torch.float64)
+    ours = GPUpperConfidenceBound(batch, beta)
+    grid = POINTS.unsqueeze(-3)
+    for member in range(2):
+        alone = stock.UpperConfidenceBound(batch, float(beta[member]))
+        assert torch.allclose(ours(grid)[:, member], alone(grid)[:, member], atol=1e-10)
+    assert torch.allclose(ours.width, beta.sqrt())
+    ours.set_X_pending(X[:2])
+    assert ours(grid).shape == (6, 2)
+    assert ours(POINTS.reshape(3, 1, 2, 2)).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"beta has 3 entries.*batch shape"):
+        GPUpperConfidenceBound(batch, torch.ones(3, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"beta.*-1"):
+        GPUpperConfidenceBound(batch, torch.tensor([1.0, -1.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_default_dtype_does_not_matter(dtype: torch.dtype) -> None:
+    before = torch.get_default_dtype()
+    values = []
+    try:
+        for default in (torch.float32, dtype):
+            torch.set_default_dtype(default)
+            X, Y = rows()
+            model = SingleTaskGP(X, Y[:, :1]).double()
+            options = {"seed": 0, "choices": POINTS.squeeze(-2)}
+            each = [
+                GPUpperConfidenceBound(model, beta=4.0, X_pending=X[:2]),
+                botorch_bandits.ImprovedUpperConfidenceBound(model, X_pending=X[:2]),
+                botorch_bandits.AMMUpperConfidenceBound(model),
+                botorch_bandits.DMMUpperConfidenceBound(model),
+                botorch_bandits.LogExpectedImprovement(model),
+                GPThompsonSampling(model, **options),
+                CensoredThompsonSampling(model, minimum=0.0, X_pending=X[:2], **options),
+            ]
+            values.append([acqf(POINTS).detach() for acqf in each])
+            values[-1] += [acqf(POINTS.squeeze(-2)).detach() for acqf in each]
+    finally:
+        torch.set_default_dtype(before)
+    for first, second in zip(*values, strict=True):
+        assert first.dtype == second.dtype == torch.float64
+        assert torch.allclose(first, second, rtol=1e-6, atol=1e-6)  # starting values are rounded
