@@ -282,10 +282,12 @@ def test_shapes_and_bounds_it_does_not_know_are_handed_over(handed_over: list[An
     assert len(handed_over) == 3
 
 
-def test_joint_points_reach_botorch_which_refuses_them(handed_over: list[Any]) -> None:
-    with pytest.raises(Exception, match="q = 3"):
-        gen_candidates_batched(uniform(2, 3, 2, seed=0), ucb(gp()), 0.0, 1.0)
+def test_joint_points_are_handed_over(handed_over: list[Any]) -> None:
+    X = uniform(2, 3, 2, seed=0)
+    found, values = gen_candidates_batched(X, ucb(gp()), 0.0, 1.0, options={"maxiter": 3})
     assert len(handed_over) == 1
+    assert found.shape == X.shape
+    assert bool((values >= ucb(gp())(X) - 1e-9).all())
 
 
 # --- inside BoTorch's optimizers and the box ------------------------------------------------
