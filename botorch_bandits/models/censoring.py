@@ -51,6 +51,7 @@ from botorch_bandits.models.condition import (
     observed_outcomes,
 )
 from botorch_bandits.models.moments import has_moments, variances_of_outputs
+from botorch_bandits.models.pending import shape_of_batch
 
 STEPS = (0.0625, 0.125, 0.25, 0.5)
 """Steps from a pending point, as shares of the range of all known points in that dimension."""
@@ -288,7 +289,7 @@ class DropInCensoring(Censoring):
         """
         row = torch.tensor(values, dtype=X_pending.dtype, device=X_pending.device)
         # a deterministic model has no batch shape, and is refused by name
-        batch_shape = model.batch_shape or ()
+        batch_shape = shape_of_batch(model)
         Y = row.expand(*batch_shape, len(X_pending), len(values))
         extra = self.pseudo_noise if with_noise else 0.0
         return condition(model, X_pending, Y, extra_noise=extra, noise_unit=self.units)

@@ -193,8 +193,10 @@ def test_lists_of_priors_are_built_from_a_model_that_is_one():
     draw = build(CandidatesThompsonSampling, model, seed=3, **given)
     seed = derive_seed(3, len(X) + 3, "CandidatesThompsonSampling")
     assert torch.equal(draw(x), CandidatesThompsonSampling(model, seed=seed, X_pending=pending)(x))
-    with pytest.raises(UnsupportedError, match="Negate the outcomes"):
-        build(CandidatesThompsonSampling, model, posterior_transform=MINIMIZED)
+    minimized = build(
+        CandidatesThompsonSampling, model, seed=3, posterior_transform=MINIMIZED, **given
+    )
+    assert torch.equal(minimized(x), -draw(x))
     halved = ScalarizedPosteriorTransform(double([0.5]))
     with pytest.raises(UnsupportedError, match="weight 1 or -1"):
         build(CandidatesUpperConfidenceBound, model, posterior_transform=halved)

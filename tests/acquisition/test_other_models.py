@@ -1,0 +1,189 @@
+"""Which acquisition function works with which other model: single points, pending ones, several.
+
+``python -m tests.acquisition.test_other_models`` writes the table of the documentation again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpytorch
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import (
+    KroneckerMultiTaskGP,
+    MixedSingleTaskGP,
+    ModelListGP,
+    MultiTaskGP,
+    SingleTaskGP,
+    SingleTaskVariationalGP,
+)
+from botorch.models.ensemble import EnsembleModel
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.model import Model
+from botorch.models.transforms import Log, Normalize, Standardize
+from gpytorch.distributions import MultivariateNormal
+from torch import Tensor
+
+from botorch_bandits import (
+    CensoredUpperConfidenceBound,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
+    MeanOnly,
+    VarianceOnly,
+)
+
+from .cases import rows, uniform
+
+TABLE = Path(__file__).parents[2] / "docs" / "results" / "compatibility_models.md"
+
+X, Y = rows(8)
+WEIGHTS = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5], dtype=torch.float64))
+
+
+def standardized() -> SingleTaskGP:
+    return SingleTaskGP(
+        X, Y[:, :1], input_transform=Normalize(2), outcome_transform=Standardize(1)
+    ).eval()
+
+
+def several_tasks(**options: Any) -> MultiTaskGP:
+    tasks = torch.cat([torch.zeros(8, 1), torch.ones(5, 1)]).double()
+    inputs = torch.cat([torch.cat([X, X[:5]]), tasks], dim=-1)
+    return MultiTaskGP(inputs, torch.cat([Y[:, :1], Y[:5, 1:]]), task_feature=-1, **options).eval()
+
+
+def variational() -> SingleTaskVariationalGP:
+    return SingleTaskVariationalGP(X, Y[:, :1], inducing_points=5).double().eval()
+
+
+def mixed() -> MixedSingleTaskGP:
+    rounded = torch.cat([X[:, :1], X[:, 1:].round()], dim=-1)
+    return MixedSingleTaskGP(rounded, Y[:, :1], cat_dims=[1]).eval()
+
+
+class OwnGP(gpytorch.models.ExactGP, GPyTorchModel):
+    """As in BoTorch's tutorial on models of one's own."""
+
+    _num_outputs = 1
+
+    def __init__(self) -> None:
+        super().__init__(X, Y[:, 0], gpytorch.likelihoods.GaussianLikelihood())
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
+        self.to(X)
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+class Waves(EnsembleModel):
+    """A deterministic ensemble, as of neural networks."""
+
+    _num_outputs = 1
+
+    def forward(self, X: Tensor) -> Tensor:
+        return torch.stack([torch.sin((3 + i) * X.sum(-1, keepdim=True)) for i in range(6)], -3)
+
+
+MODELS: dict[str, tuple[Callable[[], Model], ScalarizedPosteriorTransform | None]] = {
+    "SingleTaskGP, Normalize and Standardize": (standardized, None),
+    "SingleTaskGP, Log": (
+        lambda: SingleTaskGP(X, Y[:, :1].exp(), outcome_transform=Log()).eval(),
+        None,
+    ),
+    "MixedSingleTaskGP": (mixed, None),
+    "MultiTaskGP, one task out": (lambda: several_tasks(output_tasks=[0]), None),
+    "MultiTaskGP, scalarized": (several_tasks, WEIGHTS),
+    "ModelListGP with a MultiTaskGP, scalarized": (
+        lambda: ModelListGP(several_tasks(output_tasks=[0]), standardized()),
+        WEIGHTS,
+    ),
+    "KroneckerMultiTaskGP, scalarized": (lambda: KroneckerMultiTaskGP(X, Y).eval(), WEIGHTS),
+    "SingleTaskVariationalGP": (variational, None),
+    "a custom GPyTorch model": (lambda: OwnGP().eval(), None),
+    "EnsembleModel (deterministic)": (Waves, None),
+}
+
+ACQUISITIONS: dict[str, Callable[..., AcquisitionFunction]] = {
+    "UCB, constant width": lambda model, **kw: GPUpperConfidenceBound(model, 4.0, **kw),
+    "IGP-UCB": ImprovedUpperConfidenceBound,
+    "DMM": DMMUpperConfidenceBound,
+    "EI": lambda model, **kw: LogExpectedImprovement(model, X_observed=X, **kw),
+    "PI": lambda model, **kw: LogProbabilityOfImprovement(model, X_observed=X, **kw),
+    "mean only": MeanOnly,
+    "variance only": VarianceOnly,
+    "GP-TS": lambda model, **kw: GPThompsonSampling(model, seed=0, **kw),
+    "GP-TS, hallucinated": lambda model, **kw: GPThompsonSampling(
+        model, seed=0, pending="hallucinate", **kw
+    ),
+    "censored UCB": lambda model, **kw: CensoredUpperConfidenceBound(
+        model, minimum=(-9.0, 9.0)[: model.num_outputs], width=1.0, ringing_tolerance=None, **kw
+    ),
+}
+
+PENDING, POINTS = uniform(3, 2, seed=4), uniform(8, 2, seed=3)
+
+
+def _refused(error: Exception, found: list[str]) -> list[str]:
+    """Nothing more works; the error must name a way out."""
+    assert any(word in str(error) for word in ("Use ", "Pass ", "pass ", "needs ", "give ")), error
+    return found
+
+
+def what_works(acquisition: str, model: str) -> list[str]:
+    """Try single points, pending points and several points together; errors must say more."""
+    build, transform = MODELS[model]
+    try:
+        acqf = ACQUISITIONS[acquisition](build(), posterior_transform=transform)
+    except (UnsupportedError, ValueError) as error:
+        return _refused(error, [])
+    found = []
+    for name, pending, shape in (
+        ("1", None, (8, 1, 2)),
+        ("pending", PENDING, (8, 1, 2)),
+        ("4", None, (2, 4, 2)),
+    ):
+        try:
+            acqf.set_X_pending(pending)
+            values = acqf(POINTS.reshape(shape))
+        except UnsupportedError as error:
+            found = _refused(error, found)
+            acqf.set_X_pending(None)
+            continue
+        assert values.shape == shape[:1]
+        assert values.isfinite().all()
+        found.append(name)
+    return found
+
+
+def render() -> str:
+    """One table, models down, acquisition functions across."""
+    header = "| Model | " + " | ".join(ACQUISITIONS) + " |"
+    line = "| --- " * (len(ACQUISITIONS) + 1) + "|"
+    body = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for model in MODELS:
+            cells = [", ".join(what_works(name, model)) or "-" for name in ACQUISITIONS]
+            body.append(f"| {model} | " + " | ".join(cells) + " |")
+    return "\n".join([header, line, *body]) + "\n"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_table_of_other_models_is_what_works() -> None:
+    assert TABLE.read_text(encoding="utf-8") == render(), "write it again: see this module"
+
+
+if __name__ == "__main__":
+    TABLE.write_text(render(), encoding="utf-8")
