@@ -60,6 +60,7 @@ from botorch_bandits.models.kernels import (
     double_kernel,
     fingerprint_kernel,
     kernel_of_output,
+    kernel_of_outputs,
 )
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, collapse_repeats
 from botorch_bandits.models.marginal_likelihood import (
@@ -355,6 +356,36 @@ class BanditGP(DataViews):
         covariance = latent.lazy_covariance_matrix.add_diagonal(self.likelihood.noise)
         posterior = GPyTorchPosterior(MultivariateNormal(latent.mean, covariance))
         return posterior if posterior_transform is None else posterior_transform(posterior, X)
+
+    def subset_output(self, idcs: list[int]) -> BanditGP:
+        """Return a new model of some of the outputs, with the hyperparameters that they have here.
+
+        Args:
+            idcs: Which outputs, from 0, each once and in the order in which they are wanted.
+
+        Raises:
+            ValueError: If there is none, one twice, or one that the model does not have.
+        """
+        if not idcs or len(set(idcs)) < len(idcs) or not set(idcs) <= set(range(self.num_outputs)):
+            raise ValueError(
+                f"idcs must name outputs from 0 to {self.num_outputs - 1}, each once and at least "
+                f"one; got {idcs}."
+            )
+        if list(idcs) == list(range(self.num_outputs)):
+            return copy.deepcopy(self)
+        index: Any = idcs[0] if len(idcs) == 1 else list(idcs)
+        X = self._raw_inputs[..., 0, :, :]  # the same for all outputs
+        Y = self.train_targets[..., list(idcs), :].mT
+        subset = type(self)(
+            X,
+            Y,
+            kernel=kernel_of_outputs(self.covar_module, index, len(self.batch_shape)),
+            noise=self.likelihood.noise.detach().squeeze(-1)[..., index],
+            learn_hyperparameters=self.learn_hyperparameters,
+            input_transform=getattr(self, "input_transform", None),
+            prior_mean=self.prior_mean,
+        )
+        return subset.train(self.training)
 
     @property
     def prior_mean(self) -> float:

@@ -266,6 +266,25 @@ def kernel_of_output(kernel: Kernel, output: int) -> Kernel:
     return kernel
 
 
+def kernel_of_outputs(kernel: Kernel, index: int | list[int], num_batch_dims: int) -> Kernel:
+    """Return a copy of a kernel with the parameters of some outputs, in every batch of the model.
+
+    Args:
+        kernel: Each part of it has the batch shape of the model and then one entry an output.
+        index: Which outputs, from 0; a number instead of a list leaves their dimension out.
+        num_batch_dims: How many dimensions the batch shape of the model has.
+    """
+    kernel = copy.deepcopy(kernel)
+    every = (slice(None),) * num_batch_dims
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            kept = () if isinstance(index, int) else (len(index),)
+            for parameter in part.parameters(recurse=False):
+                parameter.data = parameter.data[(*every, index)].clone()
+            part.batch_shape = torch.Size((*part._batch_shape[:num_batch_dims], *kept))
+    return kernel
+
+
 SMALLEST_DISTANCE = 1e-15
 """Where Matern 1/2 has a kink its slope is taken as 0, as GPyTorch does."""
 
