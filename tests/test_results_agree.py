@@ -317,6 +317,17 @@ def test_page_on_unknown_priors_has_the_numbers_of_the_results():
         expected = [*table[method][0], *table[method][1], *largest[method][0]]
         found = re.findall(NUMBER, cell)
         assert all(agrees(*pair) for pair in zip(found, expected, strict=True)), cell
+    sampled = table_after("unknown-priors.md", "| Method, 33 rounds |")
+    experiments = [f"beyond-priors-sampled-{kind}" for kind in ("listed", "matern", "box")]
+    name = "beyond-priors-sampled"
+    tables = [results.panel(name, e, "mean standard_error") for e in experiments]
+    worst = [results.panel(f"{name}-worst", e, "worst") for e in experiments]
+    assert [row[0] for row in sampled] == list(tables[0])
+    for method, *cells in sampled:
+        for cell, table, most in zip(cells, tables, worst, strict=True):
+            expected = [*table[method][0], *table[method][1], *most[method][0]]
+            found = re.findall(NUMBER, cell)
+            assert all(agrees(*pair) for pair in zip(found, expected, strict=True)), cell
     for kind, share in (("listed", 1.0), ("rough", 1.0), ("between", 1.0), ("matern", 0.95)):
         covered = results.panel("beyond-priors", f"beyond-priors-{kind}", "covered")
         assert covered["survivors"] == [[share]]
@@ -332,6 +343,13 @@ PRICES = {
     "likelihood by {} ({}), {}": ("listed", "marginal likelihood, width 2", "mixture, width 2"),
     "), {} ({}), 3.6 (1.7)": ("rough", "marginal likelihood, width 2", "mixture, width 2"),
     "), {} ({}) and 0.1": ("between", "marginal likelihood, width 2", "mixture, width 2"),
+    "The mixture has {} ({}) and": (
+        "sampled-listed",
+        "BoTorch's samples, width 2",
+        "mixture, width 2",
+    ),
+    "(1.4) and {} ({}) less": ("sampled-matern", "BoTorch's samples, width 2", "mixture, width 2"),
+    "panels and {} ({}) more": ("sampled-box", "mixture, width 2", "BoTorch's samples, width 2"),
     " and {} ({}): not much": ("matern", "marginal likelihood, width 2", "mixture, width 2"),
 }
 
@@ -342,6 +360,7 @@ def test_prices_of_unknown_priors_are_those_of_the_results(sentence):
     words = re.escape(sentence).replace(r"\{\}", f"({NUMBER})")
     (found,) = re.finditer(words, page)
     kind, method, other = PRICES[sentence]
-    expected = less("beyond-priors", f"beyond-priors-{kind}", method, other, "regret")
+    name = "beyond-priors-sampled" if kind.startswith("sampled") else "beyond-priors"
+    expected = less(name, f"beyond-priors-{kind}", method, other, "regret")
     for text, number in zip(found.groups(), expected, strict=False):
         assert agrees(text, number), f"{sentence}: {text}, results {number}"

@@ -137,6 +137,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "beyond-multipliers": (2, 16),
     "beyond-forgetting": (2, 60),
     "beyond-priors": (2, 12),
+    "beyond-priors-sampled": (2, 3),  # before the first chain, which needs JAX
     "beyond-changes": (2, 60),
     "beyond-changes-hard": (2, 60),
     "beyond-calm": (2, 60),

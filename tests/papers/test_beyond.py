@@ -7,12 +7,16 @@ import math
 import multiprocessing
 from dataclasses import fields, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 import torch
+from botorch.fit import fit_fully_bayesian_model_nuts
+from botorch.models.fully_bayesian import FullyBayesianSingleTaskGP
+from torch import Tensor
 
 from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound, run
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
@@ -20,7 +24,13 @@ from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.problems import ArmsProblem, GardnerProblem
 from botorch_bandits.random_streams import RandomBlocks
 from botorch_bandits.simulation import PeriodRewards, Policy
-from papers import beyond_changes, beyond_forgetting, beyond_multipliers, build_experiments
+from papers import (
+    beyond_changes,
+    beyond_forgetting,
+    beyond_multipliers,
+    beyond_priors,
+    build_experiments,
+)
 from papers.avanesov import ChangingStudy, RestartMethod, arms_of, prior_of
 from papers.avanesov import kernel as matern
 from papers.beyond_combined import (
@@ -43,12 +53,15 @@ from papers.beyond_priors import (
     ON_BOX,
     TRUTHS,
     PriorMethod,
+    Samples,
     draw_on_box,
     fitted_posterior,
     list_of_priors,
     play_on_box,
     play_priors,
     points_of,
+    sample_hyperparameters,
+    sampled_posterior,
     slopes,
 )
 from papers.results import tabulate
@@ -61,6 +74,8 @@ SMALL = {
     "beyond-multipliers": {"num_points": (9, 3), "num_trials": 3, "num_rounds": 6},
     "beyond-forgetting": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
     "beyond-priors": {"num_arms": 15, "num_trials": 3, "num_rounds": 8, "chunk": 3},
+    # three rounds have no chain, which would need more than the tests install
+    "beyond-priors-sampled": {"num_arms": 15, "num_trials": 3, "num_rounds": 3, "chunk": 3},
     "beyond-changes": {"num_arms": 15, "num_trials": 3, "num_rounds": 24, "chunk": 3},
     "beyond-changes-hard": {"num_arms": 16, "num_trials": 3, "num_rounds": 24, "chunk": 3},
     "beyond-calm": {"num_arms": 15, "num_trials": 3, "num_rounds": 12, "chunk": 3},
@@ -327,6 +342,73 @@ def test_learned_hyperparameters_are_the_most_likely_ones_or_integrated_out() ->
     assert isinstance(v, torch.Tensor)
     torch.testing.assert_close(mean, m, rtol=0.0, atol=2e-3)  # what is negligible is left out
     torch.testing.assert_close(variance, v, rtol=0.02, atol=2e-3)
+
+
+def samples_of(num_samples: int, seed: int) -> Samples:
+    stream = torch.Generator().manual_seed(seed)
+    u = torch.rand(3, num_samples, dtype=torch.float64, generator=stream)
+    return Samples(0.05 + u[0], 0.01 + 0.2 * u[1], u[2] - 0.5, center=1.5, unit=0.7)
+
+
+def test_a_mixture_of_samples_is_that_of_their_posteriors() -> None:
+    stream = torch.Generator().manual_seed(4)
+    X, y = torch.rand(2, 9, dtype=torch.float64, generator=stream)
+    points, samples = torch.linspace(0.0, 1.0, 6, dtype=torch.float64), samples_of(5, seed=1)
+    mean, variance = sampled_posterior(X, y.unsqueeze(-1), points, samples)
+    moments = []
+    for length, noise, constant in zip(
+        samples.lengthscale, samples.noise, samples.constant, strict=True
+    ):
+
+        def matern(a: float, b: float, length: Tensor = length) -> float:
+            r = math.sqrt(5.0) * abs(a - b) / float(length)
+            return (1.0 + r + r * r / 3.0) * math.exp(-r)
+
+        K = np.array([[matern(a, b) for b in X] for a in X]) + float(noise) * np.eye(9)
+        cross = np.array([[matern(a, b) for b in points] for a in X])
+        m = 1.5 + 0.7 * float(constant)
+        at = m + cross.T @ np.linalg.solve(K, y.numpy() - m)
+        moments.append((at, 0.49 * (1.0 - (cross * np.linalg.solve(K, cross)).sum(0))))
+    expected = np.mean([at for at, _ in moments], axis=0)
+    spread = np.mean([v + (at - expected) ** 2 for at, v in moments], axis=0)
+    np.testing.assert_allclose(mean, expected, atol=1e-10)
+    np.testing.assert_allclose(variance, spread, atol=1e-10)
+
+
+def test_hyperparameters_are_sampled_every_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def chain(X: Tensor, y: Tensor, seed: int) -> Samples:
+        calls.append((len(X), seed))
+        return samples_of(4, seed)
+
+    monkeypatch.setattr(beyond_priors, "sample_hyperparameters", chain)
+    experiment = panels("beyond-priors-sampled", num_rounds=12, num_trials=2)[1]
+    study = experiment.make_study(0, 2)
+    *_, method = experiment.make_methods(study)
+    regret = play_priors(study, method, lambda t: None)["regret"]
+    assert regret.shape == (2, 12)
+    assert (regret >= 0.0).all()
+    assert [rows for rows, _ in calls] == [3, 3, 8, 8]
+    assert len({seed for _, seed in calls}) == 4
+
+
+@pytest.mark.skipif(find_spec("numpyro") is None, reason="BoTorch's chains need JAX and NumPyro")
+def test_samples_are_those_of_botorchs_model() -> None:
+    X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64)
+    y = (5.0 * X).sin().unsqueeze(-1)
+    samples = sample_hyperparameters(X, y, seed=3)
+    assert len(samples.lengthscale) == len(samples.noise) == len(samples.constant) == 16
+    model = FullyBayesianSingleTaskGP(X.unsqueeze(-1), (y - samples.center) / samples.unit)
+    fit_fully_bayesian_model_nuts(
+        model, warmup_steps=64, num_samples=64, thinning=4, disable_progbar=True, seed=3
+    )
+    points = torch.linspace(0.0, 1.0, 5, dtype=torch.float64)
+    posterior = model.posterior(points.unsqueeze(-1))
+    mean, variance = sampled_posterior(X, y, points, samples)
+    expected = samples.center + samples.unit * posterior.mixture_mean.squeeze(-1)
+    assert (mean - expected).abs().max() < 1e-8
+    assert (variance - samples.unit**2 * posterior.mixture_variance.squeeze(-1)).abs().max() < 1e-8
 
 
 # ways to follow changes

@@ -93,7 +93,7 @@ class PriorMethod(Method):
     """A method that knows the prior, has a list, or learns it.
 
     Attributes:
-        form: ``"oracle"``, ``"list"``, ``"fitted"`` or ``"integrated"``.
+        form: ``"oracle"``, ``"list"``, ``"fitted"``, ``"integrated"`` or ``"sampled"``.
         bounds: Whether its bounds are looked at.
     """
 
@@ -129,8 +129,8 @@ def play_priors(
         ``mean_width``, too.
     """
     assert isinstance(method, PriorMethod)
-    if method.form in ("fitted", "integrated"):
-        return {"regret": _play_fitted(study, method.form == "integrated", on_round).numpy()}
+    if method.form in ("fitted", "integrated", "sampled"):
+        return {"regret": _play_learned(study, method.form, on_round).numpy()}
     arms = points_of(len(study.kernel_matrix))
     engine: Any
     if method.form == "list":
@@ -195,27 +195,124 @@ def fitted_posterior(
     return mean, weights @ (variances + (means - mean).square())
 
 
-def _play_fitted(study: ArmsStudy, is_integrated: bool, on_round: Callable[[int], None]) -> Tensor:
-    """Maximize mean plus two deviations of a model that is fitted before each round."""
+@dataclass(frozen=True)
+class Samples:
+    """Hyperparameters that BoTorch has drawn from their posterior, given standardized outcomes.
+
+    Attributes:
+        lengthscale: Of the Matern 5/2 kernel, ``num_samples``.
+        noise: The noise variance, ``num_samples``; the output scale is 1.
+        constant: The prior mean, ``num_samples``.
+        center: What was taken off the outcomes.
+        unit: What they were divided by then.
+    """
+
+    lengthscale: Tensor
+    noise: Tensor
+    constant: Tensor
+    center: float
+    unit: float
+
+
+def sample_hyperparameters(X: Tensor, y: Tensor, seed: int) -> Samples:
+    """Sample with BoTorch's fully Bayesian model, by Hamiltonian Monte Carlo.
+
+    Args:
+        X: ``n`` inputs.
+        y: ``n x 1`` outcomes.
+        seed: Of the chain.
+
+    Raises:
+        ImportError: If what BoTorch needs for that is not installed.
+    """
+    from botorch.fit import fit_fully_bayesian_model_nuts
+    from botorch.models.fully_bayesian import FullyBayesianSingleTaskGP
+
+    center, unit = float(y.mean()), float(y.std())
+    model = FullyBayesianSingleTaskGP(X.unsqueeze(-1), (y - center) / unit)
+    fit_fully_bayesian_model_nuts(
+        model,
+        warmup_steps=WARMUP,
+        num_samples=WARMUP,
+        thinning=THINNING,
+        disable_progbar=True,
+        seed=seed,
+    )
+    return Samples(
+        model.covar_module.lengthscale.detach().reshape(-1),
+        model.likelihood.noise.detach().reshape(-1),
+        model.mean_module.constant.detach().reshape(-1),
+        center,
+        unit,
+    )
+
+
+WARMUP, THINNING, EVERY = 64, 4, 5
+"""Steps before and after warming up, of which each fourth counts; rounds between two chains."""
+
+
+def sampled_posterior(
+    X: Tensor, y: Tensor, points: Tensor, samples: Samples
+) -> tuple[Tensor, Tensor]:
+    """Return mean and variance of the mixture of posteriors, one for each sample.
+
+    Args:
+        X: ``n`` inputs.
+        y: ``n x 1`` outcomes, more of them perhaps than the samples were drawn with.
+        points: ``m`` points.
+        samples: Of the hyperparameters.
+    """
+    lengthscales = samples.lengthscale.reshape(-1, 1, 1)
+
+    def kernel(A: Tensor, B: Tensor) -> Tensor:
+        r = math.sqrt(5.0) * (A.unsqueeze(-1) - B).abs() / lengthscales
+        return (1.0 + r + r.square() / 3.0) * torch.exp(-r)
+
+    noise = samples.noise.reshape(-1, 1, 1) * torch.eye(len(y), dtype=torch.float64)
+    factors = torch.linalg.cholesky(kernel(X, X) + noise)
+    rows = torch.linalg.solve_triangular(factors, kernel(X, points), upper=False)
+    constant = samples.constant.reshape(-1, 1, 1)
+    left = (y - samples.center) / samples.unit - constant
+    half = torch.linalg.solve_triangular(factors, left, upper=False)
+    means = constant.squeeze(-1) + (rows * half).sum(-2)
+    variances = (1.0 - rows.square().sum(-2)).clamp_min(0.0)
+    mean = means.mean(0)
+    variance = (variances + (means - mean).square()).mean(0)
+    return samples.center + samples.unit * mean, samples.unit**2 * variance
+
+
+def _play_learned(study: ArmsStudy, form: str, on_round: Callable[[int], None]) -> Tensor:
+    """Maximize mean plus two deviations of a model that learns its hyperparameters."""
     points = points_of(len(study.kernel_matrix)).choices.squeeze(-1)
     count, rounds = len(study.values), study.num_rounds
     noise = RandomBlocks(study.seeds, "noise")
     uniform = RandomBlocks(study.seeds, "sample", (), "uniform")
     arms = torch.zeros(count, rounds, dtype=torch.long)
     outcomes = torch.zeros(count, rounds, dtype=torch.float64)
+    first = FIRST if form == "sampled" else 1
+    samples: dict[int, Samples] = {}
     for t in range(rounds):
-        if t == 0:
-            arms[:, 0] = (uniform.at(1) * len(points)).long()
+        if t < first:
+            arms[:, t] = (uniform.at(t + 1) * len(points)).long()
         else:
-            for b in range(count):
-                mean, variance = fitted_posterior(
-                    points[arms[b, :t]], outcomes[b, :t].unsqueeze(-1), points, is_integrated
-                )
+            for b, seed in enumerate(study.seeds):
+                X, y = points[arms[b, :t]], outcomes[b, :t].unsqueeze(-1)
+                if form == "sampled":
+                    if (t - first) % EVERY == 0:
+                        chain = derive_seed(seed, t, "chain") % 2**31
+                        samples[b] = sample_hyperparameters(X, y, chain)
+                    mean, variance = sampled_posterior(X, y, points, samples[b])
+                else:
+                    mean, variance = fitted_posterior(X, y, points, form == "integrated")
                 arms[b, t] = first_of_the_largest(mean + WIDTH * variance.sqrt())
         values = study.values.gather(-1, arms[:, t : t + 1]).squeeze(-1)
         outcomes[:, t] = values + study.noise_std * noise.at(t + 1)
         on_round(t + 1)
     return study.values.amax(-1, keepdim=True) - study.values.gather(-1, arms)
+
+
+FIRST = 3
+"""Uniform points before the hyperparameters are sampled: one or two outcomes have no spread."""
 
 
 def priors(
@@ -270,7 +367,8 @@ def priors(
 def _make_study(
     kind: str, num_rounds: int, num_arms: int, seed: int, first: int, count: int
 ) -> ArmsStudy:
-    own, truth = derive_seed(seed, 0, f"beyond-priors-{kind}"), TRUTHS[kind]
+    own = derive_seed(seed, 0, f"beyond-priors-{kind}")
+    truth = ON_BOX if kind == "box" else TRUTHS[kind]
     points = points_of(num_arms).choices
     with torch.no_grad():
         matrix = truth.kernel(points).to_dense()
@@ -301,6 +399,62 @@ def _methods(kind: str, study: ArmsStudy) -> list[PriorMethod]:
         method("Thompson sampling", CandidatesThompsonSampling.with_options(), form="list"),
         method("marginal likelihood, width 2", oracle.with_options(**width), form="fitted"),
         method("fully Bayesian, width 2", oracle.with_options(**width), form="integrated"),
+    ]
+
+
+def sampled(
+    num_trials: int = 6, num_rounds: int = 33, seed: int = 0, num_arms: int = 200, chunk: int = 6
+) -> list[ArmsExperiment]:
+    """Return panels in which BoTorch's fully Bayesian model plays, too; a round takes seconds.
+
+    Args:
+        num_trials: Rewards a panel; they are those of :func:`priors`.
+        num_rounds: The horizon.
+        seed: Seeds rewards, noise and draws.
+        num_arms: Evenly spaced points of the unit interval; five times as many stand for a box.
+        chunk: Trials in one file.
+    """
+    return [
+        ArmsExperiment(
+            name=f"beyond-priors-sampled-{kind}",
+            title=truth.title,
+            published="",
+            num_trials=num_trials,
+            num_rounds=num_rounds,
+            make_study=partial(_make_study, kind, num_rounds, count, seed),
+            make_methods=partial(_sampled_methods, truth),
+            player=play_priors,
+            chunk=chunk,
+            settings={
+                "seed": seed,
+                "num_arms": count,
+                "list": (LENGTHSCALES, RATIOS, SCALES),
+                "width": WIDTH,
+                "chains": (WARMUP, THINNING, EVERY, FIRST),
+                "truth": repr(truth),
+            },
+        )
+        for kind, truth, count in (
+            ("listed", TRUTHS["listed"], num_arms),
+            ("matern", TRUTHS["matern"], num_arms),
+            ("box", ON_BOX, 5 * num_arms),
+        )
+    ]
+
+
+def _sampled_methods(truth: Truth, study: ArmsStudy) -> list[PriorMethod]:
+    method = partial(
+        PriorMethod,
+        acquisition=GPUpperConfidenceBound.with_options(width=WIDTH),
+        lam=truth.ratio * truth.scale,
+    )
+    mixture = CandidatesUpperConfidenceBound.with_options(form="mixture", width=WIDTH)
+    return [
+        method("oracle, width 2"),
+        method("mixture, width 2", acquisition=mixture, form="list"),
+        method("marginal likelihood, width 2", form="fitted"),
+        method("fully Bayesian, width 2", form="integrated"),
+        method("BoTorch's samples, width 2", form="sampled"),
     ]
 
 

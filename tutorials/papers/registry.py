@@ -130,6 +130,11 @@ EXPERIMENTS = {
         "a prior that is not known: lists of priors, marginal likelihood and the oracle",
         report=beyond_priors.report,
     ),
+    "beyond-priors-sampled": Entry(
+        beyond_priors.sampled,
+        "the same beside BoTorch's fully Bayesian model, which needs JAX and NumPyro",
+        report=beyond_priors.report,
+    ),
     "beyond-changes": Entry(
         beyond_changes.changes,
         "the evidence of all outcomes against other ways to follow changes",
