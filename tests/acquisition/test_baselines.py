@@ -10,7 +10,6 @@ import pytest
 import torch
 from botorch.acquisition import analytic
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP, SingleTaskVariationalGP
 from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RBFKernel
@@ -185,13 +184,21 @@ def test_infeasible_options_are_refused(
         LogExpectedImprovement(bandit_gp(), **options)
 
 
-def test_a_model_that_cannot_be_conditioned_refuses_pending_points_only() -> None:
+def test_a_variational_model_takes_pending_points() -> None:
     model = SingleTaskVariationalGP(X_OBSERVED, Y_OBSERVED, inducing_points=5).double().eval()
     acqf = LogExpectedImprovement(model, best_f=0.0)
     before = acqf(x.unsqueeze(-2)).detach()
-    with pytest.raises(UnsupportedError, match="SingleTaskVariationalGP cannot take"):
-        acqf.set_X_pending(PENDING)
-    assert acqf.X_pending is None
+    acqf.set_X_pending(PENDING)
+    joint = model.posterior(torch.cat([PENDING, x])).distribution
+    covariance, count = joint.covariance_matrix.detach(), len(PENDING)
+    noisy = covariance[:count, :count] + float(model.likelihood.noise) * torch.eye(count).double()
+    cross = covariance[:count, count:]
+    left = (covariance[count:, count:] - cross.T @ torch.linalg.solve(noisy, cross)).diagonal()
+    mean, sd = joint.mean[count:].detach(), left.sqrt()
+    normal, u = torch.distributions.Normal(0.0, 1.0), mean / sd
+    expected = (sd * (u * normal.cdf(u) + normal.log_prob(u).exp())).log()
+    assert (acqf(x.unsqueeze(-2)) - expected).abs().max() < 1e-8
+    acqf.set_X_pending(None)
     assert torch.equal(acqf(x.unsqueeze(-2)), before)
 
 

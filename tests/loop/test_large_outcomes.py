@@ -50,6 +50,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.acquisition import (
     BanditAcquisition,
+    CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
@@ -89,6 +90,10 @@ CANDIDATES = [
     CandidatesUpperConfidenceBound.with_options(form="mixture"),
     CandidatesThompsonSampling.with_options(),
 ]
+CANDIDATES_LAGRANGIAN = [
+    CandidatesLagrangianUpperConfidenceBound.with_options(form=form)
+    for form in ("survivors", "mixture")
+]
 PRIORS = BanditGP.with_candidates(
     [BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=each) for each in (0.1, 0.3)]
 )
@@ -125,7 +130,8 @@ def test_every_acquisition_is_here():
         for known in (getattr(room, name) for name in room.__all__)
         if isinstance(known, type) and issubclass(known, BanditAcquisition)
     } - {BanditAcquisition}
-    assert {recipe.acquisition_class for recipe in RECIPES + LAGRANGIAN + CANDIDATES} == classes
+    recipes = RECIPES + LAGRANGIAN + CANDIDATES + CANDIDATES_LAGRANGIAN
+    assert {recipe.acquisition_class for recipe in recipes} == classes
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -196,6 +202,7 @@ RULES = [
     (MultiplicativeEpochs(1, 2), DMMUpperConfidenceBound.with_options(**BOUNDS)),
     *((AdditiveEpochs(1, 2, surrogate="separate"), recipe) for recipe in LAGRANGIAN),
     *((PrimalDual(1, max_multiplier=5.0, divisor=2.0), recipe) for recipe in LAGRANGIAN),
+    *((AdditiveEpochs(1, 2, surrogate="separate"), recipe) for recipe in CANDIDATES_LAGRANGIAN),
 ]
 
 
@@ -204,7 +211,8 @@ RULES = [
 @pytest.mark.parametrize(("rule", "recipe"), RULES, ids=lambda part: type(part).__name__)
 def test_large_constraint_values(rule, recipe, domain):
     """A value is taken if the penalized outcome that it makes is within the bound, too."""
-    loop = build(domain, KERNEL, recipe, constraints=rule)
+    model = PRIORS if recipe in CANDIDATES_LAGRANGIAN else KERNEL
+    loop = build(domain, model, recipe, constraints=rule)
     refuse_and_go_on(loop, constraints=[-0.5])
     for exponent in (308, 200, 100, 51, 50, 40, 24, 16, 12, 8, 5, 3, 2, 1):
         loop.settings.domain.check_point("x", loop.ask().x)
