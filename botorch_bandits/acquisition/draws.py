@@ -249,8 +249,8 @@ class PointwiseDraw:
     What is asked without gradients is drawn jointly with all values that were drawn before, and
     kept: asked again, a point has the same value. With gradients, as optimizers ask, and beyond
     :data:`LARGEST_DRAW` points the answer is the posterior mean given the values that were drawn, a
-    smooth function through them. So the draw depends on the order of the questions, and its law
-    does not.
+    smooth function through them, with less variance away from them. So the draw depends on the
+    order of the questions; the joint law of the values that were drawn does not.
 
     Args:
         model: With one output and a Gaussian posterior; no ensemble.
