@@ -12,12 +12,14 @@
 :func:`plot_timeline`                     what the tests for a change said, and when a run restarted
 :func:`plot_ledger`                       constraint violations and multipliers
 :func:`plot_evidence`                     which priors on a list the outcomes speak against
+:func:`plot_leave_one_out`                outcomes beside what all others predict of them
 ========================================  ======================================================
 
 Nothing here changes matplotlib's global settings, and no screen is needed.
 """
 
 from botorch_bandits.plotting.evidence import plot_evidence
+from botorch_bandits.plotting.leave_one_out import plot_leave_one_out
 from botorch_bandits.plotting.overview import plot_run
 from botorch_bandits.plotting.posterior import plot_posterior, plot_width_against_error
 from botorch_bandits.plotting.regret import plot_regret
@@ -40,6 +42,7 @@ __all__ = [
     "plot_diagnostic",
     "plot_evidence",
     "plot_information_gain",
+    "plot_leave_one_out",
     "plot_ledger",
     "plot_pending",
     "plot_posterior",

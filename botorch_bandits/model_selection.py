@@ -1,0 +1,449 @@
+"""A search for hyperparameters in scikit-learn's interface: :class:`BanditSearchCV`.
+
+It takes the place of scikit-learn's ``RandomizedSearchCV``: a loop chooses each candidate by what
+the ones before it scored. This module needs scikit-learn, the extra ``tune``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
+from botorch_bandits.checks import check_integer
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.history import History, Query
+from botorch_bandits.journal.files import write_whole
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.spaces import Parameter, Space
+from botorch_bandits.stopping import MOST_FAILURES_IN_A_ROW
+
+try:
+    import joblib
+    from scipy.stats import rankdata
+    from sklearn.base import is_classifier
+    from sklearn.model_selection import check_cv
+    from sklearn.model_selection._search import BaseSearchCV
+    from sklearn.utils import check_random_state
+except ImportError as missing:
+    raise ImportError(
+        "botorch_bandits.model_selection needs scikit-learn: pip install 'botorch_bandits[tune]'."
+    ) from missing
+
+__all__ = ["BanditSearchCV"]
+
+ENDING = ".scores"
+"""Behind a journal's name: the file with the scores of each fold, which a journal does not hold."""
+
+
+class BanditSearchCV(BaseSearchCV):
+    """Cross-validated search over hyperparameters, each chosen by the scores before it.
+
+    It is used like ``RandomizedSearchCV`` of scikit-learn, and has the attributes that one has:
+    ``cv_results_``, ``best_estimator_``, ``best_params_``, ``best_score_``, ``best_index_``,
+    ``n_splits_``, ``scorer_``, ``refit_time_`` and ``multimetric_``. The folds are the same for all
+    candidates. A candidate all of whose fits fail is on record with ``error_score``, and the search
+    keeps away from it; it ends with the error if ten in a row fail, or all.
+
+    Args:
+        estimator: What is tuned; it is cloned.
+        param_space: A :class:`~botorch_bandits.Space`, or :class:`~botorch_bandits.Float`,
+            :class:`~botorch_bandits.Integer`, :class:`~botorch_bandits.Categorical` and
+            :class:`~botorch_bandits.Fixed` parameters by name, such as ``"svc__C"`` in a pipeline.
+        n_iter: How many candidates are evaluated, those of an earlier start included.
+        scoring: As in ``RandomizedSearchCV``. Of several metrics, the one that ``refit`` names is
+            maximized.
+        n_jobs: How many folds, over all candidates of a batch, are fitted at once.
+        refit: Whether the best candidate is fitted to all data; the name of the metric that counts
+            where there are several; or a function from ``cv_results_`` to the best index.
+        cv: As in ``RandomizedSearchCV``.
+        verbose: As in ``RandomizedSearchCV``.
+        pre_dispatch: As in ``RandomizedSearchCV``.
+        random_state: Seeds everything that is drawn.
+        error_score: What a fit that fails scores; ``"raise"`` raises its error.
+        return_train_score: Whether ``cv_results_`` has scores on the training folds.
+        num_initial: How many candidates are drawn uniformly at first; see
+            :class:`~botorch_bandits.BanditLoop`.
+        batch_size: How many candidates are chosen before the first of them is evaluated. More of
+            them keep more workers busy; fewer know more when they are chosen.
+        objective: ``"best"`` or ``"earned"``; see :class:`~botorch_bandits.BanditLoop`.
+        model: The loop's model; one that learns everything from the scores if omitted.
+        acquisition: The loop's acquisition; ``objective`` chooses if omitted.
+        journal: The path of a file in which candidates and scores are recorded. If it is there
+            already, the search goes on from it: what was evaluated is not evaluated again. (One
+            candidate is if nothing new gets a score: scikit-learn reads what scores are off an
+            evaluation.) The scores of the folds are in a file beside it whose name ends in
+            ``.scores``. ``random_state`` must be a whole number then, and data, estimator, folds
+            and scoring must be those of the beginning.
+
+    Attributes:
+        history_: Queries and scores, as :class:`~botorch_bandits.History`.
+
+    Raises:
+        TypeError: If an argument is of the wrong kind.
+        ValueError: If one is out of range, or the journal is of another search.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.svm import SVC
+        >>> from botorch_bandits import Categorical, Float
+        >>> space = {"C": Float(1e-2, 1e2, log=True), "kernel": Categorical(["rbf", "linear"])}
+        >>> search = BanditSearchCV(SVC(), space, n_iter=6, cv=3, random_state=0)
+        >>> bool(search.fit(*load_iris(return_X_y=True)).best_score_ > 0.95)
+        True
+    """
+
+    _parameter_constraints: Mapping[str, Sequence[Any]] = {
+        **BaseSearchCV._parameter_constraints,
+        "param_space": [Mapping, Space],
+        "n_iter": [numbers.Integral],
+        "random_state": ["random_state"],
+        "num_initial": [numbers.Integral, None],
+        "batch_size": [numbers.Integral],
+        "objective": [str, None],
+        "model": "no_validation",  # the loop checks it
+        "acquisition": "no_validation",
+        "journal": [str, Path, None],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_space: Space | Mapping[str, Parameter],
+        *,
+        n_iter: int = 30,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool | str | Callable[[Mapping[str, Any]], int] = True,
+        cv: Any = None,
+        verbose: int = 0,
+        pre_dispatch: int | str = "2*n_jobs",
+        random_state: Any = None,
+        error_score: float | str = np.nan,
+        return_train_score: bool = False,
+        num_initial: int | None = None,
+        batch_size: int = 1,
+        objective: str | None = None,
+        model: BanditGPRecipe | Callable[..., Any] | None = None,
+        acquisition: AcquisitionRecipe | RandomSearch | Callable[..., Any] | None = None,
+        journal: str | Path | None = None,
+    ) -> None:
+        """See the class."""
+        self.param_space = param_space
+        self.n_iter = n_iter
+        self.random_state = random_state
+        self.num_initial = num_initial
+        self.batch_size = batch_size
+        self.objective = objective
+        self.model = model
+        self.acquisition = acquisition
+        self.journal = journal
+        super().__init__(
+            estimator=estimator,
+            scoring=scoring,
+            n_jobs=n_jobs,
+            refit=refit,
+            cv=cv,
+            verbose=verbose,
+            pre_dispatch=pre_dispatch,
+            error_score=error_score,
+            return_train_score=return_train_score,
+        )
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Choose and evaluate candidates, then fit the best one to all data.
+
+        Args:
+            X: ``num_rows x num_features``, or whatever the estimator takes.
+            y: Targets, if the estimator needs them.
+            **params: Passed on to the estimator's ``fit``, the scorer and the splitter.
+
+        Returns:
+            The search itself.
+
+        Raises:
+            ValueError: If an argument is out of range, the journal is of another search, or every
+                candidate failed.
+        """
+        self._scores = _Scores(self, X, y, params)
+        try:
+            super().fit(X, y, **params)
+        finally:
+            del self._scores
+        return self
+
+    def _run_search(self, evaluate_candidates: Callable[..., Mapping[str, Any]]) -> None:
+        """Ask, evaluate and tell until ``n_iter`` candidates are on record."""
+        check_integer("n_iter", self.n_iter, minimum=1)
+        check_integer("batch_size", self.batch_size, minimum=1)
+        scores, folds = self._scores, _Folds(self)
+        with self._loop() as loop:
+            history = loop.history
+            self.history_ = history
+            scores.keep(history)
+            for query in history.pending():
+                if query.id in scores.kept:  # the process ended before it was told
+                    self._tell(loop, query)
+            waiting = list(history.pending())
+            error: ValueError | None = None
+            while True:
+                room = min(self.batch_size - len(waiting), self.n_iter - history.num_queries)
+                waiting += [loop.ask() for _ in range(room)]
+                if not waiting:
+                    break
+                batch, waiting = waiting[: self.batch_size], waiting[self.batch_size :]
+                error = self._evaluate(evaluate_candidates, folds, batch) or error
+                for query in batch:
+                    self._tell(loop, query)
+                if history.avoided_in_a_row() >= MOST_FAILURES_IN_A_ROW and error is not None:
+                    raise error
+            self._check_told(loop, error)
+            self._add_last_failures()
+            if not scores.ids:  # scikit-learn reads the kinds of scores off an evaluation
+                best = loop.history.best()
+                point = (best[0] if best is not None else history.queries[0]).parameters
+                scores.ids.append(None)
+                evaluate_candidates([point], cv=folds)
+
+    def _loop(self) -> BanditLoop:
+        """Return the loop, from its journal if there is one."""
+        space = self.param_space
+        if not isinstance(space, Space):
+            space = Space(space)
+        if isinstance(self.random_state, numbers.Integral):
+            seed = int(self.random_state)
+        elif self.journal is not None:
+            raise ValueError(
+                f"random_state is {self.random_state!r}, and a search with a journal goes on with "
+                "the seed with which it began. Pass a whole number."
+            )
+        else:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings: dict[str, Any] = {"num_initial": self.num_initial, "seed": seed}
+        if self.acquisition is None or self.objective is not None:
+            settings["objective"] = self.objective
+        if self.journal is not None:
+            settings["journal"] = self.journal
+        return BanditLoop(space, self.model, self.acquisition, **settings)
+
+    def _evaluate(
+        self, evaluate_candidates: Callable[..., Any], folds: _Folds, batch: Sequence[Query]
+    ) -> ValueError | None:
+        """Evaluate candidates and keep their scores; returns the error if all fits failed."""
+        scores = self._scores
+        scores.ids += [query.id for query in batch]
+        try:
+            evaluate_candidates([query.parameters for query in batch], cv=folds)
+        except ValueError as error:
+            del scores.ids[len(scores.ids) - len(batch) :]
+            if self.error_score == "raise" or "fits failed" not in str(error):
+                raise
+            for query in batch:
+                scores.kept[query.id] = {}
+            scores.write({})
+            return error
+        scores.write({query.id: scores.evaluated[query.id] for query in batch})
+        return None
+
+    def _tell(self, loop: BanditLoop, query: Query) -> None:
+        """Tell the loop what a candidate scored; one without a score has failed."""
+        row = self._scores.row(query.id)
+        name = "mean_test_score"
+        if row and name not in row:
+            if not isinstance(self.refit, str):
+                raise ValueError(
+                    f"refit is {self.refit!r}, but there are several metrics, of which one is "
+                    "maximized. Pass its name as refit=."
+                )
+            name = f"mean_test_{self.refit}"
+        score: Any = row.get(name, self.error_score)
+        if isinstance(score, str) or not math.isfinite(score):
+            loop.tell_failed(query.id, "no finite score", avoid=True)
+        else:
+            loop.tell(query.id, float(score))
+
+    def _check_told(self, loop: BanditLoop, error: ValueError | None) -> None:
+        """Raise if there is no candidate with scores at all."""
+        if error is not None and not any(self._scores.row(q.id) for q in loop.history.queries):
+            raise error
+
+    def _format_results(
+        self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None
+    ) -> dict[str, Any]:
+        """Return ``cv_results_`` with the candidates of an earlier start, and those that failed."""
+        new: dict[str, Any] = super()._format_results(candidate_params, n_splits, out, more_results)
+        scores = self._scores
+        scores.evaluated = {i: _row(new, k) for k, i in enumerate(scores.ids) if i is not None}
+        scores.results = self._with_kept(new) if scores.kept or None in scores.ids else new
+        return scores.results
+
+    def _with_kept(self, new: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a table with the rows that are kept; names and their order are as they were."""
+        scores = self._scores
+        order = scores.order()
+        fill = math.nan if isinstance(self.error_score, str) else float(self.error_score)
+        points = [self.history_.query(i).parameters or {} for i in order]
+        results: dict[str, Any] = {}
+        for name in new:
+            if name == "params":
+                results[name] = points
+            elif name.startswith("param_"):
+                results[name] = _column([point[name.removeprefix("param_")] for point in points])
+            elif not name.startswith("rank_test_"):
+                missing = math.nan if name.endswith("_time") else fill
+                missing = 0.0 * missing if name.startswith("std_") else missing
+                values = [scores.row(i).get(name, missing) for i in order]
+                results[name] = np.array(values, dtype=np.float64)
+        for name in (name for name in new if name.startswith("rank_test_")):
+            results[name] = _ranks(results[name.replace("rank_", "mean_", 1)])
+        return {name: results[name] for name in new}
+
+    def _add_last_failures(self) -> None:
+        """Add to the table what failed after it was made: scikit-learn has it by now."""
+        results = self._scores.results
+        if results and len(results["params"]) < len(self._scores.order()):
+            results.update(self._with_kept(results))
+
+
+class _Folds:
+    """The folds of a search, drawn once: candidates are compared on the same ones."""
+
+    def __init__(self, search: BanditSearchCV) -> None:
+        self._search = search
+        self._splits: list[Any] | None = None
+
+    def split(self, X: Any, y: Any = None, **params: Any) -> Iterable[Any]:
+        """Return the same folds at each call."""
+        if self._splits is None:
+            search = self._search
+            splitter = getattr(search, "_checked_cv_orig", None)
+            if splitter is None:
+                splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
+            self._splits = list(splitter.split(X, y, **params))
+        return self._splits
+
+
+class _Scores:
+    """The scores of one search, by the ids of its queries, and the file that has them.
+
+    Attributes:
+        kept: Rows of an earlier start, and empty ones of candidates that failed.
+        ids: Of the candidates that scikit-learn has evaluated, in order; None stands for one that
+            was evaluated again.
+        evaluated: Their rows.
+        results: What became of them, as scikit-learn has it.
+    """
+
+    def __init__(self, search: BanditSearchCV, X: Any, y: Any, params: Mapping[str, Any]) -> None:
+        self.kept: dict[int, dict[str, float]] = {}
+        self.ids: list[int | None] = []
+        self.evaluated: dict[int, dict[str, float]] = {}
+        self.results: dict[str, Any] = {}
+        self._written: dict[int, dict[str, float]] = {}
+        self._path: Path | None = None
+        if search.journal is None:
+            return
+        self._path = Path(f"{search.journal}{ENDING}")
+        parts = {"data": [X, y], "estimator": search.estimator, "cv": search.cv}
+        parts |= {"scoring": search.scoring, "fit parameters": dict(params)}
+        self._identity = {name: _hash(name, part) for name, part in parts.items()}
+        self._read()
+
+    def keep(self, history: History) -> None:
+        """Keep the rows of queries in a history alone: others were never asked.
+
+        Raises:
+            ValueError: If one that was told has no row.
+        """
+        missing = [o.query_id for o in history.outcomes if o.query_id not in self._written]
+        if missing:
+            raise ValueError(
+                f"{self._path} lacks the scores of query_id {missing[0]}, which the journal has as "
+                "told. Put the file back where it was, or choose another journal=."
+            )
+        known = {query.id for query in history.queries}
+        self._written = {i: row for i, row in self._written.items() if i in known}
+        self.kept = dict(self._written)
+
+    def order(self) -> list[int]:
+        """Return the ids of all candidates with a row, in the order of asking."""
+        return sorted({*self.kept, *(i for i in self.ids if i is not None)})
+
+    def row(self, query_id: int) -> dict[str, float]:
+        """Return the row of a query; an empty one if it failed."""
+        if query_id in self.evaluated:
+            return self.evaluated[query_id]
+        return self.kept.get(query_id, {})
+
+    def write(self, rows: Mapping[int, dict[str, float]]) -> None:
+        """Put rows on disk, with those of candidates that failed."""
+        self._written |= {i: row for i, row in self.kept.items() if i not in self._written}
+        self._written |= rows
+        if self._path is not None:
+            lines = [self._identity, *([i, row] for i, row in sorted(self._written.items()))]
+            text = "".join(f"{json.dumps(line)}\n" for line in lines)
+            write_whole(self._path, text.encode("utf-8"))
+
+    def _read(self) -> None:
+        assert self._path is not None
+        try:
+            first, *lines = self._path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        known = json.loads(first)
+        differing = [name for name, value in self._identity.items() if known.get(name) != value]
+        if differing:
+            raise ValueError(
+                f"{self._path} has the scores of a search with other {', '.join(differing)}. Pass "
+                "what the search was begun with, or choose another journal=."
+            )
+        self._written = {int(i): row for i, row in map(json.loads, lines)}
+
+
+def _hash(name: str, part: Any) -> str:
+    """Return a short text that tells settings apart."""
+    try:
+        return str(joblib.hash(part))
+    except Exception as error:  # whatever pickle raises
+        raise ValueError(
+            f"{name} cannot be told from another one ({type(error).__name__}: {error}), so that a "
+            "journal could be of another search. Pass what can be pickled: functions by name, and "
+            "folds as a list."
+        ) from error
+
+
+def _row(results: Mapping[str, Any], k: int) -> dict[str, float]:
+    """Return the numbers of one candidate, without its rank."""
+    return {
+        name: float(values[k])
+        for name, values in results.items()
+        if name != "params" and not name.startswith(("param_", "rank_test_"))
+    }
+
+
+def _column(values: Sequence[Any]) -> Any:
+    """Return the values of one parameter, as ``cv_results_`` has them."""
+    kinds = {type(value) for value in values}
+    plain = len(kinds) == 1 and kinds <= {int, float, bool}
+    data = np.array(values) if plain else np.empty(len(values), dtype=object)
+    if not plain:
+        data[:] = values
+    return np.ma.MaskedArray(data, mask=np.zeros(len(values), dtype=bool))
+
+
+def _ranks(means: Any) -> Any:
+    """Return ranks from 1, the largest mean first; what has no score comes last."""
+    if np.isnan(means).all():
+        return np.ones(len(means), dtype=np.int32)
+    filled = np.where(np.isnan(means), np.nanmin(means) - 1.0, means)
+    return rankdata(-filled, method="min").astype(np.int32, copy=False)
+
+
+fill_in_docstrings(__name__)
