@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         NeverRestart,
         OracleRestart,
     )
-    from botorch_bandits.confidence import Guarantee
+    from botorch_bandits.confidence import Guarantee, diagnose_bounds
     from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
     from botorch_bandits.domains import Arms, Box, Domain
     from botorch_bandits.evaluation import run
@@ -118,6 +118,7 @@ __all__ = [
     "VarianceOnly",
     "WidthUpperConfidenceBound",
     "__version__",
+    "diagnose_bounds",
     "gen_candidates_batched",
     "run",
     "run_async",
@@ -182,6 +183,7 @@ _MODULE_OF = {
     "TimeVaryingKernel": "forgetting",
     "VarianceOnly": "acquisition",
     "WidthUpperConfidenceBound": "acquisition",
+    "diagnose_bounds": "confidence",
     "gen_candidates_batched": "acquisition",
     "run": "evaluation",
     "run_async": "asynchronous",
@@ -202,6 +204,7 @@ _MODULES = (
     "history",
     "journal",
     "loop",
+    "model_selection",
     "models",
     "optim",
     "penalties",
@@ -210,6 +213,7 @@ _MODULES = (
     "simulation",
     "spaces",
     "stopping",
+    "watching",
 )
 """Modules that need no import of their own, as in ``botorch_bandits.penalties.Linear``."""
 

@@ -6,12 +6,11 @@ comes; a query whose evaluation fails for good is told to have failed.
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -21,7 +20,6 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +41,7 @@ from botorch_bandits.evaluation import ByRound, Contexts, check_contexts, contex
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query, check_observed
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.processes import one_thread_each
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of
 from botorch_bandits.stopping import (
@@ -136,20 +135,6 @@ def _maker_of(executor: Executor) -> Callable[[], Executor] | None:
 def _kill(executor: Executor) -> None:
     for process in list((getattr(executor, "_processes", None) or {}).values()):
         process.kill()
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Processes that start in here have one thread each, as libraries read it at import."""
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["OMP_NUM_THREADS"]
-        else:
-            os.environ["OMP_NUM_THREADS"] = before
 
 
 STATES = ("told", "failed", "pending", "retracted")

@@ -55,6 +55,10 @@ digit of the others in a sum anyway.
 """
 
 
+FEW_NUMBERS = 32
+"""Up to so many are checked one by one in Python."""
+
+
 class MinimumLoweredWarning(RuntimeWarning):
     """An observed outcome is below the stated minimum, which was lowered to it."""
 
@@ -93,6 +97,9 @@ def check_finite(name: str, value: Tensor) -> Tensor:
     Raises:
         ValueError: Naming the first offending entry.
     """
+    is_short = value.dim() == 1 and value.shape[0] <= FEW_NUMBERS  # a call of torch costs more
+    if is_short and all(map(math.isfinite, value.tolist())):
+        return value
     bad = ~torch.isfinite(value)
     if bad.any():
         index = tuple(int(i) for i in bad.nonzero()[0])
@@ -163,7 +170,7 @@ def check_number(name: str, value: Any) -> float:
         TypeError: If ``value`` is not one number, or is one in lower precision.
         ValueError: If it is NaN or infinite.
     """
-    number = convert_number(name, value)
+    number = value if type(value) is float else convert_number(name, value)
     if not math.isfinite(number):
         raise ValueError(f"{name} is {number}; it must be finite.")
     return number
@@ -227,6 +234,8 @@ def check_reward(name: str, value: Any) -> float:
         >>> check_reward("reward", torch.tensor([0.1]))
         0.10000000149011612
     """
+    if type(value) is float:
+        return check_number(name, value)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise TypeError(f"{name} is masked, so that it is no number.")
     if isinstance(value, Tensor):

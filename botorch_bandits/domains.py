@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.warnings import BadInitialCandidatesWarning
-from botorch.optim import optimize_acqf, optimize_acqf_mixed
+from botorch.optim import optimize_acqf_mixed
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix, check_vector
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.optim import OnCube, Rescaled, ToBox
+from botorch_bandits.optim import OnCube, Rescaled, ToBox, optimize_on_box
 from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
 
 __all__ = [
@@ -691,9 +691,8 @@ class Box(Domain):
             warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
             warnings.filterwarnings("ignore", "Because you specified", RuntimeWarning)
             if not values:
-                candidate, value = optimize_acqf(
-                    acquisition, bounds, fixed_features=fixed or None, **{**common, **own}
-                )
+                common |= {"fixed_features": fixed, **own}
+                candidate, value = optimize_on_box(acquisition, bounds, **common)
             elif not is_mixed:
                 grid = [{**fixed, **combination} for combination in _combinations(values)]
                 if "options" in own:  # each combination has starting points near the best

@@ -30,6 +30,7 @@ from botorch_bandits.feedback import BelowMinimumError
 from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.markup import Markup, display
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of, input_of
@@ -290,6 +291,22 @@ class RunResult:
         """Say how long it was, since its tensors may be long."""
         stopped = "" if self.stopped is None else f", stopped: {self.stopped}"
         return f"RunResult({len(self.rewards)} rounds, {self.history!r}{stopped})"
+
+    def _repr_html_(self) -> str:
+        """Show what came of it, in a notebook."""
+        arrived = self.rewards[~self.rewards.isnan()]
+        has_optimum = self.values is not None and (
+            self.optimal_values is not None or self.optimal_value is not None
+        )
+        regret = float(self.regret.sum()) if has_optimum else None
+        facts = {
+            "rounds": len(self.rewards),
+            "stopped": self.stopped,
+            "largest reward": f"{float(arrived.max()):.6g}" if len(arrived) else None,
+            "mean reward": f"{float(arrived.mean()):.6g}" if len(arrived) else None,
+            "cumulative regret": None if regret is None else f"{regret:.6g}",
+        }
+        return display("RunResult", facts, Markup(self.history._repr_html_()))
 
     @property
     def best_so_far(self) -> Tensor:

@@ -22,6 +22,7 @@ from botorch_bandits.checks import (
     check_vector,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.markup import MOST_ROWS, display, last_rows
 from botorch_bandits.queries import (
     ORIGINS,
     Event,
@@ -32,6 +33,7 @@ from botorch_bandits.queries import (
     flatten_record,
     flatten_records,
     input_of,
+    point_text,
     state_after,
 )
 
@@ -369,6 +371,24 @@ class History:
         """Show the counts."""
         retracted = f", {self.num_retracted} retracted" if self._retractions else ""
         return f"History({self.num_queries} queries, {self.num_arrived} arrived{retracted})"
+
+    def _repr_html_(self) -> str:
+        """Show the best reward and the last rows, in a notebook."""
+        best, rows = self.best(), []
+        for query in self._queries[-MOST_ROWS:]:
+            outcome = self.outcome(query.id)
+            reward = "" if outcome is None else f"{outcome.reward:.6g}"
+            state = self.state(query.id)
+            rows.append([query.round_number, query.origin, state, reward, point_text(query)])
+        facts = {
+            "largest reward": None
+            if best is None
+            else f"{best[1].reward:.6g} in round {best[0].round_number}, at {point_text(best[0])}",
+            "pending": self.num_pending or None,
+            "failed": self.num_failed or None,
+        }
+        names = ["round", "origin", "state", "reward", "point"]
+        return display(repr(self), facts, last_rows(names, rows, self.num_queries))
 
     @property
     def version(self) -> int:
@@ -714,15 +734,24 @@ class History:
         n = self.num_arrived
         if n == 0:
             self._rows = self._rows.to(self._queries[outcome.query_id]._x.device)
-        if n == len(self._rows):
+        if n == self._rows.shape[0]:
             self._rows = torch.cat([self._rows, torch.empty_like(self._rows)])
-        self._rows[n, : self._num_inputs] = input_of(self._queries[outcome.query_id])
-        self._rows[n, self._num_inputs] = outcome.reward
-        if outcome.constraints:
-            self._rows[n, self._num_inputs + 1 :] = torch.tensor(outcome.constraints, dtype=DTYPE)
+        query = self._queries[outcome.query_id]
+        x, is_on_cpu = query._x, self._rows.device.type == "cpu"
+        if is_on_cpu and query._context is None and x.device.type == "cpu":
+            # numpy on the same memory: assigning to parts of a tensor costs many times more
+            row = self._rows.numpy()[n]
+            row[: self._num_inputs] = x.numpy()
+        else:
+            row = self._rows[n]
+            row[: self._num_inputs] = input_of(query)
+        row[self._num_inputs] = outcome.reward
+        for j, value in enumerate(outcome.constraints, self._num_inputs + 1):
+            row[j] = value
         self._outcomes[outcome.query_id] = outcome
         self._arrivals.append(outcome)
-        self._best = max(self._best or outcome, outcome, key=_rank)
+        if self._best is None or _rank(outcome) > _rank(self._best):
+            self._best = outcome
 
     def _withdraw(self, retraction: Retraction) -> None:
         """Put a retraction in the place of its outcome."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,10 +35,18 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.generation import gen_candidates_scipy
+from botorch.optim import optimize_acqf
+from botorch.optim.initializers import (
+    gen_batch_initial_conditions,
+    initialize_q_batch,
+    is_nonnegative,
+)
 from botorch.optim.utils import columnwise_clamp, get_X_baseline
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
-__all__ = ["gen_candidates_batched"]
+__all__ = ["gen_candidates_batched", "gen_starting_points"]
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -69,6 +77,10 @@ SMALLEST_CURVATURE = 1e-10
 HOPELESS = 5.0
 """A restart near a minimum is left there if it lacks this many times what its slope promises to the
 best one; by the curvature the minimum itself is half as far away as the slope promises."""
+
+SAME_HILL = 0.1
+"""A restart is left where it is if another one predicts its loss and its slope to this part: it is
+on its way to the same minimum."""
 
 NEGATIVE_CURVATURE = 1.0 / 3.0
 """The factor of negative eigenvalues: with 1, the way from a saddle only doubles each time."""
@@ -148,6 +160,7 @@ def minimize_on_unit_cube(
     largest = np.abs(loss).reshape(num_functions, -1).max(-1)
     scales = np.where(largest > 0.0, largest, 1.0)
     lost = np.zeros(len(points), dtype=bool)
+    leaders = _Leaders(num_functions, points.shape[-1])
     for iteration in range(max_iterations):
         target, step, decrease, steepest = _propose(restarts)
         scale = scales[restarts.function]
@@ -160,6 +173,8 @@ def minimize_on_unit_cube(
             lowest = best_loss.reshape(num_functions, -1).min(-1)
             behind = restarts.loss - lowest[restarts.function]
             done |= (bend >= 0.5 * decrease) & (HOPELESS * decrease <= behind)
+        if iteration > 0:
+            done |= leaders.are_followed_by(restarts)
         if done.any():
             finished, going = restarts.index[done], ~done
             best[finished], best_loss[finished] = restarts.points[done], restarts.loss[done]
@@ -173,6 +188,57 @@ def minimize_on_unit_cube(
         lost &= decrease <= ROUNDING_TOLERANCE * scale
     best[restarts.index], best_loss[restarts.index] = restarts.points, restarts.loss
     return best, best_loss / factor
+
+
+class _Leaders:
+    """The lowest point of each function so far, with its slope and curvature.
+
+    Args:
+        num_functions: How many functions there are.
+        dim: Of how many numbers points consist.
+    """
+
+    def __init__(self, num_functions: int, dim: int) -> None:
+        """See the class."""
+        self.index = np.full(num_functions, -1)
+        self.loss = np.full(num_functions, np.inf)
+        self.points, self.slope = np.zeros((2, num_functions, dim))
+        self.curvature = np.zeros((num_functions, dim, dim))
+
+    def are_followed_by(self, restarts: _Restarts) -> Mask:
+        """Look for new leaders, and return which of the other restarts go where theirs goes.
+
+        Those are where the loss and the slope are what the quadratic model around the leader
+        predicts.
+        """
+        self._look(restarts)
+        function = restarts.function
+        away = restarts.points - self.points[function]
+        bent = _apply(self.curvature[function], away)
+        slope = self.slope[function]
+        rise = restarts.loss - self.loss[function]
+        predicted = ((slope + 0.5 * bent) * away).sum(-1)
+        turn = restarts.slope - slope
+        difference = turn - bent
+        follows: Mask = (
+            (np.abs(rise - predicted) <= SAME_HILL * rise)
+            & ((difference * difference).sum(-1) <= SAME_HILL**2 * (turn * turn).sum(-1))
+            & ((away * bent).sum(-1) > 0.0)
+            & (restarts.index != self.index[function])
+        )
+        return follows
+
+    def _look(self, restarts: _Restarts) -> None:
+        order = np.argsort(-restarts.loss, kind="stable")  # the lowest is written last
+        order = order[restarts.loss[order] < self.loss[restarts.function[order]]]
+        if not len(order):
+            return
+        function = restarts.function[order]
+        self.index[function] = restarts.index[order]
+        self.loss[function] = restarts.loss[order]
+        self.points[function] = restarts.points[order]
+        self.slope[function] = restarts.slope[order]
+        self.curvature[function] = restarts.curvature[order]
 
 
 def _power_of_two(loss: Array) -> float:
@@ -280,6 +346,36 @@ def _newton_step(curvature: Array, force: Array, is_free: Mask) -> Array:
         pairs = is_free[:, :, None] & is_free[:, None, :]
         curvature = curvature * pairs  # force is 0 where this has eigenvalue 0
         force = force * is_free
+    if force.shape[-1] > MAXIMUM_FOR_EIGENVALUES:
+        return _newton_step_of_many(curvature, force, is_free)
+    return _newton_step_by_eigenvalues(curvature, force, is_free)
+
+
+def _newton_step_of_many(curvature: Array, force: Array, is_free: Mask) -> Array:
+    """Take eigenvalues only of matrices that are not positive definite, as few are near a hill."""
+    dim = force.shape[-1]
+    filled = curvature + np.eye(dim) * ~is_free[:, :, None]
+    step = np.zeros_like(force)
+    others = []
+    for i, matrix in enumerate(filled):
+        try:
+            factor = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            others.append(i)
+            continue
+        diagonal = factor.diagonal()
+        if diagonal.min() ** 2 <= SMALLEST_CURVATURE * diagonal.max() ** 2:
+            others.append(i)
+            continue
+        step[i] = -np.linalg.solve(matrix, force[i]) * is_free[i]
+    if others:
+        step[others] = _newton_step_by_eigenvalues(
+            curvature[others], force[others], is_free[others]
+        )
+    return step
+
+
+def _newton_step_by_eigenvalues(curvature: Array, force: Array, is_free: Mask) -> Array:
     eigenvalues, vectors = np.linalg.eigh(curvature)
     sizes = np.maximum(eigenvalues, -NEGATIVE_CURVATURE * eigenvalues)
     smallest = SMALLEST_CURVATURE * sizes.max(-1, keepdims=True) + 1e-300
@@ -314,8 +410,14 @@ def _apply(matrices: Array, vectors: Array) -> Array:
     return product
 
 
-MAXIMUM_DIMENSION = 20
-"""Above it the eigenvalues of the curvature cost more than they save."""
+MAXIMUM_FOR_EIGENVALUES = 20
+"""Above it eigenvalues are computed only where a factorization fails."""
+
+MAXIMUM_FOR_DIFFERENCES = 30
+"""Above it the curvature is learned from steps: each gradient beside is one more at every point."""
+
+MAXIMUM_DIMENSION = 60
+"""Above it the curvature costs more than it saves."""
 
 MAXIMUM_ITERATIONS = 2000
 """The default of BoTorch's own generator."""
@@ -341,7 +443,7 @@ def gen_candidates_batched(
 
     What it does not know is handed over to ``gen_candidates_scipy`` unchanged: acquisition
     functions without ``closed_form`` (see :attr:`WidthUpperConfidenceBound.closed_form`),
-    ``q > 1``, constraints, more than 20 dimensions, no bounds, options other than ``maxiter``, and
+    ``q > 1``, constraints, more than 60 dimensions, no bounds, options other than ``maxiter``, and
     numbers that are not finite.
 
     Args:
@@ -441,6 +543,21 @@ def _points_and_bounds(
     return X.numpy(), lower.numpy(), upper.numpy()
 
 
+def to_host(*tensors: Tensor) -> list[Array]:
+    """Return float64 tensors as arrays, in one copy: the host waits for a device at each."""
+    if all(tensor.device.type == "cpu" for tensor in tensors):
+        return [tensor.numpy() for tensor in tensors]
+    return copy_at_once(tensors)
+
+
+def copy_at_once(tensors: Sequence[Tensor]) -> list[Array]:
+    """Return float64 tensors of one device as arrays, in one copy; see :func:`to_host`."""
+    whole = torch.cat([tensor.reshape(-1) for tensor in tensors]).cpu().numpy()
+    ends = np.cumsum([tensor.numel() for tensor in tensors])
+    parts = np.split(whole, ends[:-1])
+    return [part.reshape(t.shape) for part, t in zip(parts, tensors, strict=True)]
+
+
 def maximize_locally(
     value_and_gradient: Callable[[Array, Index], tuple[Tensor, Tensor]],
     X: Array,
@@ -467,31 +584,211 @@ def maximize_locally(
     Returns:
         ``b x d`` points and their ``b`` values; None if there is a number not finite.
     """
-    # fixed features have no side: their slopes vanish, and they never move
     side = upper[:1] - lower[:1]
     if not np.isfinite(side).all():
         return None
-    origin = lower[:1]
+    # fixed features have no side, and do not take part
+    free = side[0] > 0.0
+    has_fixed = bool(free.any()) and not bool(free.all())
+    columns = np.flatnonzero(free) if has_fixed else slice(None)
+    origin, own_side = lower[:1], side[:, columns]
 
     def evaluate(unit: Array, function: Index) -> tuple[Array, Array]:
-        value, gradient = value_and_gradient(origin + side * unit, function)
-        return -value.cpu().numpy(), gradient.cpu().numpy() * -side
+        points = origin[:, columns] + own_side * unit
+        if has_fixed:
+            whole = np.repeat(origin, len(unit), axis=0)
+            whole[:, columns] = points
+            points = whole
+        value, gradient = to_host(*value_and_gradient(points, function))
+        return -value, gradient[:, columns] * -own_side
 
-    unit = (X - lower) / np.where(side > 0.0, side, 1.0)
+    start = (X - lower)[:, columns] / np.where(own_side > 0.0, own_side, 1.0)
     with torch.no_grad():
         found = minimize_on_unit_cube(
             evaluate,
-            np.clip(unit, 0.0, 1.0),
+            np.clip(start, 0.0, 1.0),
             max_iterations,
             deadline,
-            has_cheap_gradients=has_cheap_gradients,
+            has_cheap_gradients=has_cheap_gradients and start.shape[-1] <= MAXIMUM_FOR_DIFFERENCES,
             num_functions=num_functions,
         )
     if found is None:
         return None
     unit, losses = found
-    points = np.clip(lower + side * unit, lower, upper)
-    return np.where(unit == 1.0, upper, points), -losses
+    points = lower.copy()
+    low, high = lower[:, columns], upper[:, columns]
+    inside = np.clip(low + own_side * unit, low, high)
+    points[:, columns] = np.where(unit == 1.0, high, inside)
+    return points, -losses
+
+
+# --- the whole of ``optimize_acqf`` on a box --------------------------------------------------
+
+KNOWN_OPTIONS = {"batch_limit", "init_batch_limit", "maxiter"}
+"""Options of ``optimize_acqf`` that change nothing here, or are handed on."""
+
+
+def optimize_on_box(
+    acquisition: AcquisitionFunction,
+    bounds: Tensor,
+    *,
+    q: int,
+    num_restarts: int,
+    raw_samples: int,
+    options: Mapping[str, Any],
+    fixed_features: Mapping[int, float] | None = None,
+    gen_candidates: Any = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor]:
+    """Do what ``optimize_acqf`` does with these arguments.
+
+    Args:
+        acquisition: What to maximize.
+        bounds: ``2 x d``.
+        q: How many points.
+        num_restarts: How many local searches.
+        raw_samples: Of how many points their starting points are chosen.
+        options: See ``optimize_acqf``.
+        fixed_features: Values of dimensions that do not move.
+        gen_candidates: The local searches.
+        **others: Further arguments of ``optimize_acqf``.
+
+    Returns:
+        ``q x d`` points and their value.
+    """
+    fixed = dict(fixed_features or {})
+    start: Tensor | None = None
+    if (
+        gen_candidates is gen_candidates_batched
+        and q == 1
+        and not others
+        and len(fixed) < bounds.shape[-1]
+        and not bool(bounds.isinf().any())
+    ):
+        state = torch.get_rng_state()
+        start = choose_starting_points(
+            acquisition, bounds, num_restarts, raw_samples, fixed, options
+        )
+        if start is None:
+            torch.set_rng_state(state)
+    if start is None:
+        found: tuple[Tensor, Tensor] = optimize_acqf(
+            acquisition,
+            bounds,
+            q=q,
+            num_restarts=num_restarts,
+            raw_samples=raw_samples,
+            options=dict(options),
+            fixed_features=fixed or None,
+            gen_candidates=gen_candidates,
+            **others,
+        )
+        return found
+    candidates, values = gen_candidates_batched(
+        start,
+        acquisition,
+        bounds[0],
+        bounds[1],
+        options={key: value for key, value in options.items() if key == "maxiter"},
+        fixed_features=fixed,
+    )
+    best = int(values.argmax())
+    return candidates[best], values[best]
+
+
+def gen_starting_points(
+    acq_function: AcquisitionFunction,
+    bounds: Tensor,
+    q: int,
+    num_restarts: int,
+    raw_samples: int,
+    fixed_features: Mapping[int, float] | None = None,
+    options: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> Tensor:
+    """Choose starting points for ``optimize_acqf``, whose ``ic_generator`` this is.
+
+    They are those of BoTorch's own generator, at less cost where the acquisition function has a
+    closed form.
+
+    Args:
+        acq_function: What is maximized.
+        bounds: ``2 x d``.
+        q: How many points are chosen together.
+        num_restarts: How many starting points are wanted.
+        raw_samples: Of how many points they are chosen.
+        fixed_features: Values of dimensions that do not move.
+        options: Those of ``optimize_acqf``, such as ``init_batch_limit``.
+        **others: Further arguments of BoTorch's own generator.
+
+    Returns:
+        ``num_restarts x q x d``.
+    """
+    options = dict(options or {})
+    fixed = dict(fixed_features or {})
+    if q == 1 and not any(value is not None for value in others.values()):
+        state = torch.get_rng_state()
+        found = choose_starting_points(
+            acq_function, bounds, num_restarts, raw_samples, fixed, options
+        )
+        if found is not None:
+            return found
+        torch.set_rng_state(state)
+    points: Tensor = gen_batch_initial_conditions(
+        acq_function,
+        bounds,
+        q,
+        num_restarts,
+        raw_samples,
+        fixed_features=fixed or None,
+        options=options,
+        **others,
+    )
+    return points
+
+
+def choose_starting_points(
+    acquisition: AcquisitionFunction,
+    bounds: Tensor,
+    num_restarts: int,
+    raw_samples: int,
+    fixed: Mapping[int, float],
+    options: Mapping[str, Any],
+) -> Tensor | None:
+    """Return ``num_restarts x 1 x d`` starting points.
+
+    Args:
+        acquisition: What is maximized.
+        bounds: ``2 x d``, finite.
+        num_restarts: How many starting points are wanted.
+        raw_samples: Of how many points they are chosen.
+        fixed: Values of dimensions that do not move.
+        options: Those of ``optimize_acqf``.
+
+    Returns:
+        None where BoTorch must do it: without a closed form, with options that it knows, or if all
+        points have the same value. Random numbers may have been drawn.
+    """
+    value = getattr(getattr(acquisition, "closed_form", None), "value", None)
+    if (
+        value is None
+        or not options.keys() <= KNOWN_OPTIONS
+        or num_restarts >= raw_samples
+        or bounds.dtype != torch.float64
+        or bounds.shape[-1] > SobolEngine.MAXDIM
+        or is_nonnegative(acquisition)
+        or not all(isinstance(each, float | int) for each in fixed.values())
+    ):
+        return None
+    points = draw_sobol_samples(bounds.cpu(), n=raw_samples, q=1)
+    for i, each in fixed.items():
+        points[..., i] = each
+    with torch.no_grad():
+        values = value(points.squeeze(-2).to(bounds.device)).cpu()
+    if not bool(values.std() > 0.0) or not bool(values.isfinite().all()):
+        return None
+    chosen: Tensor = initialize_q_batch(points, values, num_restarts)[0]
+    return chosen.to(bounds.device)
 
 
 class Rescaled(AcquisitionFunction):
@@ -540,6 +837,10 @@ class _RescaledClosedForm:
     @property
     def has_cheap_gradients(self) -> bool:
         return bool(self.closed_form.has_cheap_gradients)
+
+    def value(self, X: Tensor) -> Tensor:
+        values: Tensor = (self.closed_form.value(X) - self.offset) / self.unit
+        return values
 
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         value, gradient = self.closed_form.value_and_gradient(X)

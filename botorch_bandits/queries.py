@@ -171,6 +171,24 @@ def argument_of(query: Query) -> Tensor | dict[str, Any]:
     return {**parameters, "context": query.context}
 
 
+def point_text(query: Query) -> str:
+    """Return a query's point in one line: values by name where there are names.
+
+    Args:
+        query: Whose point it is.
+
+    Example:
+        >>> point_text(Query(0, torch.tensor([0.5, 2.0]), 1, "attached", 0.0))
+        '0.5, 2'
+    """
+    if query.parameters is None:
+        return ", ".join(f"{value:.6g}" for value in query.x.tolist())
+    return ", ".join(
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in query.parameters.items()
+    )
+
+
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Turn one record of :meth:`History.to_records` into one flat table row."""
     return flatten_records([record])[0]

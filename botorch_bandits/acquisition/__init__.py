@@ -13,9 +13,11 @@ from botorch_bandits.acquisition.baselines import (
     VarianceOnly,
 )
 from botorch_bandits.acquisition.candidates import (
-    CandidatesEngine,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
+)
+from botorch_bandits.acquisition.candidates_engine import (
+    CandidatesEngine,
     build_candidates_engine,
 )
 from botorch_bandits.acquisition.candidates_lagrangian import (
@@ -50,12 +52,13 @@ from botorch_bandits.acquisition.wide_confidence import WideConfidenceWarning
 from botorch_bandits.checks import BelowMinimumWarning, MinimumLoweredWarning
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.models.censoring import RingingWarning
-from botorch_bandits.optim import gen_candidates_batched
+from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
 
 # What can be built from a model and its training data: Ax finds it in BoTorch's registry.
 register_all(
     (
         AMMUpperConfidenceBound,
+        CandidatesLagrangianUpperConfidenceBound,
         CandidatesThompsonSampling,
         CandidatesUpperConfidenceBound,
         CensoredThompsonSampling,
@@ -113,5 +116,6 @@ __all__ = [
     "build_box_engine",
     "build_candidates_engine",
     "gen_candidates_batched",
+    "gen_starting_points",
     "register_input_constructor",
 ]

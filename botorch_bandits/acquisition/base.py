@@ -26,7 +26,8 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import UnsupportedError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import MultiTaskGP
-from botorch.models.model import Model
+from botorch.models.gpytorch import MultiTaskGPyTorchModel
+from botorch.models.model import Model, ModelList
 from torch import Tensor
 from torch.nn import Module
 
@@ -57,6 +58,7 @@ from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import check_model as check_model
+from botorch_bandits.models.moments import count_columns
 from botorch_bandits.models.pending import OneByOneModel
 
 _T = TypeVar("_T")
@@ -278,6 +280,9 @@ class BanditAcquisition(AcquisitionFunction):
     this to True because its own ``arms_rule`` agrees with what it changes. Where the constructor
     has other options, the rule does not check them."""
 
+    _num_columns: int | None = None
+    """Of the points that were evaluated last; others are checked against the model."""
+
     @property
     def is_optimistic(self) -> bool:
         """Whether a round's regret is at most twice width times standard deviation there."""
@@ -428,8 +433,12 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
     return guarantee.of_rows()
 
 
-def check_pending(X_pending: Tensor | None) -> Tensor | None:
+def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     """Return pending points as an ``n x d`` float64 matrix, or None if there are none.
+
+    Args:
+        X_pending: The points.
+        model: Whose inputs they are.
 
     Raises:
         TypeError: If they are not a float64 tensor.
@@ -443,7 +452,56 @@ def check_pending(X_pending: Tensor | None) -> Tensor | None:
             f"X_pending must be n x d, got shape {tuple(X_pending.shape)}. One point becomes a row "
             "with X_pending.unsqueeze(0)."
         )
-    return X_pending if len(X_pending) > 0 else None
+    if len(X_pending) == 0:
+        return None
+    check_columns("X_pending", X_pending, model)
+    return X_pending
+
+
+def check_columns(name: str, X: Tensor, model: Model) -> None:
+    """Raise unless points have the columns of a model's inputs, as far as these are known.
+
+    Args:
+        name: What to call the points in the error.
+        X: ``... x d`` points.
+        model: Whose inputs they are. A ``MultiTaskGP`` takes points with the task, too.
+
+    Raises:
+        ValueError: If there are more columns or fewer.
+    """
+    known, found = count_columns(model), X.shape[-1]
+    parts = model.models if isinstance(model, ModelList) else [model]
+    with_task = all(isinstance(part, MultiTaskGPyTorchModel) for part in parts)
+    if known is not None and found != known and not (with_task and found == known + 1):
+        columns = f"{found} column" if found == 1 else f"{found} columns"
+        raise ValueError(
+            f"{name} has {columns} (shape {tuple(X.shape)}), but the inputs of the model, "
+            f"{type(model).__name__}, have {known}. Pass points of {known} columns, in the order "
+            "of the training inputs."
+        )
+
+
+def check_points(acquisition: BanditAcquisition, X: Tensor) -> None:
+    """Raise unless ``X`` are points of the model of an acquisition function, in float64.
+
+    Args:
+        acquisition: What is to be evaluated.
+        X: ``batch_shape x q x d`` points.
+
+    Raises:
+        TypeError: If ``X`` is not a float64 tensor, to which BoTorch would cast the whole model.
+        ValueError: If ``X`` has less than two dimensions, or other columns than the model.
+    """
+    check_double("X", X)
+    if X.dim() < 2:
+        raise ValueError(
+            f"{type(acquisition).__name__} requires X to have at least 2 dimensions, "
+            f"batch_shape x q x d, but received X of shape {tuple(X.shape)}. A single point "
+            "becomes one with X.reshape(1, -1)."
+        )
+    if X.shape[-1] != acquisition._num_columns:
+        check_columns("X", X, getattr(acquisition, "base_model", acquisition.model))
+        acquisition._num_columns = X.shape[-1]
 
 
 def check_required(name: str, options: Mapping[str, Any], required: tuple[str, ...]) -> None:
@@ -557,17 +615,16 @@ def check_round(round_number: int, summary: PriorSummary, num_pending: int = 0) 
     return checked
 
 
-def check_single_point(acquisition: AcquisitionFunction, X: Tensor) -> None:
+def check_single_point(acquisition: BanditAcquisition, X: Tensor) -> None:
     """Raise unless ``X`` is ``batch_shape x 1 x d`` in float64.
-
-    BoTorch itself would silently cast the whole model to the precision of ``X``.
 
     Raises:
         TypeError: If ``X`` is not a float64 tensor.
+        ValueError: If ``X`` has less than two dimensions, or other columns than the model.
         UnsupportedError: If there are ``q > 1`` points in a row.
     """
-    check_double("X", X)
-    if X.dim() > 1 and X.shape[-2] != 1:
+    check_points(acquisition, X)
+    if X.shape[-2] != 1:
         raise UnsupportedError(
             f"{type(acquisition).__name__} gives what belongs to single points here, got X of "
             f"shape {tuple(X.shape)} with q = {X.shape[-2]}. Several points go into the batch "
@@ -707,8 +764,8 @@ class HallucinatesPending(BanditAcquisition):
 
     def _value(self, X: Tensor) -> Tensor:
         """Evaluate one point, or several one after the other, and check them."""
-        check_double("X", X)
-        if X.dim() < 2 or X.shape[-2] <= 1:
+        check_points(self, X)
+        if X.shape[-2] <= 1:
             return self._evaluate(X)
         return sum_one_by_one(self, X)
 
@@ -767,7 +824,7 @@ def copy_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:
     Warns:
         BotorchWarning: If they require a gradient, which they will not get.
     """
-    points = check_pending(X_pending)
+    points = check_pending(X_pending, model)
     if points is None:
         return None
     if points.requires_grad:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,16 +40,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
-    AcquisitionRecipe,
     BanditAcquisition,
+    check_columns,
     check_model,
     check_pending,
+    check_points,
     copy_pending,
     of_acquisition,
 )
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
-    DTYPE,
     check_double,
     check_integer,
     check_nonnegative,
@@ -68,11 +67,9 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_largest
-from botorch_bandits.models.candidate_arms import CandidateArms, PriorsOfGroups
+from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.candidates import (
     CandidatesModel,
-    CandidatesRecipe,
     OwnModel,
     one_each,
 )
@@ -336,8 +333,8 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
         ingredients = (num_arms, smoothness_a, smoothness_b, dim, side_length)
-        self.widths = _widths(form, ingredients, width, delta)
-        pending = check_pending(X_pending)
+        self.widths = make_widths(form, ingredients, width, delta)
+        pending = check_pending(X_pending, model)
         self._first_round = None
         if round_number is not None:
             number = check_integer("round_number", round_number, minimum=1)
@@ -376,7 +373,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         if domain is None and complete["smoothness_b"] is not None:  # a loop's box knows them
             ingredients[3] = 1 if ingredients[3] is None else ingredients[3]
             ingredients[4] = 1.0 if ingredients[4] is None else ingredients[4]
-        _widths(form, tuple(ingredients), complete["width"], complete["delta"])
+        make_widths(form, tuple(ingredients), complete["width"], complete["delta"])
 
     @property
     def is_optimistic(self) -> bool:
@@ -446,7 +443,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         Raises:
             TypeError: If ``X`` is not float64.
         """
-        check_double("X", X)
+        check_points(self, X)
         return self._evaluate(X)
 
     @t_batch_mode_transform(assert_output_shape=False)
@@ -475,7 +472,12 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
 
         Returns:
             ``...`` each.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            ValueError: If it has other columns than the model.
         """
+        check_columns("X", check_double("X", X), self.base_model)
         return self._bounds(self.base_model, X)
 
     def regret_bound(self, x: Tensor, choices: Tensor | None = None) -> float:
@@ -563,9 +565,20 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         }
 
 
-def _widths(
+def make_widths(
     form: str, ingredients: tuple[Any, ...], width: float | None, delta: float
 ) -> CandidateWidths:
+    """Return the widths of a form; a constant one where nothing is given.
+
+    Args:
+        form: Of :data:`FORMS`.
+        ingredients: Those of :data:`INGREDIENTS`, None for what is left out.
+        width: A constant one, or None.
+        delta: Of survivors and bands together.
+
+    Raises:
+        ValueError: If ingredients do not go with the form, or are of more than one width.
+    """
     if form == "mixture":
         if any(each is not None for each in ingredients):
             raise ValueError(
@@ -644,6 +657,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
             else check_integer("seed", seed, minimum=0)
         )
         self.choices = None if choices is None else Arms(choices).choices
+        if self.choices is not None:
+            check_columns("choices", self.choices, model)
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self._num_draws = -1
         self.set_X_pending(X_pending)
@@ -701,7 +716,12 @@ class CandidatesThompsonSampling(BanditAcquisition):
 
         Returns:
             ``batch_shape`` values.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            ValueError: If it has less than two dimensions, or other columns than the model.
         """
+        check_points(self, X)
         each = [self._drawn(i)[1](X[..., i : i + 1, :]) for i in range(X.shape[-2])]
         return torch.stack(each).sum(0)
 
@@ -718,182 +738,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
         Args:
             x: A ``d``-dimensional point.
         """
+        check_points(self, x.unsqueeze(0))
         return {**self.draw.describe(x), "candidate": float(self.entry)}
-
-
-@dataclass(eq=False)
-class CandidatesRound:
-    """What is known in a round on arms.
-
-    Attributes:
-        scores: ``num_arms``; what is maximized.
-        bounds: ``num_arms`` each, from the outcomes that arrived; None where they must be computed.
-        scale: In which unit scores are compared.
-        draw: The number of the prior that was drawn, or None.
-        round_number: From 1.
-    """
-
-    scores: Tensor
-    bounds: tuple[Tensor, Tensor] | None
-    scale: ValueScale
-    draw: int | None
-    round_number: int
-
-
-class CandidatesEngine:
-    """Plays a list of priors on arms, without a BoTorch model.
-
-    Args:
-        arms: The posteriors, without outcomes.
-        acquisition: The class that is played.
-        options: All options of its constructor.
-        seed: Of the draws.
-    """
-
-    rule = None
-    prior_mean = 0.0
-
-    def __init__(
-        self,
-        arms: CandidateArms,
-        acquisition: type[BanditAcquisition],
-        options: Mapping[str, Any],
-        seed: int,
-    ) -> None:
-        """See the class."""
-        self.arms = arms
-        self.draws = issubclass(acquisition, CandidatesThompsonSampling)
-        self._seed = seed
-        self.maximize = options.get("maximize", True)
-        self.form = options.get("form", "survivors")
-        if not self.draws:
-            ingredients = tuple(options[name] for name in INGREDIENTS)
-            self.widths = _widths(self.form, ingredients, options["width"], options["delta"])
-        self._posterior_scale = float(arms.recipe.groups.scales.max()) ** 0.5
-
-    def look(
-        self,
-        round_number: int,
-        pending: Tensor | None = None,
-        draw_round: int | None = None,
-        rule: Any = None,
-    ) -> CandidatesRound:
-        """Return what is known in a round.
-
-        Args:
-            round_number: From 1; widths grow with it.
-            pending: ``k`` arms whose outcomes have not arrived, or None.
-            draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
-            rule: There is none.
-
-        Warns:
-            RefutedListWarning: If no prior survives.
-        """
-        scale = ValueScale(unit=self._posterior_scale)
-        if self.draws:
-            number = round_number if draw_round is None else draw_round
-            seed = derive_seed(self._seed, number, "candidate")
-            generator = torch.Generator().manual_seed(seed)
-            weights = self.arms.evidence.posterior_weights
-            entry = int(torch.multinomial(weights, 1, generator=generator))
-            normal = torch.randn(2 * self.arms.num_arms, dtype=DTYPE, generator=generator)
-            values = self.arms.sample(entry, normal.to(self.arms.device))
-            values = values if self.maximize else -values
-            return CandidatesRound(values, None, scale, entry, round_number)
-        lower, upper = self._bounds(round_number, () if pending is None else pending)
-        scores = upper if self.maximize else -lower
-        known = (lower, upper) if pending is None else None
-        return CandidatesRound(scores, known, scale, None, round_number)
-
-    def choose(self, seen: CandidatesRound, check: bool = True) -> Tensor:
-        """Return the arm to play.
-
-        Args:
-            seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
-        """
-        return first_of_the_largest(seen.scores, check, seen.scale)
-
-    def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Take in a record; see :meth:`CandidateArms.observe_many`."""
-        self.arms.observe_many(arms, outcomes)
-
-    def relabel(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
-        """Begin anew with all outcomes as they are read now.
-
-        Args:
-            arms: Arm numbers in the order in which outcomes arrived.
-            outcomes: Their outcomes.
-        """
-        self.arms.reset()
-        self.arms.observe_many(arms, outcomes)
-
-    def describe(self, seen: CandidatesRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function tells it.
-
-        Args:
-            seen: From :meth:`look`.
-            arm: The arm.
-        """
-        index = int(arm)
-        mean, variance = self.arms.mixture_at(index)
-        deviation = math.sqrt(max(variance, 1e-30))
-        known = {
-            "mean": mean,
-            "standard_deviation": deviation,
-            "acquisition_value": float(seen.scores[index]),
-        }
-        if seen.draw is not None:
-            return {**known, "candidate": float(seen.draw)}
-        bounds = self._bounds(seen.round_number, ()) if seen.bounds is None else seen.bounds
-        lower, upper = (float(bound[index]) for bound in bounds)
-        survivors = self.arms.evidence.numpy_survivors(self.widths.level)
-        return {
-            **known,
-            "width": 0.5 * (upper - lower) / deviation,
-            "lower_bound": lower,
-            "upper_bound": upper,
-            "num_survivors": float(survivors.sum()),
-            "is_refuted": float(self.form == "survivors" and not survivors.any()),
-        }
-
-    def _bounds(self, round_number: int, pending: Any) -> tuple[Tensor, Tensor]:
-        width = self.widths.in_round(round_number, self.arms.recipe.groups.scales)
-        if self.form == "mixture":
-            mean, variance = self.arms.mixture(pending)
-            half = variance.clamp_min(1e-30).sqrt() * float(width)
-            return mean - half, mean + half
-        in_force = self.arms.evidence.in_force(self.widths.level)
-        return self.arms.bounds(width, in_force, pending)
-
-
-def build_candidates_engine(
-    recipe: CandidatesRecipe,
-    acquisition: AcquisitionRecipe,
-    domain: Arms,
-    seed: int,
-    priors: PriorsOfGroups | None = None,
-) -> CandidatesEngine | None:
-    """Return what plays a list of priors on arms, without a BoTorch model.
-
-    Args:
-        recipe: The list.
-        acquisition: What is played.
-        domain: The arms.
-        seed: Of the draws.
-        priors: Of the same list on the same arms, to be shared; they are computed if omitted.
-
-    Returns:
-        None for acquisitions that need the model.
-    """
-    played = acquisition.acquisition_class
-    if played not in (CandidatesUpperConfidenceBound, CandidatesThompsonSampling):
-        return None
-    options = played.complete_options(acquisition.options, domain)
-    if played is CandidatesThompsonSampling and not torch.equal(options["choices"], domain.choices):
-        return None
-    arms = CandidateArms(recipe, domain.choices, priors)
-    return CandidatesEngine(arms, played, options, seed)
 
 
 fill_in_docstrings(__name__)

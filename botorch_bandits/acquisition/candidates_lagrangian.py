@@ -40,12 +40,13 @@ from torch.nn import ModuleList
 from botorch_bandits.acquisition.base import (
     BanditAcquisition,
     check_pending,
+    check_points,
     of_acquisition,
 )
 from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
 from botorch_bandits.acquisition.output_widths import check_maximizes, of_minus_the_reward
 from botorch_bandits.acquisition.scores import ArmsRule
-from botorch_bandits.checks import check_double, check_one_of, check_probability
+from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -175,7 +176,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             )
             for j, each in enumerate(models)
         )
-        AcquisitionFunction.set_X_pending(self, check_pending(X_pending))
+        AcquisitionFunction.set_X_pending(self, check_pending(X_pending, model))
 
     @property
     def parts(self) -> tuple[CandidatesUpperConfidenceBound, ...]:
@@ -238,7 +239,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             TypeError: If they are not float64.
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
         """
-        pending = check_pending(X_pending)
+        pending = check_pending(X_pending, self.model)
         for part in self.parts:
             part.set_X_pending(pending)
         AcquisitionFunction.set_X_pending(self, pending)
@@ -257,7 +258,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
             TypeError: If ``X`` is not float64.
             OverflowError: If a penalty is too large for float64.
         """
-        check_double("X", X)
+        check_points(self, X)
         return check_no_overflow(self._evaluate(X))
 
     @t_batch_mode_transform(assert_output_shape=False)

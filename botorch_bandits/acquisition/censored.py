@@ -29,11 +29,16 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import BanditAcquisition, copy_pending, of_acquisition
+from botorch_bandits.acquisition.base import (
+    BanditAcquisition,
+    check_points,
+    copy_pending,
+    of_acquisition,
+)
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
-from botorch_bandits.checks import check_double, check_one_of, check_probability
+from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import (
     CensoredWidth,
     ConstantWidth,
@@ -767,9 +772,9 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             TypeError: If ``X`` is not float64.
             UnsupportedError: If ``q > 1`` and the points cannot be valued together.
         """
-        if X.dim() < 2 or X.shape[-2] <= 1:
+        check_points(self, X)
+        if X.shape[-2] <= 1:
             return super().forward(X)
-        check_double("X", X)
         ahead = self._one_by_one(X if X.dim() > 2 else X.unsqueeze(0))
         width = self._widths_ahead(ahead)
         values = self._values_ahead(ahead.inputs)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -29,9 +29,12 @@ from torch import Tensor
 from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
+    check_points,
     copy_pending,
     of_acquisition,
 )
+from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
+from botorch_bandits.acquisition.dmm_on_arms import ArmsInRidges, Basis, basis_of
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
     ArmsRule,
@@ -41,7 +44,6 @@ from botorch_bandits.acquisition.scores import (
 )
 from botorch_bandits.acquisition.wide_confidence import WarnsOfWideness
 from botorch_bandits.checks import (
-    check_double,
     check_integer,
     check_nonnegative,
     check_one_of,
@@ -54,6 +56,7 @@ from botorch_bandits.confidence import (
     RidgeConfidenceSet,
     UnreadablePriorError,
 )
+from botorch_bandits.confidence.bordered_basis import FEWEST_KEPT_ROWS
 from botorch_bandits.confidence.dmm import narrow, read_data, report_refutation
 from botorch_bandits.confidence.guarantee import (
     AS_OBSERVED,
@@ -84,9 +87,26 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
+from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import variance_of
 from botorch_bandits.models.pending import OneByOneModel
+from botorch_bandits.optim import gen_candidates_batched
+
+
+class _Whole(NamedTuple):
+    """The bounds of all arms, each ``batch_shape x num_arms``, and whether the data refute them."""
+
+    lower: Tensor
+    upper: Tensor
+    is_refuted: Tensor
+
+
+class _Pruned(NamedTuple):
+    """What is known where only arms are looked at whose bound may be the largest."""
+
+    ridges: ArmsInRidges
+    scores: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,20 +136,13 @@ class DMMArmsRule(ArmsRule):
     of_norm: str = "outcome"
     of_noise: str = "outcome"
 
-    def prepare(self, seen: ArmsRound) -> tuple[Tensor, Tensor, Tensor]:
+    def prepare(self, seen: ArmsRound) -> _Whole | _Pruned:
         """Return the bounds from the observed data, and whether these refute the assumptions."""
+        return self._prepare(seen, may_prune=True)
+
+    def _prepare(self, seen: ArmsRound, may_prune: bool) -> _Whole | _Pruned:
         posterior = seen.posterior
         unit = float(seen.summary.active_priors[0].standard_deviation)
-        played = posterior.counts > 0
-        p = int(played.sum(-1).max())
-        index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
-        index = index[..., :p]
-        counts = posterior.counts.gather(-1, index)  # 0 where a replicate played fewer arms
-        root = counts.sqrt()
-        columns = posterior.prior.columns(index) / unit**2 * root.unsqueeze(-1)
-        block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
-        outcomes = posterior.sums.gather(-1, index) / counts.clamp_min(1.0).sqrt() / unit
-
         rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
         if isinstance(noise_bound, str):
             noise_bound = posterior.regularization.sqrt()
@@ -141,6 +154,21 @@ class DMMArmsRule(ArmsRule):
             fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
             for name, level in (("rkhs_bound", rkhs_bound), ("noise_bound", noise_bound))
         )
+        if may_prune and seen.pending is None:
+            basis = basis_of(posterior, unit)
+            pruned = None if basis is None else self._prune(seen, basis, rkhs_bound, noise_bound)
+            if pruned is not None:
+                return pruned
+        played = posterior.counts > 0
+        p = int(played.sum(-1).max())
+        index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
+        index = index[..., :p]
+        counts = posterior.counts.gather(-1, index)  # 0 where a replicate played fewer arms
+        root = counts.sqrt()
+        columns = posterior.prior.columns(index) / unit**2 * root.unsqueeze(-1)
+        block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
+        outcomes = posterior.sums.gather(-1, index) / counts.clamp_min(1.0).sqrt() / unit
+
         confidence_set = RidgeConfidenceSet.from_data(
             block * root.unsqueeze(-2),
             outcomes,
@@ -158,16 +186,43 @@ class DMMArmsRule(ArmsRule):
             report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
         prior_variance = (posterior.prior.diagonal / unit**2).expand_as(posterior.mean)
         lower, upper = confidence_set.bounds(columns.mT, prior_variance)
-        return lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted
+        return _Whole(lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted)
+
+    def _prune(
+        self,
+        seen: ArmsRound,
+        basis: Basis,
+        rkhs_bound: float | Tensor,
+        noise_bound: float | Tensor,
+    ) -> _Pruned | None:
+        """Look at all ridges of those arms alone whose bound may be the largest."""
+        unit = basis.unit
+        norm, noise = (
+            torch.as_tensor(each / unit, dtype=seen.mean.dtype)
+            for each in (rkhs_bound, noise_bound)
+        )
+        ridges = ArmsInRidges(
+            seen.posterior, basis, norm, noise, self.delta, self.num_ridges, self.doubles
+        )
+        scores = ridges.scores(1.0 if self.maximize else -1.0)
+        if scores is None:
+            return None
+        offset = seen.prior_mean if self.maximize else -seen.prior_mean
+        return _Pruned(ridges, scores * unit + offset)
 
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
+        if isinstance(seen.prepared, _Pruned):
+            return seen.prepared.scores
         lower, upper = self.bounds(seen)
         return upper if self.maximize else -lower
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
         """See the base class."""
-        lower, upper, _ = seen.prepared
+        known = seen.prepared
+        if isinstance(known, _Pruned):
+            known = self._prepare(seen, may_prune=False)
+        lower, upper, _ = known
         if seen.pending is not None:
             unit = seen.prior_deviation**2
             lower, upper = narrow(
@@ -175,13 +230,25 @@ class DMMArmsRule(ArmsRule):
             )
         return lower, upper
 
+    def _bounds_at(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds at one arm a replicate, ``batch_shape``."""
+        if isinstance(seen.prepared, _Pruned):
+            ridges = seen.prepared.ridges
+            ends = (end * ridges.unit + seen.prior_mean for end in ridges.ends(index))
+        else:
+            ends = (end.gather(-1, index) for end in self.bounds(seen))
+        lower, upper = (end.squeeze(-1) for end in ends)
+        return lower, upper
+
     def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
         """See the base class."""
         index = arm.unsqueeze(-1)
-        lower, upper = (end.gather(-1, index).squeeze(-1) for end in self.bounds(seen))
+        lower, upper = self._bounds_at(seen, index)
+        known = seen.prepared
+        refuted = known.ridges.is_refuted if isinstance(known, _Pruned) else known.is_refuted
         deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
         return {
-            "is_refuted": seen.prepared[2].to(upper),
+            "is_refuted": refuted.to(upper),
             "width": 0.5 * (upper - lower) / deviation,
             "information_gain": seen.posterior.information_gain,
         }
@@ -399,7 +466,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             Two tensors of ``n`` values in raw outcome units; for an ensemble the averages of its
             members' bounds.
         """
-        check_double("X", X)
+        check_points(self, X)
         # without data a stationary prior does not depend on X; its zero gradient must exist
         total_lower = total_upper = self._offset + 0.0 * X.sum(-1)
         for j, confidence_set in self._sets.items():
@@ -426,6 +493,32 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         if is_ensemble(self.base_model):
             return total_lower.mean(0), total_upper.mean(0)
         return total_lower, total_upper
+
+    @property
+    def closed_form(self) -> ClosedFormRidges | None:
+        """Values and gradients in closed form; None if the model has none or points are pending.
+
+        See :attr:`WidthUpperConfidenceBound.closed_form`.
+        """
+        cls, base = type(self), DMMUpperConfidenceBound
+        names = ("__call__", "forward", "_evaluate", "bounds")
+        if (
+            self.posterior_transform is not None
+            or self._is_narrowed
+            or self.X_pending is not None
+            or any(getattr(cls, name) is not getattr(base, name) for name in names)
+        ):
+            return None
+        posterior, data = getattr(self.base_model, "closed_form", None), self._data[0]
+        if not isinstance(posterior, ClosedForm) or data.growing is None:
+            return None
+        sign = 1.0 if self.maximize else -1.0
+        return ClosedFormRidges(posterior, self._sets[0], data.weight, sign)
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending, starting again from the user's model.
@@ -598,16 +691,26 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
         rkhs_bound, noise_bound, delta, num_ridges = self._ingredients
         data = self._data[output]
         of_norm, of_noise = units_of_bounds(data.prior, self._units, self._not_given)
-        confidence_set = RidgeConfidenceSet.from_data(
-            data.kernel_matrix,
-            data.outcomes,
-            rkhs_bound / of_norm,
-            1.0 if isinstance(noise_bound, str) else noise_bound / of_noise,
-            delta,
-            1.0 if isinstance(noise_bound, str) else data.prior.first_lam,
-            num_ridges,
-            self.doubled,
-        )
+        shared: dict[str, Any] = {
+            "outcomes": data.outcomes,
+            "rkhs_bound": rkhs_bound / of_norm,
+            "noise_bound": 1.0 if isinstance(noise_bound, str) else noise_bound / of_noise,
+            "delta": delta,
+            "base_ridge": 1.0 if isinstance(noise_bound, str) else data.prior.first_lam,
+            "num_ridges": num_ridges,
+            "doubles": self.doubled,
+        }
+        growing = data.growing
+        if (
+            growing is not None
+            and growing.row_weights is None
+            and growing.num_rows >= FEWEST_KEPT_ROWS
+        ):
+            for name in ("rkhs_bound", "noise_bound", "base_ridge"):
+                shared[name] = float(shared[name])
+            confidence_set = RidgeConfidenceSet.of_growing(growing, **shared, weight=data.weight)
+        else:
+            confidence_set = RidgeConfidenceSet.from_data(data.kernel_matrix, **shared)
         in_outcomes = data.prior.standard_deviation / of_norm * confidence_set.doubling
         self.rkhs_bounds[output] = rkhs_bound * float(in_outcomes.max())
         return confidence_set

@@ -10,35 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel, GPyTorchModel
 from botorch.models.model import Model, ModelList
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
 from botorch.posteriors.posterior import Posterior
-from botorch.sampling.pathwise import SamplePath, draw_kernel_feature_paths, draw_matheron_paths
-from botorch.sampling.pathwise.features import KernelFeatureMap, gen_kernel_features
-from botorch.sampling.pathwise.utils import get_train_inputs
+from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.transforms import is_ensemble
 from gpytorch.distributions import MultitaskMultivariateNormal
-from gpytorch.kernels import Kernel
 from gpytorch.models import ExactGP
-from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
 from botorch_bandits.acquisition.affine_outcomes import select_output
-from botorch_bandits.acquisition.base import BanditAcquisition
+from botorch_bandits.acquisition.base import BanditAcquisition, check_columns
 from botorch_bandits.acquisition.joint import view_of
+from botorch_bandits.acquisition.pathwise import draw_prior_paths, update_paths
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.closed_form import ModuleStamp, version
+from botorch_bandits.models.growing import has_closed_posterior, joint_moments_of
 from botorch_bandits.models.pending import PendingModel, read_moments
+from botorch_bandits.models.roots import root_of
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -62,6 +60,8 @@ class SeededDraw(BanditAcquisition):
     def _prepare_draws(self, choices: Tensor | None, seed: int | None) -> None:
         """Take the points to draw on, if there are any, and the seed; nothing is drawn yet."""
         self.arms = None if choices is None else Arms(choices)
+        if self.arms is not None:
+            check_columns("choices", self.arms.choices, self.model)
         self.seed = (
             int(torch.randint(2**62, ()))
             if seed is None
@@ -128,8 +128,7 @@ class SeededDraw(BanditAcquisition):
             if groups:
                 joint = joint_posteriors(self.model, choices, posterior_transform)
             else:
-                posterior = self.model.posterior(choices, posterior_transform=posterior_transform)
-                joint = [JointPosterior(posterior)]
+                joint = [joint_posterior(self.model, choices, posterior_transform)]
         if isinstance(self.model, GPyTorchModel | ModelListGP):
             self._on_arms = ModelStamp(self.model), joint
         return joint
@@ -188,7 +187,9 @@ def draw_path(model: Model) -> GenericDeterministicModel:
             f"a list of {len(model.models)} models has {model.num_outputs} outputs, and a pathwise "
             "draw needs one a model. Pass choices=, or one model an output."
         )
-    path = draw_matheron_paths(model, torch.Size(), prior_sampler=_draw_prior)
+    path = draw_matheron_paths(
+        model, torch.Size(), prior_sampler=draw_prior_paths, update_strategy=update_paths
+    )
 
     def evaluate(X: Tensor) -> Tensor:
         if isinstance(model, ModelList):
@@ -196,7 +197,9 @@ def draw_path(model: Model) -> GenericDeterministicModel:
         values: Tensor = path(X) if model.num_outputs == 1 else path(X.unsqueeze(-3))
         return values.unsqueeze(-1) if model.num_outputs == 1 else values.transpose(-1, -2)
 
-    return GenericDeterministicModel(evaluate, model.num_outputs)
+    drawn = GenericDeterministicModel(evaluate, model.num_outputs)
+    object.__setattr__(drawn, "path", path)  # no part of its state
+    return drawn
 
 
 def _draw_pending_path(model: PendingModel) -> GenericDeterministicModel:
@@ -214,15 +217,6 @@ def _draw_pending_path(model: PendingModel) -> GenericDeterministicModel:
         return values[..., count:, :] + moments.moved(count, noise, away)
 
     return GenericDeterministicModel(evaluate, model.num_outputs)
-
-
-def _draw_prior(model: Model, sample_shape: torch.Size) -> SamplePath:
-    num_columns = get_train_inputs(model, transformed=True)[0].shape[-1]
-
-    def generate(kernel: Kernel, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
-        return gen_kernel_features(kernel, num_inputs=num_columns, num_outputs=num_outputs)
-
-    return draw_kernel_feature_paths(model, sample_shape=sample_shape, map_generator=generate)
 
 
 def check_gaussian(posterior: Posterior) -> GPyTorchPosterior:
@@ -342,32 +336,6 @@ def _root_with_jitter(covariance: Tensor, variance: float) -> Tensor:
     return torch.linalg.cholesky(nearest + 100.0 * jitter)
 
 
-def root_of(covariance: Tensor) -> Tensor:
-    """Return a matrix ``A`` whose product ``A A'`` is a covariance, to rounding.
-
-    Covariances of smooth kernels are singular to rounding. Where a Cholesky factorization fails,
-    one with pivots stops at the rank; where that is not to be had (in a batch, or off the CPU),
-    eigenvectors take its place. There is no jitter.
-
-    Args:
-        covariance: ``batch_shape x n x n``, positive semi-definite.
-
-    Returns:
-        ``batch_shape x n x r`` with ``r`` at most ``n``.
-    """
-    root, info = torch.linalg.cholesky_ex(covariance)
-    if not bool(info.any()):
-        return root
-    if covariance.dim() > 2 or covariance.device.type != "cpu":
-        eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
-        return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
-    # LAPACK stops by itself where what is left is rounding of the largest variance
-    factor, pivots, rank, _ = dpstrf(covariance.numpy(), lower=1)
-    root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
-    root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(np.tril(factor[:, :rank]))
-    return root
-
-
 def draw_deviation(root: Tensor, seed: int) -> Tensor:
     """Draw from the normal distribution with mean 0.
 
@@ -428,6 +396,74 @@ class JointPosterior:
         return mean, deviation.reshape(mean.shape)
 
 
+class FactoredPosterior(JointPosterior):
+    """A Gaussian posterior of one output with the factor of its covariance.
+
+    Args:
+        mean: ``n``.
+        root: ``n x r``, from :func:`root_of`.
+    """
+
+    def __init__(self, mean: Tensor, root: Tensor) -> None:
+        """See the class."""
+        self._mean, self._root = mean, root
+
+    def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
+        """See the base class; there are no members."""
+        return self._mean.unsqueeze(-1), draw_deviation(self._root, seed).unsqueeze(-1)
+
+
+def joint_posterior(
+    model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
+) -> JointPosterior:
+    """Return the posterior on a finite set of points; the numbers of the model's, to rounding.
+
+    A plain ``SingleTaskGP`` with a stationary kernel has it in closed form, in half of the time.
+    Others are asked, and so is one with more rows than there are points: GPyTorch keeps the factor
+    of the rows.
+
+    Args:
+        model: Any model.
+        choices: ``num_points x d`` points.
+        posterior_transform: Applied to the posterior, if given.
+
+    Raises:
+        UnsupportedError: If the posterior is not Gaussian.
+    """
+    if (
+        posterior_transform is None
+        and isinstance(model, SingleTaskGP)
+        and type(model).posterior is SingleTaskGP.posterior
+        and type(model).transform_inputs is SingleTaskGP.transform_inputs
+        and len(model.train_targets) <= len(choices)
+        and choices.device == model.train_targets.device
+        and has_closed_posterior(model.eval())  # as its posterior leaves it
+    ):
+        moments = joint_moments_of(model, choices)
+        if moments is not None:
+            root = factor_in_place(moments[1])
+            if root is None:
+                moments = joint_moments_of(model, choices)
+                assert moments is not None
+                root = root_of(moments[1])
+            return FactoredPosterior(moments[0], root)
+    return JointPosterior(model.posterior(choices, posterior_transform=posterior_transform))
+
+
+def factor_in_place(covariance: Tensor) -> Tensor | None:
+    """Return the Cholesky factor in the memory of a covariance; None if that fails.
+
+    Fresh memory costs as much as half of the factorization.
+
+    Args:
+        covariance: ``n x n``; what was in it is gone in either case.
+    """
+    columns = covariance.mT  # the same numbers, in LAPACK's layout
+    info = torch.empty((), dtype=torch.int32, device=covariance.device)
+    torch.linalg.cholesky_ex(columns, out=(columns, info))
+    return None if bool(info) else columns
+
+
 def joint_posteriors(
     model: Model, choices: Tensor, posterior_transform: PosteriorTransform | None
 ) -> list[JointPosterior]:
@@ -442,13 +478,12 @@ def joint_posteriors(
         UnsupportedError: If the posterior is not Gaussian.
     """
     if posterior_transform is None and isinstance(model, ModelListGP):
-        posteriors = [submodel.posterior(choices) for submodel in model.models]
+        return [joint_posterior(submodel, choices, None) for submodel in model.models]
     elif posterior_transform is None and isinstance(model, BatchedMultiOutputGPyTorchModel):
         outputs = [select_output(j, model.num_outputs) for j in range(model.num_outputs)]
         posteriors = [model.posterior(choices, posterior_transform=output) for output in outputs]
-    else:
-        posteriors = [model.posterior(choices, posterior_transform=posterior_transform)]
-    return [JointPosterior(posterior) for posterior in posteriors]
+        return [JointPosterior(posterior) for posterior in posteriors]
+    return [joint_posterior(model, choices, posterior_transform)]
 
 
 class ModelStamp:

@@ -17,6 +17,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from torch.quasirandom import SobolEngine
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
+from botorch_bandits.acquisition.one_stream import NumpyUpperConfidenceBound
 from botorch_bandits.acquisition.scores import (
     MAXIMUM_ROWS_FOR_DIFFERENCES,
     ArmsRound,
@@ -43,10 +45,13 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ORDINARY, Arms, Box, first_of_the_largest
 from botorch_bandits.models import BanditGP, BanditGPRecipe
-from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior, ArmsPriorSummary
+from botorch_bandits.models.arms import ArmsPosterior, ArmsPriorSummary
 from botorch_bandits.models.batched_closed_form import BatchedClosedForm, ReplicatesPriorSummary
 from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.many_arms import posterior_on_arms
 from botorch_bandits.models.noise_floor import check_range_on_box
+from botorch_bandits.models.outputs_on_arms import OutputsPosterior
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.optim import MAXIMUM_DIMENSION, Array, Index, maximize_locally
 from botorch_bandits.random_streams import RandomBlocks, generator
 
@@ -63,6 +68,8 @@ class ArmsEngine:
             :class:`~botorch_bandits.confidence.PriorSummary`.
         seeds: One a replicate; an ``int`` for a single stream.
         prior_mean: A constant, in outcome units.
+        num_outputs: How many outputs a single stream has; see
+            :class:`~botorch_bandits.models.outputs_on_arms.OutputsPosterior`.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class ArmsEngine:
         prior_variance: float,
         seeds: int | Sequence[int],
         prior_mean: float = 0.0,
+        num_outputs: int | None = None,
     ) -> None:
         """See the class."""
         self.rule = rule
@@ -80,11 +88,18 @@ class ArmsEngine:
         self.prior_deviation = _largest_deviation(prior, prior_variance)
         batch_shape = () if isinstance(seeds, int) else (len(seeds),)
         self._seeds = (seeds,) if isinstance(seeds, int) else tuple(seeds)
-        self.posterior = ArmsPosterior(prior, lam, batch_shape)
+        self.posterior: ArmsPosterior
+        if num_outputs is not None:
+            self.posterior = OutputsPosterior(prior, float(lam), num_outputs)
+        elif prior.matrix is None:
+            self.posterior = posterior_on_arms(prior, lam, batch_shape)
+        else:
+            self.posterior = ArmsPosterior(prior, lam, batch_shape)
         self.summary = ArmsPriorSummary(self.posterior, prior_variance)
         self._largest = prior.diagonal.new_full(batch_shape, -torch.inf)
         self._smallest = prior.diagonal.new_full(batch_shape, torch.inf)
         self._blocks: dict[str, RandomBlocks] = {}
+        self._in_numpy: NumpyUpperConfidenceBound | None = None
 
     def look(
         self,
@@ -114,7 +129,7 @@ class ArmsEngine:
             round_number=round_number,
             largest_outcome=self._largest,
             smallest_outcome=self._smallest,
-            draw=partial(self._draw, round_number if draw_round is None else draw_round),
+            draw=partial(self.draw, round_number if draw_round is None else draw_round),
             pending=pending,
             prior_mean=self.prior_mean,
             prior_deviation=self.prior_deviation,
@@ -129,13 +144,31 @@ class ArmsEngine:
         """
         return first_of_the_largest(seen.scores, check, seen.value_scale)
 
+    def in_numpy(self, rule: ArmsRule | None) -> NumpyUpperConfidenceBound | None:
+        """Return what plays a rule for a single stream without calls of torch, if there is one.
+
+        Args:
+            rule: An upper confidence bound; it chooses where no arm is pending.
+        """
+        if type(rule) is not WidthArmsRule or rule.predictive or not self.posterior.is_in_numpy:
+            return None
+        if self._in_numpy is None or self._in_numpy.rule is not rule:
+            self._in_numpy = NumpyUpperConfidenceBound(
+                rule, self.posterior, self.summary, self.prior_mean, self.prior_deviation
+            )
+        return self._in_numpy
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what shares memory with the posterior."""
+        return {**vars(self), "_in_numpy": None}
+
     def choose_uniformly(self, round_number: int) -> Tensor:
         """Return a uniformly random arm a replicate, ``batch_shape``.
 
         Args:
             round_number: From 1; the draw is a function of it and of the replicate's seed.
         """
-        uniform = self._draw(round_number, "sample", (), "uniform")
+        uniform = self.draw(round_number, "sample", (), "uniform")
         return (uniform * self.posterior.num_arms).long()
 
     def observe(
@@ -159,7 +192,7 @@ class ArmsEngine:
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
         """Take in a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
         self.posterior.observe_many(arms, [outcome - self.prior_mean for outcome in outcomes])
-        if outcomes:
+        if outcomes and self.rule is not None and self.rule.needs_extremes:
             self._largest = self._largest.clamp_min(max(outcomes))
             self._smallest = self._smallest.clamp_max(min(outcomes))
 
@@ -205,7 +238,7 @@ class ArmsEngine:
         described = seen.rule.describe(seen, arm)
         return {**known, **{name: float(value) for name, value in described.items()}}
 
-    def _draw(
+    def draw(
         self,
         round_number: int,
         purpose: str,
@@ -213,6 +246,15 @@ class ArmsEngine:
         distribution: str,
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
+        """Return the random numbers of a round, ``batch_shape x shape``.
+
+        Args:
+            round_number: From 1.
+            purpose: Others have other numbers.
+            shape: Of the numbers of a replicate.
+            distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
+            transform: What to do with whole blocks of rounds.
+        """
         if purpose not in self._blocks:
             self._blocks[purpose] = RandomBlocks(
                 self._seeds, purpose, shape, distribution, self.posterior.device, transform
@@ -237,6 +279,7 @@ def build_arms_engine(
     seeds: int | Sequence[int],
     prior: ArmsPrior | None = None,
     rule: ArmsRule | None = None,
+    num_outputs: int | None = None,
 ) -> ArmsEngine | None:
     """Return what plays these settings on arms from sufficient statistics.
 
@@ -247,6 +290,7 @@ def build_arms_engine(
         seeds: See :class:`ArmsEngine`.
         prior: That of an earlier engine of the same model and domain, to save its computation.
         rule: Scores the arms; what the acquisition has for the domain if omitted.
+        num_outputs: See :class:`ArmsEngine`.
 
     Returns:
         None where the settings need the model itself: hyperparameters or an input scale that are
@@ -259,7 +303,7 @@ def build_arms_engine(
     if (
         not is_plain
         or model.kernel.batch_shape
-        or not _keeps_arms(model.input_transform)
+        or not keeps_arms(model.input_transform)
         or (rule is None and not isinstance(acquisition, RandomSearch))
     ):
         return None
@@ -270,10 +314,10 @@ def build_arms_engine(
         kernel = copy.deepcopy(model.kernel).to(inputs)
         prior = ArmsPrior.from_kernel(kernel, inputs) if prior is None else prior
         variance = float(prior_variance_of(kernel, inputs))
-    return ArmsEngine(rule, prior, model.noise, variance, seeds, model.prior_mean)
+    return ArmsEngine(rule, prior, model.noise, variance, seeds, model.prior_mean, num_outputs)
 
 
-def _keeps_arms(transform: InputTransform | None) -> bool:
+def keeps_arms(transform: InputTransform | None) -> bool:
     """Whether each arm becomes one, the same in training and evaluation and with all data."""
     parts = [] if transform is None else transform.modules()
     return not learns_input_scale(transform) and all(

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models.model import Model
+from botorch.models.model import Model, ModelList
 from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
@@ -132,21 +132,29 @@ def _construct_inputs(
     }
     _refuse_what_is_not_one_reward(name, context)
     if "multipliers" in parameters:
-        objective = options.get("posterior_transform")
+        objective = options.pop("posterior_transform", None)
         constraints = context.get("constraints_tuple")
-        options["posterior_transform"] = lagrangian_outcomes(name, objective, constraints)
+        if "posterior_transform" in parameters:
+            options["posterior_transform"] = lagrangian_outcomes(name, objective, constraints)
+        else:
+            model, is_minimized = _outputs_in_order(name, model, objective, constraints)
+            if is_minimized:
+                options["maximize"] = not options.get("maximize", True)
         if options.get("penalty") is not None:
             options["penalty"] = _read_penalty(options["penalty"])
     elif "constraints_tuple" in context or "constraints" in context:
         raise UnsupportedError(
             f"{name} takes no outcome constraints. Use LagrangianUpperConfidenceBound or "
-            "LagrangianThompsonSampling, or track the metric without a constraint."
+            "LagrangianThompsonSampling (for lists of priors "
+            "CandidatesLagrangianUpperConfidenceBound), or track the metric without a constraint."
         )
-    if "posterior_transform" not in parameters:
+    if "posterior_transform" not in parameters and "multipliers" not in parameters:
         objective = options.pop("posterior_transform", None)
         if _is_minimized(name, objective, "maximize" in parameters):
             options["maximize"] = not options.get("maximize", True)
     settings = {key: value for key, value in options.items() if key not in GIVEN_BY_THE_LOOP}
+    if "multipliers" in parameters:
+        settings.pop("maximize", None)  # refused in loops only
     domain = _domain_of(options, context)
     cls.check_options(settings, domain)
     if domain is not None:
@@ -177,6 +185,41 @@ def _is_minimized(name: str, objective: Any, takes_both: bool) -> bool:
         + (", or be ScalarizedPosteriorTransform of weight 1 or -1." if takes_both else ".")
         + " Negate the outcomes of what is to be minimized, or weight them before the model."
     )
+
+
+def _outputs_in_order(
+    name: str,
+    model: Model,
+    objective: PosteriorTransform | None,
+    constraints_tuple: tuple[Tensor, Tensor] | None,
+) -> tuple[Model, bool]:
+    """Return a list of models with the reward first, and whether the reward is minimized.
+
+    A list of priors is of a function, and not of one that is shifted or scaled afterwards.
+    """
+    rows = lagrangian_outcomes(name, objective, constraints_tuple)
+    if rows is None:
+        return model, False
+    if not isinstance(rows, AffineOutcomes):
+        raise UnsupportedError(
+            f"{name} takes no posterior_transform= without constraints_tuple=. Leave it out."
+        )
+    signs, order = rows.weights.sum(-1).tolist(), rows.weights.abs().argmax(-1).tolist()
+    are_outputs = bool(((rows.weights != 0.0).sum(-1) == 1).all()) and not bool(rows.offsets.any())
+    are_ready = abs(signs[0]) == 1.0 and all(sign == 1.0 for sign in signs[1:])
+    if not (are_outputs and are_ready and len(set(order)) == len(order)):
+        raise UnsupportedError(
+            f"{name} has a list of priors for each metric as it is: the objective must be one "
+            "metric with weight 1 or -1, and each constraint another one with f_j <= 0. Model "
+            "what is to be at most b less its b, and what is to be at least b as b less it."
+        )
+    if not isinstance(model, ModelList) or len(model.models) <= max(order):
+        raise ValueError(
+            f"model must be a ModelList with a list of priors for each of at least "
+            f"{max(order) + 1} metrics, got {type(model).__name__}. "
+            "BanditGP.with_candidates([...])(X, Y) makes one of a Y with as many columns."
+        )
+    return ModelList(*(model.models[j] for j in order)), signs[0] == -1.0
 
 
 def lagrangian_outcomes(

@@ -12,7 +12,8 @@ apart, clipped (from memory of that paper).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -36,8 +37,13 @@ from botorch_bandits.acquisition.base import (
     HallucinatesPending,
     check_model,
     check_pending,
+    check_points,
     check_single_point,
     of_acquisition,
+)
+from botorch_bandits.acquisition.closed_form_lagrangian import (
+    ClosedFormOfOutputs,
+    closed_forms_of_outputs,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
 from botorch_bandits.acquisition.output_widths import (
@@ -69,6 +75,7 @@ from botorch_bandits.confidence.width_rules import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain, ValueScale
 from botorch_bandits.models.moments import check_outcomes, variance_of
+from botorch_bandits.optim import gen_candidates_batched
 from botorch_bandits.penalties import (
     Linear,
     Penalty,
@@ -176,7 +183,33 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
             reward: ``batch_shape`` values ``f``.
             constraints: ``batch_shape x num_constraints`` values ``g``.
         """
-        return reward - (self.multipliers * self.penalty.excess(constraints)).sum(dim=-1)
+        return penalized(reward, constraints, self.multipliers, self.penalty)
+
+
+def penalized(reward: Tensor, constraints: Tensor, multipliers: Tensor, penalty: Penalty) -> Tensor:
+    """Return ``f - sum_j kappa_j (psi(g_j) - 1)``.
+
+    Args:
+        reward: ``batch_shape`` values ``f``.
+        constraints: ``batch_shape x num_constraints`` values ``g``.
+        multipliers: ``num_constraints``.
+        penalty: ``psi``.
+    """
+    return reward - (multipliers * penalty.excess(constraints)).sum(dim=-1)
+
+
+def combined_width(widths: Tensor, multipliers: Tensor, is_one_number: bool) -> Tensor:
+    """Return the factor of the standard deviation of a weighted sum of outputs.
+
+    Args:
+        widths: ``batch_shape x num_outputs``.
+        multipliers: ``num_constraints``; those that are 0 add nothing.
+        is_one_number: Whether the user gave one constant width, which counts as it is.
+    """
+    if is_one_number:
+        return widths[..., 0]
+    active = torch.cat([multipliers.new_ones(1), (multipliers > 0.0).double()])
+    return (active * widths.square()).sum(dim=-1).sqrt()
 
 
 class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending):
@@ -315,10 +348,7 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
     @property
     def width(self) -> Tensor:
         """The factor of the standard deviation of the weighted sum; the model's batch shape."""
-        if self._output_widths.is_one_number:
-            return self.widths[..., 0]
-        active = torch.cat([self.multipliers.new_ones(1), (self.multipliers > 0.0).double()])
-        return (active * self.widths.square()).sum(dim=-1).sqrt()
+        return combined_width(self.widths, self.multipliers, self._output_widths.is_one_number)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending, starting again from the user's model.
@@ -351,6 +381,48 @@ class LagrangianUpperConfidenceBound(LagrangianAcquisition, HallucinatesPending)
             OverflowError: If a penalty is too large for float64.
         """
         return check_no_overflow(self._value(X))
+
+    @property
+    def closed_form(self) -> ClosedFormOfOutputs | None:
+        """Values and gradients in closed form; None if the model has none.
+
+        There is one of a ``ModelListGP`` of independent outputs that have closed forms each, such
+        as :class:`~botorch_bandits.BanditGP`; see :attr:`WidthUpperConfidenceBound.closed_form`.
+        """
+        cls, base = type(self), LagrangianUpperConfidenceBound
+        names = ("__call__", "forward", "_evaluate", "_scalarised", "_moments", "_bounds")
+        multipliers = self.multipliers.tolist()
+        if (
+            self.posterior_transform is not None
+            or self.widths.dim() != 1
+            or not all(math.isfinite(each) for each in multipliers)
+            or any(getattr(cls, name) is not getattr(base, name) for name in names)
+        ):
+            return None
+        wanted = [True, *(each > 0.0 for each in multipliers)]
+        posteriors = closed_forms_of_outputs(self.model, wanted)
+        if posteriors is None:
+            return None
+        return ClosedFormOfOutputs(posteriors, self._of_moments(self._prior_variances()))
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
+
+    def _of_moments(self, units: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return the bound as a function of means and variances, ``b x num_outputs`` each."""
+        if not self.is_scalarised:
+            smallest = MINIMUM_VARIANCE * units
+            return lambda mean, variance: check_no_overflow(
+                self._penalized(*self._bounds(mean, torch.maximum(variance, smallest).sqrt()))
+            )
+        weights = torch.cat([self.multipliers.new_tensor([self._sign]), -self.multipliers])
+        least, width = MINIMUM_VARIANCE * float(weights.square() @ units), self.width
+        return lambda mean, variance: score(
+            mean @ weights,
+            half_width((variance @ weights.square()).clamp_min(least).sqrt(), width),
+        )
 
     def constraint_lower_bounds(self, X: Tensor) -> Tensor:
         """Return the lower confidence bounds of the constraints, clipped if that was asked for.
@@ -544,15 +616,18 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             penalty,
             posterior_transform,
             scale,
-            rkhs_bound=rkhs_bound,
-            noise_bound=noise_bound,
-            delta=self.delta / 2,
-            default_width=PLAIN_WIDTH,
-            any_lambda=any_lambda,
-            information_gain=information_gain,
-            units=units,
-            width=width,
-            assume=assume,
+            **self.options_of_widths(
+                {
+                    "rkhs_bound": rkhs_bound,
+                    "noise_bound": noise_bound,
+                    "delta": self.delta,
+                    "any_lambda": any_lambda,
+                    "information_gain": information_gain,
+                    "units": units,
+                    "width": width,
+                    "assume": assume,
+                }
+            ),
         )
         self._prepare_draws(choices, seed)
         is_plain = choices is None and self._output_widths.are_one
@@ -581,6 +656,15 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             Arms(options["choices"])
         return None
 
+    @staticmethod
+    def options_of_widths(options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options as the widths take them: half of ``delta`` is for the draws.
+
+        Args:
+            options: Of the constructor.
+        """
+        return {**options, "delta": options["delta"] / 2, "default_width": PLAIN_WIDTH}
+
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Take points as pending and draw again.
 
@@ -591,7 +675,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             TypeError: If they are not float64.
             ValueError: If they are not an ``n x d`` matrix of finite numbers.
         """
-        AcquisitionFunction.set_X_pending(self, check_pending(X_pending))
+        AcquisitionFunction.set_X_pending(self, check_pending(X_pending, self.model))
         self._compute_widths()
         self._begin_draw()
 
@@ -609,6 +693,7 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
             TypeError: If ``X`` is not float64.
             OverflowError: If a penalty is too large for float64.
         """
+        check_points(self, X)
         total: Tensor | float = 0.0
         for i in range(max(X.shape[-2], 1)):
             drawn = self._after(i).draw(X[..., i : i + 1, :])

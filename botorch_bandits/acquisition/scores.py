@@ -568,30 +568,45 @@ class ClosedFormImprovement:
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
         mean, variance, mean_slope, variance_slope = self.posterior.value_and_gradient(X)
-        smallest = MINIMUM_VARIANCE_OF_IMPROVEMENT * float(self.posterior.outputscale)
-        deviation = variance.clamp_min(smallest).sqrt_()
-        improvement = (mean - self.best_f).mul_(self.sign).div_(deviation)
+        value, deviation, improvement, log_h = self._improve(mean, variance)
         if self.is_expected:
-            log_h = _log_ei_helper(improvement)
-            value = log_h + deviation.log()
             of_mean = (log_Phi(improvement) - log_h).exp_()
             of_deviation = (log_phi(improvement) - log_h).exp_()
         else:
-            value = log_Phi(improvement)
-            of_mean = (log_phi(improvement) - value).exp_()
+            of_mean = (log_phi(improvement) - log_h).exp_()
             of_deviation = -of_mean * improvement
         # of the mean, and of the variance, whose square root is the deviation
         of_mean = of_mean.mul_(self.sign).div_(deviation)
         of_variance = 0.5 * of_deviation / deviation.square()
         if self.noise_variance is not None:
             used = deviation.square()
-            value = value + log_noise_discount(used, self.noise_variance)
             predictive = (used + self.noise_variance).sqrt()
             both = predictive + math.sqrt(self.noise_variance)
             of_variance += 1.0 / used - 0.5 / predictive.square() - 0.5 / (predictive * both)
-        of_variance = torch.where(variance >= smallest, of_variance, 0.0)
+        of_variance = torch.where(variance >= self._smallest_variance, of_variance, 0.0)
         slope = of_mean.unsqueeze(-1) * mean_slope
         return value, slope.addcmul_(of_variance.unsqueeze(-1), variance_slope)
+
+    def value(self, X: Tensor) -> Tensor:
+        """Return the ``b`` values at ``b x d`` points."""
+        return self._improve(*self.posterior.mean_and_variance(X))[0]
+
+    @property
+    def _smallest_variance(self) -> float:
+        return MINIMUM_VARIANCE_OF_IMPROVEMENT * float(self.posterior.outputscale)
+
+    def _improve(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return values, deviations, ``u``, and ``ln h(u)`` or, of probabilities, ``ln Phi(u)``."""
+        deviation = variance.clamp_min(self._smallest_variance).sqrt_()
+        improvement = (mean - self.best_f).mul_(self.sign).div_(deviation)
+        if not self.is_expected:
+            value = log_Phi(improvement)
+            return value, deviation, improvement, value
+        log_h = _log_ei_helper(improvement)
+        value = log_h + deviation.log()
+        if self.noise_variance is not None:
+            value = value + log_noise_discount(deviation.square(), self.noise_variance)
+        return value, deviation, improvement, log_h
 
 
 def prior_variance_of_scalar(summary: PriorSummary) -> float | None:

@@ -18,7 +18,7 @@ tradeoffs in Gaussian process bandit optimization*, JMLR 2014, the rule for pend
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -33,12 +33,14 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
     check_model,
+    check_points,
     check_round,
     copy_pending,
     kernelized_rule,
     of_acquisition,
 )
 from botorch_bandits.acquisition.draws import SeededDraw
+from botorch_bandits.acquisition.pathwise import ClosedFormDraw
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
     ArmsRule,
@@ -55,7 +57,6 @@ from botorch_bandits.acquisition.wide_confidence import (
     remedy_of,
 )
 from botorch_bandits.checks import (
-    check_double,
     check_integer,
     check_nonnegative,
     check_one_of,
@@ -89,6 +90,7 @@ from botorch_bandits.models.pending import (
     read_noise,
     shape_of_batch,
 )
+from botorch_bandits.optim import gen_candidates_batched
 
 
 @dataclass(frozen=True)
@@ -411,6 +413,29 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
         """See the base class."""
         return scale_in_outcomes(self._summary, self._sign)
 
+    @property
+    def closed_form(self) -> ClosedFormDraw | None:
+        """Values and gradients of a pathwise draw in closed form; None if it has none.
+
+        There is one for the models and kernels of :attr:`WidthUpperConfidenceBound.closed_form`.
+        """
+        cls, base = type(self), GPThompsonSampling
+        names = ("__call__", "forward", "_evaluate", "_evaluate_path")
+        if (
+            self.arms is not None
+            or self.posterior_transform is not None
+            or self.width.numel() != 1
+            or any(getattr(cls, name) is not getattr(base, name) for name in names)
+        ):
+            return None
+        path = getattr(self._current_path(), "path", None)
+        return ClosedFormDraw.of_path(self.model, path, float(self.width), self._sign)
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits the draw; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
+
     def set_rule(self, rule: WidthRule) -> None:
         """Take another rule for the scale of the draw.
 
@@ -453,8 +478,8 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
             UnsupportedError: If ``q > 1``, points before another one enter the model, and its
                 posterior has no joint Gaussian moments, or several outputs are drawn on choices.
         """
-        check_double("X", X)
-        if X.dim() < 2 or X.shape[-2] <= 1:
+        check_points(self, X)
+        if X.shape[-2] <= 1:
             values: Tensor = self._evaluate(X)
             return self._sign * values
         X = X if X.dim() > 2 else X.unsqueeze(0)

@@ -140,7 +140,7 @@ class WidthUpperConfidenceBound(WarnsOfWideness, HallucinatesPending, UpperConfi
         self.predictive = check_one_of("predictive", predictive, (True, False))
         self.assume = check_assume(assume)
         self._summary = PriorSummary(model, posterior_transform, self.assume)
-        pending = check_pending(X_pending)
+        pending = check_pending(X_pending, model)
         num_pending = 0 if pending is None else len(pending)
         self._first_round = (
             None

@@ -54,5 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given == ["--version"]:  # importing torch, as the commands do, takes seconds
         print(__version__)
         return 0
+    if given in (["--help"], ["-h"]):
+        print(import_module("botorch_bandits.cli.first_page").format_first_page(), end="")
+        return 0
     code: int = import_module("botorch_bandits.cli.commands").main(given)
     return code

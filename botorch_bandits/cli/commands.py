@@ -17,6 +17,7 @@ from typing import Any
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli.changes import DETECTOR_DEFAULTS, EXPLORATION, RESTARTS, read_changes
 from botorch_bandits.cli.command_line import CommandParser, run_command
+from botorch_bandits.cli.first_page import COMMANDS, build_first_parser
 from botorch_bandits.cli.journals import (
     add_ending_arguments,
     add_error_argument,
@@ -36,6 +37,7 @@ from botorch_bandits.cli.options import (
     read_domain,
     read_waiting,
 )
+from botorch_bandits.cli.pages import add_live_page_argument
 from botorch_bandits.cli.parallel import AtAnyRound, NamedFunction
 from botorch_bandits.cli.session import (
     OutputFolder,
@@ -60,7 +62,6 @@ from botorch_bandits.problems.tuning import (
 )
 from botorch_bandits.spaces import Space
 from botorch_bandits.stopping import ErrorPolicy
-from botorch_bandits.version import __version__
 
 FEEDBACKS = ("hallucinated", "ignored", "censored")
 
@@ -315,16 +316,11 @@ def _join_bounds(arguments: Sequence[str]) -> list[str]:
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    parser = CommandParser(
-        prog="botorch-bandits",
-        description="Gaussian-process bandits: tune a classifier, or optimize any function.",
-    )
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
+    parser, commands = build_first_parser(CommandParser)
 
     tune = commands.add_parser(
         "tune",
-        help="tune a classifier on real data",
+        help=COMMANDS["tune"],
         description="Tune a scikit-learn classifier; the reward is its cross-validated accuracy.",
     )
     add_problem_arguments(tune)
@@ -336,11 +332,12 @@ def _build_parser() -> argparse.ArgumentParser:
     add_budget_arguments(tune)
     add_continue_arguments(tune)
     add_journal_argument(tune)
+    add_live_page_argument(tune)
     tune.set_defaults(start=_start_tune)
 
     optimize = commands.add_parser(
         "optimize",
-        help="maximize a Python function",
+        help=COMMANDS["optimize"],
         description="Maximize a function of yours. It is called with one argument, and returns one "
         "number: with --param the argument is a dict of values by name, with --bounds a "
         "one-dimensional float64 tensor (x.tolist() makes it a list). The same function works "
@@ -371,11 +368,12 @@ def _build_parser() -> argparse.ArgumentParser:
     add_change_arguments(optimize, can_shift=False)
     add_continue_arguments(optimize)
     add_journal_argument(optimize)
+    add_live_page_argument(optimize)
     optimize.set_defaults(start=_start_optimize)
 
     against = commands.add_parser(
         "compare",
-        help="compare methods on a tuning problem over several seeds",
+        help=COMMANDS["compare"],
         description="Run several methods over several seeds and print the best rewards. "
         "Interrupted comparisons continue where they stopped.",
     )
@@ -395,7 +393,7 @@ def _build_parser() -> argparse.ArgumentParser:
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what determines the run: not how long it is, where it goes and how it looks."""
     left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
-    left_out |= {"on_error", "stop_after_no_gain"}
+    left_out |= {"on_error", "stop_after_no_gain", "html"}
     left_out.add("objective")  # it has become the method
     return {name: value for name, value in vars(options).items() if name not in left_out}
 
@@ -529,6 +527,7 @@ def _start_tune(options: argparse.Namespace) -> Session:
         progress=not options.quiet,
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,
+        html=options.html,
     )
 
 
@@ -564,6 +563,7 @@ def _start_optimize(options: argparse.Namespace) -> Session:
         progress=not options.quiet,
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,
+        html=options.html,
     )
 
 

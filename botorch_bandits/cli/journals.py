@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from botorch_bandits.cli.first_page import COMMANDS
+from botorch_bandits.cli.pages import add_live_page_argument
 from botorch_bandits.journal import Journal
 from botorch_bandits.loop.journal import check_content, header_of
 from botorch_bandits.loop.settings import LoopSettings
@@ -86,7 +88,7 @@ def add_resume_parser(commands: Any) -> argparse.ArgumentParser:
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         "resume",
-        help="continue a run from its journal",
+        help=COMMANDS["resume"],
         description="Continue the run of tune or optimize that FILE is the journal of, with the "
         "options with which it was begun.",
     )
@@ -94,6 +96,7 @@ def add_resume_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="rounds in total, if they are to be others")
     add_ending_arguments(parser, default=None)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_live_page_argument(parser)
     return parser
 
 
@@ -200,6 +203,8 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
     for name in ("rounds", "on_error", "stop_after_no_gain"):
         if getattr(options, name) is not None:
             arguments += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    if options.html is not None:
+        arguments += ["--html", str(Path(options.html).resolve())]
     if options.quiet:
         arguments.append("--quiet")
     if not Path(command.folder).is_dir():

@@ -1,25 +1,28 @@
 """Processes of the command line in which queries are evaluated.
 
 Each worker has one thread, and the function from its start. When the run ends or is interrupted, so
-do the workers. What they need is in this file, which imports no more than it must.
+do the workers. What they need is in this file and in the one on processes, which import no more
+than they must.
 """
 
 from __future__ import annotations
 
 import importlib
 import multiprocessing
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.processes import (
+    end_with_parent,
+    interrupts_on_hold,
+    one_thread_each,
+    terminate,
+)
 
 
 @dataclass(frozen=True)
@@ -115,11 +118,9 @@ class WorkerPool(ProcessPoolExecutor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """See :class:`concurrent.futures.Executor`."""
-        from botorch_bandits.asynchronous import one_thread_each  # which workers need not import
-
         self._before_submit()
         # a process starts in here: with an interrupt on hold, so that it cannot hit its imports
-        with one_thread_each(), _interrupts_on_hold():
+        with one_thread_each(), interrupts_on_hold():
             future = super().submit(function, *args, **kwargs)
         self._futures = [each for each in self._futures if not each.done()] + [future]
         return future
@@ -127,21 +128,8 @@ class WorkerPool(ProcessPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes, also in the middle of an evaluation."""
         if not all(future.done() for future in self._futures):
-            for process in list((getattr(self, "_processes", None) or {}).values()):
-                process.terminate()
+            terminate(self)
         super().shutdown(wait, cancel_futures=True)
-
-
-@contextmanager
-def _interrupts_on_hold() -> Iterator[None]:
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # the rest runs in the workers
@@ -153,19 +141,7 @@ def _prepare(function: Callable[[Any, int], Any]) -> None:
     import torch  # noqa: F401, which arguments need: a worker takes none before it is ready
 
     _known.append(function)
-    # a terminal interrupts all processes; it is the first one that stops the others
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has ended, even if that was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    end_with_parent()
 
 
 def evaluate_known(argument: Any, round_number: int) -> Any:

@@ -72,6 +72,7 @@ from botorch_bandits.stopping import (
     shown_point,
 )
 from botorch_bandits.version import __version__
+from botorch_bandits.watching import LivePage
 
 HISTORY_FILE = "history.json"
 MARK_FILE = "evaluating.json"
@@ -407,6 +408,7 @@ class Session:
         progress: Whether to show a progress bar.
         on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
         stop_after_no_gain: After how many rounds without a better reward the run ends, if ever.
+        html: The file of a page that follows the run, if there is one.
     """
 
     loop: BanditLoop
@@ -426,6 +428,15 @@ class Session:
     progress: bool = True
     on_error: str = "raise"
     stop_after_no_gain: int | None = None
+    html: str | None = None
+
+    def __post_init__(self) -> None:
+        """Begin the page, so that a path that cannot be used is known before anything is run."""
+        self._page = None
+        if self.html is not None:
+            names = [str(budget) for budget in self.budgets.budgets]
+            known: dict[str, Any] = {"num_rounds": self.num_rounds, "constraint_names": names}
+            self._page = LivePage(self.loop, self.html, self.title, **known)
 
     def execute(self) -> int:
         """Run, print the summary, write the files; returns the exit code."""
@@ -528,6 +539,8 @@ class Session:
 
     def _write(self) -> None:
         self.output.write_history(self.loop.history)
+        if self._page is not None:
+            self._page.update()
 
     def _count_waiting(self) -> dict[str, int]:
         history = self.loop.history
@@ -590,6 +603,8 @@ class Session:
             costs=[str(budget) for budget in self.budgets.budgets],
             random_search=self.random_search,
         )
+        if self._page is not None:
+            self._page.close()
         print(self._closing_lines(result))
 
     def _expected_at_best(self) -> dict[str, float] | None:

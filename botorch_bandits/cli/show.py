@@ -17,7 +17,9 @@ from typing import Any
 import torch
 
 from botorch_bandits.change_points import OracleRestart
+from botorch_bandits.cli.first_page import COMMANDS
 from botorch_bandits.cli.options import parameters_of, show_value
+from botorch_bandits.cli.pages import add_page_arguments, check_page_arguments, follow
 from botorch_bandits.cli.session import JOURNAL_FILE
 from botorch_bandits.cli.summary import best_at_the_start, table_of_commands
 from botorch_bandits.constraints import (
@@ -29,9 +31,9 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Hallucinated
-from botorch_bandits.fingerprints import PARAMETERS, PROBES
 from botorch_bandits.history import History, Query
 from botorch_bandits.journal import Journal, JournalReader
+from botorch_bandits.loop.descriptions import describe_setting, setting_rows
 from botorch_bandits.loop.journal import (
     check_content,
     decode_floats,
@@ -42,16 +44,10 @@ from botorch_bandits.loop.journal import (
 from botorch_bandits.loop.state import Segments
 from botorch_bandits.penalties import Exponential, Linear, Polynomial
 from botorch_bandits.plotting.runs import resets_on_record
+from botorch_bandits.queries import point_text
 from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
+from botorch_bandits.watching.page import PageFacts
 
-SHOWN_ENTRIES = 8
-"""Tensors with more entries are shown by their shapes."""
-
-NAMES = ("domain", "model", "acquisition", "feedback", "restart", "forgetting", "constraints")
-INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
-"""What has a row of its own."""
-
-_CLASS_NAMES = ("acquisition_class", "model_class", "class")
 _CLASSES = {
     kind.__name__: kind
     for kind in (
@@ -73,83 +69,6 @@ _CLASSES = {
 
 class _UnknownClassError(Exception):
     """A setting is of a class that cannot be built from its record."""
-
-
-def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
-    """Return a name and a description for each setting that is in use.
-
-    Args:
-        settings: Of a journal's header.
-    """
-    rows = []
-    for name in NAMES:
-        setting = settings.get(name)
-        if setting is None:
-            continue
-        if isinstance(setting, Mapping) and {"parameters", "names"} <= setting.keys():
-            setting = {"class": setting["class"], **setting["parameters"]}  # a space
-        if name != "domain":
-            setting = _without_domain(setting, settings.get("domain"))
-        inner = INNER.get(name, ()) if isinstance(setting, Mapping) else ()
-        own = {k: v for k, v in setting.items() if k not in inner} if inner else setting
-        rows.append([name, describe_setting(own)])
-        rows += [
-            [part.replace("_", " "), describe_setting(setting[part])]
-            for part in inner
-            if setting.get(part)
-        ]
-    rows += [
-        [name, str(settings[name])]
-        for name in ("horizon", "num_initial", "context_dim")
-        if settings.get(name)
-    ]
-    return [*rows, ["seed", str(settings["seed"])]]
-
-
-def _without_domain(setting: Any, domain: Any) -> Any:
-    """Return a setting that names a space where it holds the one that the first row describes."""
-    if isinstance(setting, list):
-        return [_without_domain(part, domain) for part in setting]
-    if not isinstance(setting, Mapping):
-        return setting
-    if "parameters" in setting and setting == domain:
-        return "domain"
-    return {name: _without_domain(part, domain) for name, part in setting.items()}
-
-
-def describe_setting(setting: Any) -> str:
-    """Return a setting as a user would write it, as far as that is short.
-
-    Args:
-        setting: As :func:`~botorch_bandits.fingerprints.fingerprint` describes it.
-
-    Example:
-        >>> describe_setting({"class": "botorch_bandits:SlidingWindow", "size": 40})
-        'SlidingWindow(size=40)'
-    """
-    if isinstance(setting, list):
-        return f"[{', '.join(describe_setting(part) for part in setting)}]"
-    if isinstance(setting, float):
-        return f"{setting:.6g}"
-    if isinstance(setting, str):
-        return setting.removeprefix("float:").rpartition(":")[2]
-    if not isinstance(setting, Mapping):
-        return str(setting)
-    if "dtype" in setting and "shape" in setting:
-        shape = setting["shape"]
-        if "entries" in setting and math.prod(shape) <= SHOWN_ENTRIES:
-            entries = setting["entries"]
-            while isinstance(entries, list) and len(entries) == 1:
-                (entries,) = entries
-            return describe_setting(entries)
-        return " x ".join(map(str, shape))
-    if PARAMETERS in setting:
-        return _describe_module(setting)
-    name = next((describe_setting(setting[n]) for n in _CLASS_NAMES if n in setting), "")
-    values = {k: v for k, v in setting.items() if k not in (*_CLASS_NAMES, "options")}
-    values |= setting.get("options") or {}
-    shown = [f"{k}={describe_setting(v)}" for k, v in values.items() if v not in (None, [], {})]
-    return f"{name}({', '.join(shown)})" if shown or not name else name
 
 
 def censored_feedback(settings: Mapping[str, Any]) -> Censored | None:
@@ -268,35 +187,6 @@ def _build(setting: Any) -> Any:
     return _CLASSES[name](**{k: _build(v) for k, v in setting.items() if k != "class"})
 
 
-def _describe_module(flat: Mapping[str, Any], prefix: str = "") -> str:
-    """Return a kernel, or another module, whose parts are recorded by names with dots."""
-    values = {**flat, **flat[PARAMETERS]}
-    own = {
-        name.removeprefix(prefix): value
-        for name, value in values.items()
-        if name.startswith(prefix) and name not in (PARAMETERS, PROBES)
-    }
-    parts = [
-        _describe_module(flat, f"{prefix}{name.removesuffix('class')}")
-        for name in own
-        if name.endswith(".class") and name.count(".") == 1 and not _is_side(name)
-    ]
-    shown = [
-        f"{name}={describe_setting(value)}"
-        for name, value in own.items()
-        if "." not in name and name != "class" and value is not None and not _is_side(name)
-    ]
-    name = describe_setting(own.get("class", "?"))
-    if name == "ModuleList":
-        return ", ".join(parts)
-    return f"{name}({', '.join(parts + shown)})" if parts or shown else name
-
-
-def _is_side(name: str) -> bool:
-    """Return whether a part of a module is of no interest: a constraint or prior of a parameter."""
-    return any(part.endswith(("_constraint", "_prior")) for part in name.split("."))
-
-
 NUM_ROUNDS = 20
 
 
@@ -308,7 +198,7 @@ def add_show_parser(commands: Any) -> None:
     """
     show = commands.add_parser(
         "show",
-        help="show what a journal says",
+        help=COMMANDS["show"],
         description="Print a journal's settings, rounds, pending queries and their ages, failures, "
         "retractions, resets and constraints. The journal may be in use. The delay of an outcome "
         "counts rounds: it is 1 if the outcome was there when the next query was chosen. An "
@@ -325,11 +215,13 @@ def add_show_parser(commands: Any) -> None:
     show.add_argument(
         "--plot", metavar="FILE.png", help="draw rewards, widths and resets over rounds, too"
     )
+    add_page_arguments(show)
     show.set_defaults(start=run_show)
 
 
 def run_show(options: argparse.Namespace) -> int:
     """Print what a journal says; returns the exit code."""
+    check_page_arguments(options)
     reader = Journal.read(_check_path(options.file))
     history = read_history(reader)
     num_rounds = None if options.all else NUM_ROUNDS
@@ -338,7 +230,62 @@ def run_show(options: argparse.Namespace) -> int:
         domain = rebuild_domain(settings_of(reader.header))
         _plot(history, Path(options.file).name, options.plot, domain)
     print("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options))))
+    if options.html:
+        follow(options, lambda: page_facts(Journal.read(options.file)))
     return 0
+
+
+def page_facts(reader: JournalReader) -> PageFacts:
+    """Return what a page says of a journal.
+
+    What is best now is left out where it depends on the model, which a journal does not hold.
+
+    Args:
+        reader: Of the journal.
+    """
+    history, settings, now = read_history(reader), settings_of(reader.header), time.time()
+    censored, reason = censored_feedback(settings), reset_reason(settings)
+    resets = [(after, reason) for after in resets_on_record(history)]
+    since = resets[-1][0] if resets else 0
+    lost = [
+        query.id
+        for query in history.pending()
+        if censored is not None and censored.is_lost(query, history.num_queries + 1, now)
+    ]
+    needs_model = settings["context_dim"] or settings.get("forgetting")
+    told = () if needs_model else history.outcomes
+    current = [
+        (outcome.reward, -outcome.query_id, outcome)
+        for outcome in told
+        if history.query(outcome.query_id).round_number > since
+        and all(g <= 0.0 for g in outcome.constraints)
+    ]
+    best = max(current, default=None)
+    command = reader.header.get("command")
+    return PageFacts(
+        history=history,
+        title=reader.path.name,
+        now=now,
+        settings=setting_rows(settings),
+        domain=rebuild_domain(settings),
+        best=None if best is None else (history.query(best[2].query_id), best[2]),
+        resets=resets,
+        guarantee="A guarantee needs the model, and a journal does not hold it. Print "
+        "loop.guarantee() in Python, or run tune, optimize or resume with --html.",
+        multipliers=_last_multipliers(history),
+        given_up=frozenset(lost),
+        wanted=settings.get("horizon"),
+        further=[] if command is None else [("command", " ".join(command["arguments"]))],
+    )
+
+
+def _last_multipliers(history: History) -> list[float]:
+    """Return the multipliers last on record; empty if there are none."""
+    for query in reversed(history.queries):
+        known = query.diagnostics
+        if "multiplier_1" in known:
+            return [known[f"multiplier_{j + 1}"] for j in range(history.num_constraints)]
+    return []
 
 
 def _next_steps(
@@ -496,7 +443,7 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
                 "" if outcome is None else _delay(history, query),
                 "" if outcome is None else f"{outcome.reward:.6g}",
                 "" if best is None else f"{best:.6g}",
-                _point(query),
+                point_text(query),
             ]
         )
     shown = rows if num_rounds is None else rows[-num_rounds:]
@@ -504,12 +451,6 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
     note = f"{left_out} earlier rounds are left out; --all shows them\n" if left_out else ""
     names = ["round", "origin", "state", "delay", "reward", "best so far", "point"]
     return note + _table(names, shown) if rows else "no rounds yet"
-
-
-def _point(query: Query) -> str:
-    if query.parameters is None:
-        return ", ".join(f"{value:.6g}" for value in query.x.tolist())
-    return ", ".join(f"{name}={show_value(value)}" for name, value in query.parameters.items())
 
 
 def _pending(history: History, censored: Censored | None, now: float) -> str:
@@ -558,7 +499,7 @@ def _constraints(history: History) -> str:
     if history.num_constraints == 0 or history.num_arrived == 0:
         return ""
     values = history.constraints()
-    known = [q.diagnostics for q in history.queries if "multiplier_1" in q.diagnostics]
+    multipliers = _last_multipliers(history)
     rows = []
     for j in range(history.num_constraints):
         column = values[:, j]
@@ -568,7 +509,7 @@ def _constraints(history: History) -> str:
                 f"{float(column.mean()):.6g}",
                 f"{max(float(column.sum()), 0.0):.6g}",
                 f"{float(column.clamp_min(0.0).sum()):.6g}",
-                f"{known[-1][f'multiplier_{j + 1}']:.6g}" if known else "",
+                f"{multipliers[j]:.6g}" if multipliers else "",
             ]
         )
     names = ["constraint", "average", "signed violation", "rectified violation", "multiplier"]

@@ -1,5 +1,6 @@
 """Confidence: widths, information gain and what they promise. Numbers only, no loop."""
 
+from botorch_bandits.confidence.bounds_diagnosis import BoundsDiagnosis, diagnose_bounds
 from botorch_bandits.confidence.candidates import (
     CandidateEvidence,
     CandidateStatus,
@@ -53,6 +54,7 @@ from botorch_bandits.confidence.width_rules import (
 __all__ = [
     "PUBLISHED_WIDTH_CONSTANT",
     "AMMWidth",
+    "BoundsDiagnosis",
     "CandidateEvidence",
     "CandidateStatus",
     "CensoredWidth",
@@ -84,6 +86,7 @@ __all__ = [
     "bounded_censored_width",
     "censored_width",
     "constant_width",
+    "diagnose_bounds",
     "exact_maximal_information_gain",
     "gp_ucb_compact_width",
     "gp_ucb_cpd_width",

@@ -77,12 +77,14 @@ class RefutedListWarning(RuntimeWarning):
 
 
 def log_densities(
-    outcome: float, mean: NDArray[np.float64], variance: NDArray[np.float64]
+    outcome: float | NDArray[np.float64],
+    mean: NDArray[np.float64],
+    variance: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return the logarithms of normal densities at an outcome.
 
     Args:
-        outcome: ``y``.
+        outcome: ``y``; it broadcasts.
         mean: Means, any shape.
         variance: Variances of OUTCOMES, noise included, positive.
     """

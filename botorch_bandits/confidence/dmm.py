@@ -29,6 +29,8 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from botorch.models import ModelListGP
@@ -39,6 +41,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_probability
+from botorch_bandits.confidence.bordered_basis import Border, BorderedBasis
 from botorch_bandits.confidence.kernel_reading import prior_mean_at
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
@@ -62,19 +65,28 @@ class OutputData:
 
     Attributes:
         prior: The prior they were read with.
-        kernel_matrix: ``batch_shape x n x n``; the batch is that of an ensemble's members.
+        compute_matrix: Computes :attr:`kernel_matrix`.
         outcomes: ``batch_shape x n`` outcomes, less the prior mean, in prior standard deviations.
         cross: Maps ``b x d`` raw inputs to ``batch_shape x b x n`` kernel values with the data and
             ``batch_shape x b`` kernel values with themselves; differentiable.
         to_outcome_units: Maps ``batch_shape x b`` values in prior standard deviations and their
             ``b x d`` raw inputs to raw outcome units (the prior mean is added).
+        growing: The closed form of the model, if it has one.
+        weight: What its rows are multiplied with, beside weights of their own.
     """
 
     prior: OutputPrior
-    kernel_matrix: Tensor
+    compute_matrix: Callable[[], Tensor]
     outcomes: Tensor
     cross: Callable[[Tensor], tuple[Tensor, Tensor]]
     to_outcome_units: Callable[[Tensor, Tensor], Tensor]
+    growing: Any = None
+    weight: float = 1.0
+
+    @cached_property
+    def kernel_matrix(self) -> Tensor:
+        """``batch_shape x n x n``; the batch is that of an ensemble's members."""
+        return self.compute_matrix()
 
     def whitened(self) -> OutputData:
         """Return the data with each row divided by the root of its ``lam``.
@@ -93,11 +105,14 @@ class OutputData:
             values, prior_variance = self.cross(X)
             return values * root.unsqueeze(-2), prior_variance
 
+        has_one = self.growing is not None and root.numel() == 1
         return replace(
             self,
-            kernel_matrix=self.kernel_matrix * root.unsqueeze(-1) * root.unsqueeze(-2),
+            compute_matrix=lambda: self.kernel_matrix * root.unsqueeze(-1) * root.unsqueeze(-2),
             outcomes=self.outcomes * root,
             cross=cross,
+            growing=self.growing if has_one else None,
+            weight=float(root) if has_one else 1.0,
         )
 
 
@@ -126,6 +141,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
     # fixed levels of rows are those of the means already
     has_levels = isinstance(model.likelihood, FixedNoiseGaussianLikelihood)
     repeats = None if has_levels else getattr(model, "repeats", None)
+    growing = None if has_levels else getattr(model, "factored", None)
 
     def select(values: Tensor, output: int, event_dims: int = 1) -> Tensor:
         """Pick an output from the last batch dimension."""
@@ -143,7 +159,10 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
 
         def cross(X: Tensor) -> tuple[Tensor, Tensor]:
             Z = transformed(X)
-            prior_variance = select(kernel(Z, diag=True), j) / unit
+            # as many points as members look like a matrix to GPyTorch, if points have no batch
+            batch = torch.broadcast_shapes(Z.shape[:-2], kernel.batch_shape)
+            variances = kernel(Z.expand(*batch, *Z.shape[-2:]), diag=True)
+            prior_variance = select(variances, j) / unit
             if inputs.shape[-2] == 0:
                 values = X.new_zeros(*prior_variance.shape, 0)
             else:
@@ -163,10 +182,15 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
             residual = targets - select(prior_mean_at(model, inputs), j)
         return OutputData(
             prior,
-            prior.kernel_matrix() / unit.unsqueeze(-1) * (root.unsqueeze(-1) * root.unsqueeze(-2)),
+            lambda: (
+                prior.kernel_matrix()
+                / unit.unsqueeze(-1)
+                * (root.unsqueeze(-1) * root.unsqueeze(-2))
+            ),
             residual / unit.sqrt() * root,
             cross,
             to_outcome_units,
+            growing,
         )
 
     return tuple(read_output(j, prior) for j, prior in enumerate(priors))
@@ -190,6 +214,7 @@ class RidgeConfidenceSet:
         smallest_rkhs_bound: ``batch_shape``; the data refute every smaller ``B``.
         information_gain: ``batch_shape``; ``1/2 ln det(I + K / a_0)``, in nats.
         doubling: By which power of two ``B`` was multiplied, scalar or ``batch_shape``.
+        border: What the last rows add, where the eigenvectors are those of the others.
     """
 
     ridges: Tensor
@@ -201,6 +226,7 @@ class RidgeConfidenceSet:
     smallest_rkhs_bound: Tensor
     information_gain: Tensor
     doubling: Tensor
+    border: Border | None = None
 
     @classmethod
     def from_data(
@@ -248,17 +274,12 @@ class RidgeConfidenceSet:
             + variance * log_determinant
             + 2.0 * variance * math.log(1.0 / delta)
         ).unsqueeze(-1)
-        ridges = _ridge_grid(base, eigenvalues.sum(-1, keepdim=True), num_ridges)
+        ridges = ridge_grid(base, eigenvalues.sum(-1, keepdim=True), num_ridges)
         shrunk = 1.0 / (eigenvalues.unsqueeze(-1) + ridges.unsqueeze(-2))
         fits = (projected.unsqueeze(-1) ** 2 * shrunk).sum(-2)  # batch_shape x num_ridges
-        smallest = (fits - radius / ridges).clamp_min(0.0).amax(-1).sqrt()
-        doubling = torch.ones_like(rkhs_bound)
-        radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
-        if doubles and bool((radicands < 0.0).any()):
-            needed = (smallest / rkhs_bound).clamp_min(1.0)
-            doubling = 2.0 ** torch.ceil(torch.log2(needed))
-            rkhs_bound = rkhs_bound * doubling
-            radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
+        radicands, smallest, rkhs_bound, doubling = radicands_of(
+            radius, ridges, fits, rkhs_bound, doubles
+        )
         return cls(
             ridges=ridges,
             radicands=radicands,
@@ -269,6 +290,59 @@ class RidgeConfidenceSet:
             smallest_rkhs_bound=smallest,
             information_gain=0.5 * log_determinant,
             doubling=doubling,
+        )
+
+    @classmethod
+    def of_growing(
+        cls,
+        growing: Any,
+        outcomes: Tensor,
+        rkhs_bound: float,
+        noise_bound: float,
+        delta: float,
+        base_ridge: float,
+        num_ridges: int = 48,
+        doubles: bool = False,
+        weight: float = 1.0,
+    ) -> RidgeConfidenceSet:
+        """Compute the set of a model that grows by rows, from a basis kept for most of them.
+
+        Args:
+            growing: The closed form of the model.
+            outcomes: ``n`` outcomes, in units of the prior standard deviation, less the prior mean,
+                times the weight.
+            rkhs_bound: ``B``, in the same units.
+            noise_bound: ``R`` of R-sub-Gaussian noise, in the same units.
+            delta: The set fails to hold the reward with at most this probability.
+            base_ridge: ``a_0 = R^2 / c``, fixed before any data.
+            num_ridges: Size of the grid.
+            doubles: Guess and double; see :meth:`from_data`.
+            weight: What all rows are multiplied with.
+        """
+        whole = BorderedBasis.of(growing, weight)
+        base, variance = outcomes.new_tensor([base_ridge]), noise_bound**2
+        trace = whole.trace.reshape(1)
+        ridges = ridge_grid(base, trace, num_ridges)  # the last one is the base ridge
+        solved = whole.solve(ridges, outcomes)
+        log_determinant = solved.log_determinant - growing.num_rows * math.log(base_ridge)
+        radius = base * solved.fits[-1:] + variance * (
+            log_determinant + 2.0 * math.log(1.0 / check_probability("delta", delta))
+        )
+        bound = check_all_nonnegative("rkhs_bound", rkhs_bound).to(outcomes.device)
+        radicands, smallest, bound, doubling = radicands_of(
+            radius, ridges, solved.fits, bound, doubles
+        )
+        return cls(
+            ridges=ridges,
+            radicands=radicands,
+            rkhs_bound=bound,
+            eigenvectors=whole.eigenvectors,
+            mean_weights=solved.mean_weights,
+            variance_weights=solved.variance_weights,
+            smallest_rkhs_bound=smallest,
+            information_gain=0.5 * log_determinant,
+            doubling=doubling,
+            border=solved.border,
         )
 
     @property
@@ -288,10 +362,7 @@ class RidgeConfidenceSet:
         Returns:
             Two tensors of shape ``batch_shape x p``.
         """
-        features = cross @ self.eigenvectors  # batch_shape x p x n
-        mean = features @ self.mean_weights  # batch_shape x p x num_ridges
-        explained = features**2 @ self.variance_weights
-        variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(MINIMUM_VARIANCE)
+        mean, variance = self.moments(cross, prior_variance)[:2]
         deviation = variance.sqrt() * self.radicands.clamp_min(0.0).sqrt().unsqueeze(-2)
         prior_bound = self.rkhs_bound.unsqueeze(-1) * prior_variance.sqrt()  # a = infinity
         upper = torch.minimum((mean + deviation).amin(-1), prior_bound)
@@ -299,6 +370,80 @@ class RidgeConfidenceSet:
         # an empty set has no bounds: its ends meet in the middle
         middle = 0.5 * (lower + upper)
         return torch.minimum(lower, middle), torch.maximum(upper, middle)
+
+    def moments(
+        self, cross: Tensor, prior_variance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return means and variances at all ridges, ``batch_shape x p x num_ridges`` each.
+
+        Args:
+            cross: ``batch_shape x p x n`` kernel values between points and data, unit variance.
+            prior_variance: ``batch_shape x p`` kernel values of the points with themselves.
+
+        Returns:
+            They are followed by what :meth:`slopes` needs.
+        """
+        border = self.border
+        rows = cross if border is None else cross[..., : -border.num_rows]
+        features = rows @ self.eigenvectors  # batch_shape x p x n
+        mean = features @ self.mean_weights  # batch_shape x p x num_ridges
+        explained = features**2 @ self.variance_weights
+        whitened = None
+        if border is not None:
+            last = cross[..., -border.num_rows :]
+            whitened = border.whiten(features, last)
+            mean = mean + last @ border.mean_weights
+            explained = explained + whitened.square().sum(-1)
+        variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(MINIMUM_VARIANCE)
+        return mean, variance, features, whitened
+
+    def slopes(
+        self, features: Tensor, whitened: Tensor | None, ridge: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return what kernel values are multiplied with in the slopes of means and variances.
+
+        Args:
+            features: ``p x n``, from :meth:`moments`; without a batch.
+            whitened: The last result of :meth:`moments`.
+            ridge: ``p``; which ridge at each point.
+
+        Returns:
+            ``p x n`` weights of the mean, and half of what explains the variance.
+        """
+        of_mean = self.mean_weights.mT[ridge]
+        shrunk = self.variance_weights.mT[ridge]
+        if self.border is None or whitened is None:
+            return of_mean @ self.eigenvectors.mT, (shrunk * features) @ self.eigenvectors.mT
+        index = torch.arange(len(ridge), device=ridge.device)
+        last = self.border.unwhiten(whitened[index, ridge], ridge)
+        rows = torch.stack([of_mean, shrunk * (features - last @ self.border.cross.mT)])
+        first = rows @ self.eigenvectors.mT
+        both = torch.stack([self.border.mean_weights.mT[ridge], last])
+        of_mean, of_variance = torch.cat([first, both], dim=-1)
+        return of_mean, of_variance
+
+
+def radicands_of(
+    radius: Tensor, ridges: Tensor, fits: Tensor, rkhs_bound: Tensor, doubles: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the radicands, the smallest norm bound, and that in use with its doubling.
+
+    Args:
+        radius: ``batch_shape x 1``; ``r_t^2``.
+        ridges: ``batch_shape x num_ridges``.
+        fits: ``batch_shape x num_ridges``; ``y' (K + a I)^-1 y`` at each ridge.
+        rkhs_bound: ``B``, scalar or ``batch_shape``.
+        doubles: See :meth:`RidgeConfidenceSet.from_data`.
+    """
+    smallest = (fits - radius / ridges).clamp_min(0.0).amax(-1).sqrt()
+    doubling = torch.ones_like(rkhs_bound)
+    radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
+    if doubles and bool((radicands < 0.0).any()):
+        needed = (smallest / rkhs_bound).clamp_min(1.0)
+        doubling = 2.0 ** torch.ceil(torch.log2(needed))
+        rkhs_bound = rkhs_bound * doubling
+        radicands = radius / ridges + rkhs_bound.unsqueeze(-1) ** 2 - fits
+    return radicands, smallest, rkhs_bound, doubling
 
 
 def narrow(
@@ -359,10 +504,16 @@ def report_refutation(
     warnings.warn(message, AssumptionRefutedWarning, stacklevel=3)
 
 
-def _ridge_grid(base_ridge: Tensor, trace: Tensor, num_ridges: int) -> Tensor:
-    """A geometric grid around the base ridge, up to where the data no longer matter.
+def ridge_grid(base_ridge: Tensor, trace: Tensor, num_ridges: int) -> Tensor:
+    """Return a geometric grid around the base ridge, up to where the data no longer matter.
 
-    Both arguments are ``batch_shape x 1``, the grid is ``batch_shape x num_ridges``.
+    Args:
+        base_ridge: ``batch_shape x 1``; it is the last of the grid.
+        trace: ``batch_shape x 1``; of the kernel matrix of all observations.
+        num_ridges: Size of the grid.
+
+    Returns:
+        ``batch_shape x num_ridges``.
     """
     if num_ridges == 1:
         return base_ridge

@@ -11,6 +11,7 @@ ICML 2010.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -67,8 +68,13 @@ def gp_ucb_finite_width(num_arms: int, round_number: int, delta: float) -> Tenso
     num_arms = check_integer("num_arms", num_arms, minimum=1)
     round_number = check_integer("round_number", round_number, minimum=1)
     delta = check_probability("delta", delta)
+    return torch.tensor(_finite_width(num_arms, round_number, delta), dtype=DTYPE)
+
+
+def _finite_width(num_arms: int, round_number: int, delta: float) -> float:
+    """The formula of :func:`gp_ucb_finite_width`, of checked numbers."""
     argument = num_arms * round_number**2 * math.pi**2 / (6.0 * delta)
-    return torch.tensor(math.sqrt(2.0 * math.log(argument)), dtype=DTYPE)
+    return math.sqrt(2.0 * math.log(argument))
 
 
 def gp_ucb_compact_width(
@@ -143,6 +149,10 @@ class FiniteArmsWidth(WidthRule):
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`; it needs nothing of the model."""
         return gp_ucb_finite_width(self.num_arms, round_number, self.delta)
+
+    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
+        """See :meth:`WidthRule.in_numbers`."""
+        return lambda t: _finite_width(self.num_arms, t, self.delta)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""

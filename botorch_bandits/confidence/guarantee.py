@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.markup import Markup, display, element, listed
 
 
 class FunctionAssumption(str):
@@ -497,6 +498,24 @@ class Guarantee:
             lines.append(f"  constants: {constants}")
         lines += [f"  not covered: {gap}" for gap in self.gaps]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Say the same as ``print`` does, in a notebook."""
+        verdict = "guaranteed" if self.holds else self._why_not()
+        constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
+        facts = {"theorem": self.theorem, "constants": constants or None}
+        return display(f"{self.method}: {verdict}", facts, *self.parts_as_markup())
+
+    def parts_as_markup(self) -> list[Markup]:
+        """Return statements, assumptions and gaps, as notebooks and pages show them."""
+        names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
+        parts = []
+        for name, statement in self.statements.items():
+            first, *further = (line.strip() for line in statement.lines(names[name], self.gaps))
+            parts += [element("p", first), *([listed(further)] if further else [])]
+        for title, texts in (("assumes", self.assumptions), ("not covered", self.gaps)):
+            parts += [element("p", f"{title}:"), listed(texts)] if texts else []
+        return parts
 
     def _why_not(self) -> str:
         held = [statement for statement in self.statements.values() if statement.holds]

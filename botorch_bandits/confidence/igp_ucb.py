@@ -33,6 +33,7 @@ and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv 24
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -69,6 +70,7 @@ from botorch_bandits.confidence.width_rules import (
     NoiseBound,
     OutputPrior,
     PriorSummary,
+    RunningPriorSummary,
     UnreadablePriorError,
     WidthRule,
     bound_constants,
@@ -550,6 +552,27 @@ class KernelizedWidth(WidthRule):
                 "explicit width=."
             ) from error
 
+    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
+        """See :meth:`WidthRule.in_numbers`."""
+        constants = _numbers_of_bounds(self, summary)
+        if constants is None or self.explicit_gain is not None:
+            return super().in_numbers(summary)
+        bound, noise, lam = constants
+        if self.any_lambda:
+            added, factor = 0.0, noise / _root(lam)
+        else:
+            is_given = is_model_noise(self.noise_bound, 0) and "noise_bound" not in self.not_given
+            added, factor = 1.0, 1.0 if is_given else noise
+        log = math.log(1.0 / self.delta)
+        (prior,) = summary.active_priors
+
+        def width(_: int) -> float:
+            radius = _root(2.0 * (float(prior.information_gain) + added + log))
+            of_output = bound + factor * radius
+            return _root(of_output * of_output)  # as one of several outputs
+
+        return width
+
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""
         constants = bound_constants(
@@ -746,6 +769,27 @@ class RKHSWidth(WidthRule):
         return self.gain_bound
 
 
+def _numbers_of_bounds(
+    rule: KernelizedWidth | AMMWidth, summary: PriorSummary
+) -> tuple[float, float, float] | None:
+    """``B`` and ``R`` in prior standard deviations, and ``lam``, if all are one number for good."""
+    if not isinstance(summary, RunningPriorSummary):
+        return None
+    (prior,) = summary.active_priors
+    of_norm, of_noise = units_of_bounds(prior, rule.units, rule.not_given)
+    bound = pick_bound("rkhs_bound", rule.rkhs_bound, 0, 1) / of_norm
+    noise = noise_in_prior_units(rule.noise_bound, prior, of_noise, 0, 1)
+    numbers = (bound, noise, prior.lam)
+    if any(isinstance(number, Tensor) and number.dim() for number in numbers):
+        return None
+    return float(bound), float(noise), float(prior.lam)
+
+
+def _root(value: float) -> float:
+    """The square root of torch, whose last digit is not always that of Python's."""
+    return torch.tensor(value, dtype=DTYPE).sqrt_().item()
+
+
 @dataclass(frozen=True)
 class AMMWidth(WidthRule):
     """AMM at the model's own regularization: Flynn and Reeb 2024.
@@ -794,6 +838,21 @@ class AMMWidth(WidthRule):
                 f"the width of AMM needs the model's prior, but {error}. Use BanditGP or "
                 "SingleTaskGP, or ImprovedUpperConfidenceBound with information_gain= or width=."
             ) from error
+
+    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
+        """See :meth:`WidthRule.in_numbers`."""
+        constants = _numbers_of_bounds(self, summary)
+        if constants is None:
+            return super().in_numbers(summary)
+        bound, noise, lam = constants
+        c, log = noise * noise / lam, math.log(1.0 / self.delta)
+        (prior,) = summary.active_priors
+
+        def width(_: int) -> float:
+            of_output = _root(bound * bound + 2.0 * c * (float(prior.information_gain) + log))
+            return _root(of_output * of_output)  # as one of several outputs
+
+        return width
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""

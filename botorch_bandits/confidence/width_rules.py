@@ -520,7 +520,7 @@ class PriorSummary:
             gains = [prior.information_gain for prior in self.active_priors]
         except UnreadablePriorError:
             return None
-        return torch.stack(torch.broadcast_tensors(*gains)).sum(0)
+        return gains[0] if len(gains) == 1 else torch.stack(torch.broadcast_tensors(*gains)).sum(0)
 
     @cached_property
     def num_rows(self) -> int:
@@ -684,6 +684,16 @@ class WidthRule(ABC):
             round_number: The round of the next point, from 1.
         """
 
+    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
+        """Return the width of one stream as a function of the round, the same to the last bit.
+
+        A rule may compute what does not change once, and the rest without tensors.
+
+        Args:
+            summary: Of a posterior without batch shape that goes on taking in outcomes.
+        """
+        return lambda t: float(fit_to_batch(WIDTH, self.width(summary, t), torch.Size()))
+
     def information_gain(self, summary: PriorSummary) -> Tensor | None:
         """Return the information gain that enters the width, summed over outputs, if any does.
 
@@ -723,6 +733,10 @@ class ConstantWidth(WidthRule):
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`."""
         return constant_width(self.value)
+
+    def in_numbers(self, summary: PriorSummary) -> Callable[[int], float]:
+        """See :meth:`WidthRule.in_numbers`."""
+        return lambda _: self.value
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""

@@ -1,16 +1,16 @@
 """Chooses the points of a loop, from its settings and its history alone.
 
 :class:`Chooser` decides in each round who chooses. That is a uniform draw, or the acquisition
-function on a model, which :class:`AcquisitionBuilder` builds from the history, or
-:class:`ArmsStream`, which plays arms from sufficient statistics without a BoTorch model. What each
-of them sees is a function of the history, operation by operation, so that a loop that is rebuilt
-from its history goes on to the last bit.
+function on a model, which :class:`AcquisitionBuilder` builds from the history, or an
+:class:`~botorch_bandits.loop.arms_stream.ArmsStream`, which plays arms from sufficient statistics
+without a BoTorch model. What each of them sees is a function of the history, operation by
+operation, so that a loop that is rebuilt from its history goes on to the last bit.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,9 +27,10 @@ from botorch_bandits.acquisition import (
     LagrangianThompsonSampling,
     RandomSearch,
 )
-from botorch_bandits.acquisition.candidates import build_candidates_engine
-from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
-from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
+from botorch_bandits.acquisition.engines import build_arms_engine
+from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
+from botorch_bandits.acquisition.rows_engine import build_rows_engine
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
@@ -38,7 +39,6 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import (
     Censored,
-    CensoredQueue,
     CensoredView,
     Feedback,
     Hallucinated,
@@ -46,6 +46,7 @@ from botorch_bandits.feedback import (
 )
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
+from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
@@ -61,13 +62,17 @@ from botorch_bandits.loop.guarantees import (
     with_retractions,
 )
 from botorch_bandits.loop.probing import probe
+from botorch_bandits.loop.rows_stream import RowsStream
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments, at_multipliers
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, condition
-from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
+from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.front_kernels import FrontCovariance
 from botorch_bandits.models.moments import prior_means, variances_of_outputs
+from botorch_bandits.models.prior_on_arms import ArmsPrior
+from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 FAILURES_BEFORE_UNIFORM = 3
@@ -82,16 +87,20 @@ class Chooser:
     Args:
         settings: The loop's settings.
         history: What happened so far.
+        fit: Hyperparameters on record, from :meth:`latest_fit`, which need not be fitted again.
 
     Attributes:
         segments: Resets and multipliers, if the loop has any.
     """
 
-    def __init__(self, settings: LoopSettings, history: History) -> None:
+    def __init__(
+        self, settings: LoopSettings, history: History, fit: Mapping[str, Any] | None = None
+    ) -> None:
         """See the class."""
         self._settings, self._history = settings, history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
+        self._front_covariance: FrontCovariance | None = None
         self.segments: Segments | None = None
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
@@ -105,6 +114,9 @@ class Chooser:
             self.segments.replay(history)
         self._watch = None if settings.constraints is None else ConstraintWatch(settings)
         self._begin_segment()
+        place = (self.rounds_before, self.current.version)
+        if fit is not None and self._stream is None and (fit["segment"], fit["epoch"]) == place:
+            self._builder.restore_fit(fit)
 
     @property
     def multipliers(self) -> Multipliers | None:
@@ -150,12 +162,17 @@ class Chooser:
         if self.has_no_data() or not isinstance(self._played, AcquisitionRecipe):
             return {}
         local_round = self.current.num_queries + 1
-        domain = self._domain_in(context, local_round)
-        acquisition = self._builder.build(self._played, local_round, domain, now)
-        assert isinstance(acquisition, BanditAcquisition)
-        whole = domain.sample(1, generator(0, 0, "columns in front")).squeeze(0)
-        whole[-len(x) :] = x  # what stands in front is fixed: the round, the context
-        described = acquisition.describe(whole)
+        if isinstance(self._stream, RowsStream):
+            return {}  # its rules see one outcome
+        if self._stream is not None:
+            described = self._stream.describe(x, local_round)
+        else:
+            domain = self._domain_in(context, local_round)
+            acquisition = self._builder.build(self._played, local_round, domain, now)
+            assert isinstance(acquisition, BanditAcquisition)
+            whole = domain.sample(1, generator(0, 0, "columns in front")).squeeze(0)
+            whole[-len(x) :] = x  # what stands in front is fixed: the round, the context
+            described = acquisition.describe(whole)
         return {k: v for k, v in described.items() if k.startswith("constraint_lower_bound")}
 
     def check_outcome(self, outcome: Outcome) -> None:
@@ -273,7 +290,7 @@ class Chooser:
             # the model learns nothing from failures, and would go on beside the last ones
             return self._sample(round_number), "initial", {}
         if self._stream is not None:
-            x, diagnostics = self._stream.choose(local_round, now)
+            x, diagnostics = self._stream.choose(local_round, now, context)
             return x, "acquisition", diagnostics
         domain = self._domain_in(context, local_round)
         acquisition = self._builder.build(self._played, local_round, domain, now)
@@ -297,7 +314,10 @@ class Chooser:
             self._played = self._acquisition_now()
             if self._stream is not None:
                 assert isinstance(self._played, AcquisitionRecipe)
-                self._stream.play(self._played.arms_rule(self._settings.domain))
+                if isinstance(self._stream, OutputsStream):
+                    self._stream.play(Weights.of(self._played.options))
+                else:
+                    self._stream.play(self._played.arms_rule(self._stream.rule_domain))
 
     def _acquisition_now(self) -> AcquisitionRecipe | RandomSearch | AcquisitionFactory:
         """Return what is played now, at its share of delta and with the multipliers in force."""
@@ -331,17 +351,24 @@ class Chooser:
         kind = ForgettingBuilder if forgets else AcquisitionBuilder
         return kind(self._settings, self.current, self.rounds_before)
 
-    def _new_stream(self) -> ArmsStream | None:
-        """Return what plays arms from sufficient statistics, if the settings need no model."""
+    def _new_stream(self) -> ArmsStream | RowsStream | None:
+        """Return what plays arms without a model, if the settings need none."""
         settings = self._settings
         if not (
             isinstance(settings.domain, Arms)
-            and settings.context_dim == 0
-            and settings.forgetting is None
             and isinstance(settings.model, BanditGPRecipe | CandidatesRecipe)
             and isinstance(self._played, AcquisitionRecipe)
         ):
             return None
+        if settings.context_dim or settings.forgetting is not None:
+            return self._new_rows_stream(self._played)
+        rule = settings.constraints
+        if (
+            isinstance(settings.model, BanditGPRecipe)
+            and rule
+            and rule.surrogate_in_use == "separate"
+        ):
+            return self._new_outputs_stream(settings.model, self._played, settings.domain)
         if isinstance(settings.model, CandidatesRecipe):
             player: Any = build_candidates_engine(  # what the stream asks of an engine
                 settings.model, self._played, settings.domain, settings.seed
@@ -359,6 +386,48 @@ class Chooser:
         self._arms_prior = engine.posterior.prior  # it outlives resets
         return ArmsStream(
             engine, settings.domain, self.current, settings.feedback, self.rounds_before
+        )
+
+    def _new_outputs_stream(
+        self, model: BanditGPRecipe, played: AcquisitionRecipe, domain: Arms
+    ) -> OutputsStream | None:
+        """Return what plays arms from statistics of reward and constraints, if these are enough."""
+        engine: Any = build_lagrangian_engine(model, played, domain, self._settings.seed)
+        if engine is None:
+            return None
+        self._priors = [posterior.prior for posterior in engine.posteriors]  # they outlive resets
+        return OutputsStream(
+            engine, domain, self.current, self._settings.feedback, self.rounds_before
+        )
+
+    def _new_rows_stream(self, played: AcquisitionRecipe) -> RowsStream | None:
+        """Return what plays arms with contexts, or what forgets, if the settings need no model."""
+        settings = self._settings
+        if not isinstance(settings.model, BanditGPRecipe) or isinstance(
+            settings.feedback, Censored
+        ):
+            return None
+        assert isinstance(settings.domain, Arms)
+        engine = build_rows_engine(
+            settings.model,
+            played,
+            settings.domain,
+            settings.context_dim,
+            settings.forgetting,
+            settings.seed,
+            self._front_covariance,
+        )
+        if engine is None:
+            return None
+        self._front_covariance = engine.covariance  # it outlives resets
+        return RowsStream(
+            engine,
+            settings.domain,
+            self.current,
+            settings.feedback,
+            settings.forgetting,
+            settings.model.noise,
+            self.rounds_before,
         )
 
     def _sample(self, round_number: int) -> Tensor:
@@ -415,24 +484,28 @@ class AcquisitionBuilder:
         self._build_model = (
             settings.model.builder(settings.seed, self._collapses, self._separates_outputs)
             if isinstance(settings.model, BanditGPRecipe)
+            else settings.model.builder()
+            if isinstance(settings.model, CandidatesRecipe)
             else self._call_factory
         )
         self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
 
     def latest_fit(self) -> dict[str, Any] | None:
-        """Return a recipe's hyperparameters and to how many rows they were fitted; None if never.
-
-        Plain values, exact; parameters are raw, as PyTorch has them.
-        """
-        fit = getattr(self._build_model, "latest_fit", None)
-        if fit is None:
+        """Return a recipe's hyperparameters and to which rows they were fitted; None if never."""
+        builder = self._build_model
+        if not isinstance(builder, ModelBuilder) or builder.latest_fit is None:
             return None
-        num_rows, kernel, noise = fit
-        return {
-            "num_rows": num_rows,
-            "kernel": {name: value.tolist() for name, value in kernel.named_parameters()},
-            "noise": noise.tolist(),
-        }
+        return plain_fit(*builder.latest_fit)
+
+    def restore_fit(self, fit: Mapping[str, Any]) -> None:
+        """Go on from a fit on record, if it is one to the first outcomes that arrived.
+
+        Args:
+            fit: From :meth:`latest_fit`.
+        """
+        builder = self._build_model
+        if isinstance(builder, ModelBuilder) and not isinstance(self._feedback, Censored):
+            restore_fit(builder, fit, *self._history.arrived())
 
     def has_no_data(self) -> bool:
         """Return whether a user's model cannot be built yet."""
@@ -702,199 +775,6 @@ def _column(values: list[float | None], like: Tensor) -> Tensor:
 
 def _rounds(queries: list[Query] | tuple[Query, ...]) -> Tensor:
     return torch.tensor([query.round_number for query in queries], dtype=torch.long)
-
-
-class ArmsStream:
-    """One stream of rounds on arms.
-
-    Args:
-        engine: Chooses and observes.
-        domain: The arms.
-        history: What happened; it grows as the loop goes on.
-        feedback: What is made of pending queries.
-        rounds_before: How many rounds were asked before this history.
-
-    Raises:
-        ValueError: If feedback is censored and the engine's rule has no width for that.
-    """
-
-    def __init__(
-        self,
-        engine: ArmsEngine,
-        domain: Arms,
-        history: History,
-        feedback: Feedback,
-        rounds_before: int = 0,
-    ) -> None:
-        """See the class."""
-        self.engine, self._rule = engine, engine.rule
-        self._rounds_before = rounds_before
-        self._domain, self._history, self._feedback = domain, history, feedback
-        self._num_outcomes = 0  # that the engine has seen
-        self._version = history.first_version
-        self._arms: list[int] = []  # of each query, as far as they were needed
-        if isinstance(feedback, Censored):
-            rule = self._rule
-            assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
-            self._censored_width = censored_rule(rule.rule, feedback.outcome_bound)
-            self._queue = CensoredQueue(feedback, history)
-            self._num_seen = 0  # queries that the engine has a row of
-            self._num_censored: dict[int, int] = {}  # rows at the pseudo-value, by arm
-            self._minimum = engine.prior_mean if feedback.minimum is None else feedback.minimum
-            self._observed: ArmsPosterior | None = None
-            if feedback.minimum is None:  # the proxy is of what arrived in time, alone
-                self._observed = ArmsPosterior(engine.posterior.prior, engine.posterior.lam)
-
-    def play(self, rule: ArmsRule | None) -> None:
-        """Choose by another rule from now on, as at the end of an epoch.
-
-        Args:
-            rule: Scores the arms, from the same posterior.
-        """
-        self._rule = rule
-
-    def choose(self, round_number: int, now: float) -> tuple[Tensor, dict[str, float]]:
-        """Return the point to query, and its diagnostics.
-
-        Args:
-            round_number: The number of the round, from 1.
-            now: Clock time in seconds.
-        """
-        self.catch_up()
-        if not isinstance(self._feedback, Censored):
-            pending = None
-            if not isinstance(self._feedback, Ignored):
-                arms = [self._arms[query.id] for query in self._history.queries_to_avoid()]
-                pending = torch.tensor(arms, device=self._device) if arms else None
-            seen = self._look(round_number, self._rule, pending)
-            arm = self.engine.choose(seen)
-            described = self.engine.describe(seen, arm)
-        else:
-            arm, described = self._choose_censored(self._feedback, round_number, now)
-        return self._domain.choices[arm], described
-
-    def _look(
-        self, round_number: int, rule: ArmsRule | None, pending: Tensor | None = None
-    ) -> ArmsRound:
-        # random numbers go on where widths begin anew
-        return self.engine.look(round_number, pending, self._rounds_before + round_number, rule)
-
-    def catch_up(self) -> None:
-        """Let the engine observe what happened since it last looked."""
-        new = [query.x for query in self._history.queries_since(len(self._arms))]
-        if new:
-            self._arms += self._domain.index_of(torch.stack(new)).tolist()
-        if isinstance(self._feedback, Censored):
-            self._catch_up_censored(self._feedback)
-            return
-        outcomes = self._history.outcomes_since(self._num_outcomes)
-        if self._history.version != self._version:
-            # what came before the labels changed, then the change, as a live stream has it
-            self._version, last_round = self._history.version, self._history.changed_after
-            num_before = sum(outcome.arrived_round <= last_round for outcome in outcomes)
-            self._observe(outcomes[:num_before])
-            self._relabel_all()
-            outcomes = outcomes[num_before:]
-        self._observe(outcomes)
-
-    def _observe(self, outcomes: list[Outcome]) -> None:
-        if outcomes:
-            arms = [self._arms[outcome.query_id] for outcome in outcomes]
-            self.engine.observe_many(arms, [outcome.reward for outcome in outcomes])
-            self._num_outcomes += len(outcomes)
-
-    def _relabel_all(self) -> None:
-        """Give the outcomes that the engine has seen the values with which they are read now."""
-        seen = self._history.outcomes_since(0)[: self._num_outcomes]
-        arms = [self._arms[outcome.query_id] for outcome in seen]
-        self.engine.relabel(arms, [outcome.reward for outcome in seen])
-
-    @property
-    def _device(self) -> torch.device:
-        return self._domain.choices.device
-
-    def _catch_up_censored(self, feedback: Censored) -> None:
-        """Round by round: the query of the round, then the outcomes that arrived behind it."""
-        history = self._history
-        outcomes = history.outcomes_since(self._num_outcomes)
-        position = 0
-        for query in history.queries_since(self._num_seen):
-            # outcomes told since the engine looked, but before this query was asked
-            position = self._hear(feedback, outcomes, position, before=query.round_number)
-            self._take_proxy(feedback)
-            arm = self._arms[query.id]
-            self.engine.observe(arm, self._minimum)
-            self._num_censored[arm] = self._num_censored.get(arm, 0) + 1
-            self._num_seen += 1
-        self._num_outcomes += self._hear(feedback, outcomes, position, history.num_queries + 1)
-
-    def _hear(self, feedback: Censored, outcomes: list[Outcome], position: int, before: int) -> int:
-        """Replace pseudo-values by outcomes that arrived before a round; return how many."""
-        offset = self.engine.prior_mean
-        while position < len(outcomes) and outcomes[position].arrived_round < before:
-            outcome = outcomes[position]
-            position += 1
-            if feedback.on_lower == "lower" and outcome.reward < self._minimum:
-                self._relabel(outcome.reward)
-            if feedback.is_late(self._history.query(outcome.query_id), outcome):
-                continue
-            arm = self._arms[outcome.query_id]
-            self._num_censored[arm] -= 1
-            value = outcome.reward - offset
-            if outcome.reward != self._minimum:
-                self.engine.posterior.change_outcome(arm, self._minimum - offset, value)
-            if self._observed is not None:
-                self._observed.observe(arm, value)
-        return position
-
-    def _take_proxy(self, feedback: Censored) -> None:
-        """Where the minimum is unknown: the least lower bound at arms with outcomes, if any."""
-        if self._observed is None:
-            return
-        assert feedback.minimum_proxy is not None
-        lower = self._observed.mean - feedback.minimum_proxy * self._observed.standard_deviation
-        counts = self._observed.counts > 0
-        if not bool(counts.any()):
-            counts[[arm for arm, count in self._num_censored.items() if count > 0]] = True
-        if bool(counts.any()):
-            self._relabel(float(lower[counts].min()) + self.engine.prior_mean)
-
-    def _relabel(self, minimum: float) -> None:
-        """Give all censored rows another pseudo-value; the cost does not grow with their number."""
-        middle = 0.5 * (minimum + self._minimum) - self.engine.prior_mean
-        half = 0.5 * (minimum - self._minimum)
-        if half != 0.0:
-            for arm, count in self._num_censored.items():
-                if count > 0:  # ``count`` changes of an arm at once: of its sum and sum of squares
-                    self.engine.posterior.change_outcome(
-                        arm, middle - count * half, middle + count * half
-                    )
-        self._minimum = minimum
-
-    def _choose_censored(
-        self, feedback: Censored, round_number: int, now: float
-    ) -> tuple[Tensor, dict[str, float]]:
-        engine, rule = self.engine, self._rule
-        assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
-        self._take_proxy(feedback)
-        self._queue.update(now)
-        pending = self._queue.pending
-        ids = feedback.summed(pending, round_number - 1)
-        arms = torch.tensor([self._arms[i] for i in ids], dtype=torch.long, device=self._device)
-        noise = engine.posterior.regularization if feedback.predictive else 0.0
-        deviation = (engine.posterior.variance + noise).sqrt_()
-        width = self._censored_width.in_round(deviation[arms].sum(), round_number)
-        censored = replace(rule, rule=width)
-        if feedback.predictive:
-            assert isinstance(censored, WidthArmsRule)
-            censored = replace(censored, predictive=True)
-        seen = self._look(round_number, censored)
-        arm = engine.choose(seen)
-        described = engine.describe(seen, arm)
-        if feedback.predictive:
-            described["standard_deviation"] = float(deviation[arm])
-        counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}
-        return arm, {**described, **counts}
 
 
 fill_in_docstrings(__name__)

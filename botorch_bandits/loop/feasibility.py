@@ -326,6 +326,11 @@ class ConstraintWatch:
                 self._hears = False
                 return
 
+    def _may_be_infeasible(self, multipliers: Multipliers) -> bool:
+        """Whether a multiplier did not fall in the last update, without which none is."""
+        latest = [update.multipliers for update in multipliers.updates[-2:]]
+        return any(now >= before for before, now in zip(latest[0], latest[-1], strict=True))
+
     def look(
         self, segments: Segments, history: History, separate_model: Callable[[], Model]
     ) -> None:
@@ -345,6 +350,8 @@ class ConstraintWatch:
         is_new_epoch = multipliers.num_epochs != self._num_epochs
         self._num_epochs = multipliers.num_epochs
         if not (self._looks and is_new_epoch and history.num_queries >= self._next_look):
+            return
+        if not self._may_be_infeasible(multipliers):
             return
         positive = torch.ones(self._rule.num_constraints, dtype=DTYPE)
         if not bool(recognize(multipliers, positive).any()):

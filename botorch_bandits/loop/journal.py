@@ -225,6 +225,11 @@ class LoopJournal:
         return self._journal.path
 
     @property
+    def recorded_fit(self) -> Fit | None:
+        """The latest fit on record, if no outcome was retracted since."""
+        return self._recorded_fit
+
+    @property
     def num_records(self) -> int:
         """How many records are on disk."""
         return self._journal.num_records
@@ -313,9 +318,12 @@ class LoopJournal:
     def _check_fit(self, fit: Fit) -> None:
         """Compare the first fit after opening with the one on record."""
         recorded, is_checked, self._is_checked = self._recorded_fit, self._is_checked, True
-        if is_checked or recorded is None or recorded == fit:
+        if is_checked or recorded is None:
             return
-        if all(recorded[name] == fit[name] for name in ("num_rows", "segment", "epoch")):
+        # an older version recorded no digest
+        is_same = all(recorded[name] == fit[name] for name in ("kernel", "noise"))
+        is_of_these = all(recorded[name] == fit[name] for name in ("num_rows", "segment", "epoch"))
+        if is_of_these and not is_same:
             warnings.warn(
                 f"the fit to {fit['num_rows']} rows came out as {fit['kernel']}, noise "
                 f"{fit['noise']}, but the journal has {recorded['kernel']}, noise "

@@ -39,7 +39,9 @@ from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.best import best_now
+from botorch_bandits.loop.checking import check_of_loop
 from botorch_bandits.loop.chooser import Chooser
+from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import (
@@ -51,7 +53,8 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
-from botorch_bandits.models import BanditGPRecipe, CandidatesModel
+from botorch_bandits.markup import Markup, display
+from botorch_bandits.models import BanditGPRecipe, CandidatesModel, ModelCheck
 from botorch_bandits.spaces import Space
 
 
@@ -240,6 +243,15 @@ class BanditLoop:
         name = getattr(kind, "__name__", type(kind).__name__)
         with self._lock:
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
+
+    def _repr_html_(self) -> str:
+        """Show settings and the last rows, in a notebook."""
+        with self._lock:
+            return display(
+                type(self).__name__,
+                dict(settings_in_words(self.settings)) | {"journal": self.journal_path},
+                Markup(self._history._repr_html_()),
+            )
 
     @property
     def journal_path(self) -> Path | None:
@@ -645,6 +657,30 @@ class BanditLoop:
                 )
             return self._chooser.guarantee(self._clock(), self._num_given)
 
+    def check_model(self) -> ModelCheck:
+        """Return whether the outcomes since the last reset are what the model expects of them.
+
+        ``print`` says it in one sentence. :meth:`.ModelCheck.coverage` has the share of outcomes
+        within their predicted intervals, outcome by outcome, and
+        :func:`~botorch_bandits.plotting.plot_leave_one_out` draws each outcome beside what all
+        others predict of it. Kernel and noise are those of the model as it is now.
+
+        Raises:
+            RuntimeError: If the loop has no model or no data, feedback is censored, or the model is
+                a list of priors (see :meth:`evidence`).
+            ValueError: If the model is no exact Gaussian process
+                (:class:`~botorch_bandits.confidence.UnreadablePriorError`).
+
+        Example:
+            >>> from botorch_bandits import Box, run
+            >>> loop = BanditLoop(Box([[0.0], [1.0]]), seed=0)
+            >>> result = run(loop, lambda x: float((9.0 * x).sin()), 12, progress=False)
+            >>> len(loop.check_model().one_step)
+            12
+        """
+        with self._lock:
+            return check_of_loop(self.settings, self.current_model(), self._chooser.current)
+
     def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
         """Return what the outcomes since the last reset say of each prior on the list.
 
@@ -710,7 +746,7 @@ class BanditLoop:
             )
         else:
             try:
-                self._cached_chooser = Chooser(self.settings, self._history)
+                _ = self._chooser
                 return
             except MultiplierOverflowError as error:  # as after outcomes were withdrawn
                 problem = (
@@ -727,7 +763,8 @@ class BanditLoop:
         """What is derived from the history; to be used while the lock is held."""
         with self._lock:
             if self._cached_chooser is None:
-                self._cached_chooser = Chooser(self.settings, self._history)
+                fit = None if self._journal is None else self._journal.recorded_fit
+                self._cached_chooser = Chooser(self.settings, self._history, fit)
             return self._cached_chooser
 
     def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:

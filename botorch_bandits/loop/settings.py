@@ -60,7 +60,6 @@ from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
     SlidingWindow,
-    TimeVaryingKernel,
 )
 from botorch_bandits.history import History
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, FittedSingleTaskGP
@@ -396,21 +395,17 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         )
 
 
-def check_forgetting(
-    forgetting: Any, model: Any, feedback: Feedback, draws_on_paths: bool
-) -> Forgetting | None:
+def check_forgetting(forgetting: Any, model: Any, feedback: Feedback) -> Forgetting | None:
     """Return the forgetting of a loop if model, feedback and acquisition go with it.
 
     Args:
         forgetting: Whatever the user gave.
         model: The loop's.
         feedback: The loop's.
-        draws_on_paths: Whether the acquisition draws functions on a whole box.
 
     Raises:
         TypeError: If it is no forgetting.
-        ValueError: If the model cannot forget in this way, feedback is censored, or functions
-            cannot be drawn.
+        ValueError: If the model cannot forget in this way, or feedback is censored.
     """
     if forgetting is None:
         return None
@@ -423,11 +418,6 @@ def check_forgetting(
         raise ValueError(
             f"forgetting is {forgetting!r}, which does not go with feedback=Censored(...): lost "
             "queries keep their pseudo-value for good. Use Hallucinated() or Ignored()."
-        )
-    if draws_on_paths and isinstance(forgetting, TimeVaryingKernel):
-        raise ValueError(
-            f"forgetting is {forgetting!r}, whose kernel has no random features for Thompson "
-            "sampling on a box. Use an upper confidence bound, SlidingWindow(...) or Arms."
         )
     if model is None:
         raise ValueError(f"forgetting is {forgetting!r}, but random search has no model to forget.")
@@ -581,9 +571,7 @@ class LoopSettings:
                 "or surrogate='relabeled'."
             )
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
-        check_forgetting(
-            self.forgetting, model, self.feedback, _draws_on_paths(acquisition, domain)
-        )
+        check_forgetting(self.forgetting, model, self.feedback)
         store_checked(
             self,
             model=model,
@@ -658,14 +646,6 @@ def _own(name: str, setting: Any) -> Any:
             f"{name} is {setting!r}, which cannot be copied ({error}), but a loop keeps a copy of "
             "its own. Build it from plain values, detached tensors and functions."
         ) from error
-
-
-def _draws_on_paths(acquisition: Any, domain: Domain) -> bool:
-    """Return whether functions are drawn on a whole box."""
-    if not isinstance(acquisition, AcquisitionRecipe) or not isinstance(domain, Box):
-        return False
-    is_finite = {"choices", "discretization"} & acquisition.options.keys()
-    return issubclass(acquisition.acquisition_class, GPThompsonSampling) and not is_finite
 
 
 fill_in_docstrings(__name__)

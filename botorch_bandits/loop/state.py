@@ -36,6 +36,7 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.constraints import (
+    AdditiveEpochs,
     Ledger,
     MultiplierOverflowError,
     MultiplierRule,
@@ -267,6 +268,8 @@ class Multipliers:
             ValueError: If a penalized outcome, or a multiplier, is larger than
                 :data:`~botorch_bandits.checks.LARGEST_OUTCOME`.
         """
+        if self._is_clearly_small(outcome):
+            return
         rule, in_force = self.rule, self.values
         rewards = torch.tensor([outcome.reward], dtype=DTYPE)
         values = torch.tensor([outcome.constraints], dtype=DTYPE)
@@ -290,6 +293,17 @@ class Multipliers:
                 "max_multiplier=. If the values stand for an evaluation that failed, use "
                 "tell_failed(query_id, reason=...)."
             )
+
+    def _is_clearly_small(self, outcome: Outcome) -> bool:
+        """Whether a bound that costs little is enough for :meth:`check_outcome`."""
+        rule = self.rule
+        if type(rule) not in (AdditiveEpochs, PrimalDual):  # whose steps are known
+            return False
+        size = max(map(abs, (outcome.reward, *outcome.constraints)))
+        summed = max(map(abs, self._state.sums.tolist()))
+        rate = rule.step_size / rule.epoch_length if isinstance(rule, AdditiveEpochs) else 0.0
+        largest = max(self.values.tolist()) + rate * (summed + size)  # multiplier of next epoch
+        return largest + size * (1.0 + rule.num_constraints * largest) <= 0.5 * LARGEST_OUTCOME
 
     def add_outcome(self, outcome: Outcome, counts: bool = True) -> None:
         """Take in an outcome.

@@ -4,7 +4,7 @@
 on boxes and on arms, which make a round fast, are BoTorch models' numbers computed another way.
 """
 
-from botorch_bandits.models.arms import ArmsPosterior, ArmsPrior
+from botorch_bandits.models.arms import ArmsPosterior
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe, RefitWarning
 from botorch_bandits.models.candidate_arms import CandidateArms
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
@@ -20,12 +20,14 @@ from botorch_bandits.models.fitted import (
 )
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
+from botorch_bandits.models.model_check import ModelCheck, check_model
 from botorch_bandits.models.prior_lists import (
     DefaultCandidates,
     candidate_grid,
     draw_lengthscales,
     lengthscale_ladder,
 )
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 __all__ = [
     "RINGING_TOLERANCE",
@@ -39,9 +41,11 @@ __all__ = [
     "DefaultCandidates",
     "FittedSingleTaskGP",
     "LearnedGP",
+    "ModelCheck",
     "RefitWarning",
     "StationaryKernel",
     "candidate_grid",
+    "check_model",
     "condition",
     "default_kernel",
     "default_likelihood",

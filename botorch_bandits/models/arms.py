@@ -21,187 +21,36 @@ ever needed. Otherwise the rows are folded into a dense ``S_0``. Every few thous
 statistics are factorized afresh, so rounding errors do not build up, and a posterior that is
 rebuilt from a long record need not replay all of it.
 
-**Memory.** Up to :data:`LARGEST_MATRIX` arms the covariance matrix is kept; beyond, the columns of
-the arms that were asked for are.
+**Memory.** Up to 4096 arms the prior covariance matrix is kept; beyond, the columns of the arms
+that were asked for are; see :class:`~botorch_bandits.models.ArmsPrior`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.checks import check_double, check_finite, check_integer, check_positive
+from botorch_bandits.checks import check_finite, check_integer, check_positive
 from botorch_bandits.confidence.width_rules import RunningPriorSummary
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.kernels import StationaryKernel
-
-LARGEST_MATRIX = 4096
-"""Number of arms up to which the whole prior covariance matrix is kept (128 MiB)."""
-
-NEGLIGIBLE = 1e-15
-"""A root leaves out prior variance below this share of the largest: it is rounding error."""
-
-
-class ArmsPrior:
-    """Zero-mean Gaussian prior on arms that are numbered from 0.
-
-    Make it with :meth:`from_matrix` or :meth:`from_kernel`.
-
-    Args:
-        diagonal: ``num_arms`` prior variances.
-        matrix: The ``num_arms x num_arms`` covariance, or None where it is not kept.
-        evaluate: From ``k`` arm numbers to their ``k x num_arms`` covariances with all arms; needed
-            where the matrix is not kept.
-
-    Attributes:
-        diagonal: ``num_arms`` prior variances.
-        matrix: The ``num_arms x num_arms`` covariance, or None where it is not kept.
-    """
-
-    def __init__(
-        self,
-        diagonal: Tensor,
-        matrix: Tensor | None,
-        evaluate: Callable[[Tensor], Tensor] | None = None,
-    ) -> None:
-        """See the class."""
-        self.diagonal = diagonal
-        self.matrix = matrix
-        self._evaluate = evaluate
-        self._columns = diagonal.new_empty(0, len(diagonal))
-        self._slots: dict[int, int] = {}
-
-    @classmethod
-    def from_matrix(cls, kernel_matrix: Tensor) -> ArmsPrior:
-        """Take a covariance matrix.
-
-        Args:
-            kernel_matrix: ``num_arms x num_arms``, float64, symmetric positive semi-definite.
-
-        Raises:
-            TypeError: If it is not float64.
-            ValueError: If it is not square, not symmetric, not positive semi-definite or not
-                finite.
-        """
-        check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
-        if kernel_matrix.dim() != 2 or kernel_matrix.shape[0] != kernel_matrix.shape[1]:
-            raise ValueError(
-                f"kernel_matrix has shape {tuple(kernel_matrix.shape)}; it must be num_arms x "
-                "num_arms."
-            )
-        if kernel_matrix.numel() == 0:
-            raise ValueError("kernel_matrix has shape (0, 0); at least one arm is needed.")
-        size = float(kernel_matrix.abs().max())
-        if float((kernel_matrix - kernel_matrix.T).abs().max()) > 1e-8 * size:
-            raise ValueError("kernel_matrix is not symmetric; a covariance matrix must be.")
-        # a copy: later changes to the caller's matrix do not reach the prior
-        matrix = kernel_matrix.detach().clone(memory_format=torch.contiguous_format)
-        diagonal = matrix.diagonal().clone()
-        raised = matrix.clone()
-        raised.diagonal().add_(1e-8 * size)
-        if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info) != 0:
-            raise ValueError(
-                "kernel_matrix is not positive semi-definite; a covariance matrix must be. Its "
-                f"smallest eigenvalue is {float(torch.linalg.eigvalsh(matrix)[0]):.3g}."
-            )
-        return cls(diagonal, matrix)
-
-    @classmethod
-    def from_kernel(cls, kernel: Kernel, inputs: Tensor) -> ArmsPrior:
-        """Take a kernel and the inputs of the arms.
-
-        Args:
-            kernel: Without batch shape, float64, on the device of ``inputs``.
-            inputs: ``num_arms x d``, as the kernel wants them (transformed, if the model does).
-        """
-        evaluate = partial(_evaluate, kernel, StationaryKernel.read(kernel), inputs)
-        with torch.no_grad():
-            diagonal = kernel(inputs, diag=True)
-        if len(inputs) > LARGEST_MATRIX:
-            return cls(diagonal, None, evaluate)
-        return cls(diagonal, evaluate(torch.arange(len(inputs), device=inputs.device)))
-
-    @property
-    def num_arms(self) -> int:
-        """How many arms there are."""
-        return len(self.diagonal)
-
-    def columns(self, index: Tensor) -> Tensor:
-        """Return the covariances of some arms with all arms.
-
-        Args:
-            index: ``...`` arm numbers.
-
-        Returns:
-            A ``... x num_arms`` tensor.
-        """
-        if self.matrix is not None:
-            return self.matrix[index]
-        missing = [arm for arm in index.unique().tolist() if arm not in self._slots]
-        if missing:
-            self._slots.update(zip(missing, range(len(self._slots), self.num_arms), strict=False))
-            new = self._evaluate(torch.tensor(missing, device=index.device))  # type: ignore[misc]
-            self._columns = torch.cat([self._columns, new])
-        slots = [self._slots[arm] for arm in index.reshape(-1).tolist()]
-        return self._columns[slots].reshape(*index.shape, self.num_arms)
-
-    def column(self, arm: int) -> Tensor:
-        """Return the ``num_arms`` covariances of one arm with all arms, not to be changed."""
-        if self.matrix is not None:
-            return self.matrix[arm]
-        if arm not in self._slots:
-            self.columns(torch.tensor([arm], device=self.diagonal.device))
-        return self._columns[self._slots[arm]]
-
-    @cached_property
-    def root(self) -> Tensor:
-        """A ``rank x num_arms`` matrix ``A`` with ``A' A`` the prior covariance.
-
-        It comes from a Cholesky factorization with pivots that stops at rounding error, without
-        any jitter; the rank of a smooth kernel is far below the number of arms.
-        """
-        residual = self.diagonal.clone()
-        smallest = NEGLIGIBLE * float(residual.max())
-        rows = residual.new_empty(min(64, self.num_arms), self.num_arms)
-        for rank in range(self.num_arms):
-            pivot = int(residual.argmax())
-            variance = float(residual[pivot])
-            if variance <= smallest:
-                return rows[:rank].clone()
-            if rank == len(rows):
-                rows = torch.cat([rows, torch.empty_like(rows)])
-            column = self.column(pivot)
-            row = torch.addmv(column, rows[:rank].T, rows[:rank, pivot], alpha=-1.0)
-            rows[rank] = row.div_(variance**0.5)
-            residual.addcmul_(row, row, value=-1.0).clamp_min_(0.0)
-            residual[pivot] = 0.0
-        return rows[: self.num_arms].clone()
-
-
-def _evaluate(
-    kernel: Kernel, stationary: StationaryKernel | None, inputs: Tensor, index: Tensor
-) -> Tensor:
-    with torch.no_grad():
-        if stationary is not None:
-            return stationary.matrix(inputs[index], inputs)
-        return kernel(inputs[index], inputs).to_dense()
-
+from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
 
 SMALLEST_BUFFER = 64
 """Rows that are kept before the posterior decides how to go on."""
 
 DENSE_BLOCK = 32
 """Rows that are folded into a dense covariance at a time: one product of matrices is fast."""
+
+SNAPSHOT_EVERY = 32
+"""What costs much to compute from the counts may be computed from those of so many rounds."""
 
 ROW_COST = 2.5
 """Rows of distinct arms cost as much a round as a dense covariance of this many arms each."""
@@ -213,13 +62,17 @@ class _Memory:
 
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
-    statistics: NDArray[np.float64]
+    statistics: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
     gain: NDArray[np.float64]
     rows: NDArray[np.float64]
     row_arms: NDArray[np.int64]
     row_scale: NDArray[np.float64]
     row_valid: NDArray[np.bool_]
     lam: float
+    product: NDArray[np.float64]
+    number: NDArray[np.float64]
+    prior: NDArray[np.float64] | None
+    base: NDArray[np.float64] | None
 
 
 class ArmsFactor:
@@ -228,6 +81,11 @@ class ArmsFactor:
     Args:
         prior: The prior covariance of the arms.
         lam: ``B x 1``; the regularization of each replicate.
+
+    Attributes:
+        num_arms: How many arms there are.
+        is_in_numpy: Whether there is one stream, on the CPU: it computes in numpy on the same
+            memory.
     """
 
     def __init__(self, prior: ArmsPrior, lam: Tensor) -> None:
@@ -235,23 +93,27 @@ class ArmsFactor:
         self.prior = prior
         self._lam = lam
         diagonal = prior.diagonal
+        self.num_arms = prior.num_arms
+        self.is_in_numpy = len(lam) == 1 and diagonal.device.type == "cpu"
         self._statistics = diagonal.new_zeros(3, len(lam), self.num_arms)
         self._mean = diagonal.new_zeros(len(lam), self.num_arms)
         self._variance = diagonal.expand(len(lam), -1).clone()
         self._gain = diagonal.new_zeros(len(lam))
         self._base: Tensor | None = None
+        self._factored: Tensor | None = None
+        self._num_factored = 0  # rows of it that are current
         self._allocate(SMALLEST_BUFFER)
         self._num_rows, self._row_limit = 0, SMALLEST_BUFFER
-
-    @property
-    def num_arms(self) -> int:
-        """How many arms there are."""
-        return self.prior.num_arms
 
     @property
     def device(self) -> torch.device:
         """Where the arithmetic runs."""
         return self._mean.device
+
+    @property
+    def moments_in_numpy(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and variance of one stream, ``num_arms`` each, as they change; to be read only."""
+        return self._memory.mean, self._memory.variance
 
     @property
     def all_arms(self) -> Tensor:
@@ -273,18 +135,29 @@ class ArmsFactor:
 
     def _share_memory(self) -> None:
         self._counts, self._sums, self._squares = self._statistics
-        if len(self._gain) == 1 and self._mean.device.type == "cpu":
+        if self.is_in_numpy:
+            statistics = self._statistics.numpy()
             self._memory = _Memory(
                 mean=self._mean.numpy()[0],
                 variance=self._variance.numpy()[0],
-                statistics=self._statistics.numpy()[:, 0],
+                statistics=(statistics[0, 0], statistics[1, 0], statistics[2, 0]),
                 gain=self._gain.numpy(),
                 rows=self._rows.numpy()[0],
                 row_arms=self._row_arms.numpy()[0],
                 row_scale=self._row_scale.numpy()[0],
                 row_valid=self._row_valid.numpy()[0],
                 lam=float(self._lam),
+                product=np.empty(self.num_arms),
+                number=np.empty(()),
+                prior=None if self.prior.matrix is None else self.prior.matrix.numpy(),
+                base=None,
             )
+        self._set_base(self._base)
+
+    def _set_base(self, base: Tensor | None) -> None:
+        self._base = base
+        if self.is_in_numpy:
+            self._memory.base = None if base is None else base.numpy()[0]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what shares memory with the rest."""
@@ -298,15 +171,22 @@ class ArmsFactor:
 
     def _columns(self, index: Tensor) -> Tensor:
         """``B x k`` arms to the ``B x k x num_arms`` columns of their posterior covariance."""
-        if self._base is None:
-            columns = self.prior.columns(index)
-        else:
-            columns = self._base.gather(-2, index.unsqueeze(-1).expand(-1, -1, self.num_arms))
+        columns = self._columns_of_base(index)
         if self._num_rows == 0:
             return columns
         rows = self._rows[:, : self._num_rows]
         at_arms = rows.gather(-1, index.unsqueeze(-2).expand(-1, self._num_rows, -1))
         return torch.baddbmm(columns, at_arms.mT, rows, alpha=-1.0)
+
+    def _columns_of_base(self, index: Tensor) -> Tensor:
+        """``B x k`` arms to the ``B x k x num_arms`` columns of ``S_0``."""
+        if self._base is None:
+            return self.prior.columns(index)
+        return self._base.gather(-2, index.unsqueeze(-1).expand(-1, -1, self.num_arms))
+
+    def _column_of_base(self, arm: int) -> Tensor:
+        """The column of one arm where no matrix is kept; not to be changed."""
+        return self.prior.column(arm)
 
     def _gains_of(self, simulated: Tensor) -> Tensor:
         """``B x num_arms`` mean outcomes of the arms to the posterior mean that they would make."""
@@ -321,19 +201,39 @@ class ArmsFactor:
         if n == 0:
             return torch.zeros_like(simulated)
         arms, rows = self._row_arms[:, :n], self._rows[:, :n]
-        factor = rows.gather(-1, arms.unsqueeze(-2).expand(-1, n, -1)).mT.tril(-1)
-        factor = factor * self._row_valid[:, :n].unsqueeze(-1)
-        factor.diagonal(dim1=-2, dim2=-1).copy_(self._row_scale[:, :n])
+        factor = self._factor()
         weights = torch.linalg.solve_triangular(
             factor, simulated.gather(-1, arms).unsqueeze(-1), upper=False
         )
         return (weights.mT @ rows).squeeze(-2)
 
+    def _factor(self) -> Tensor:
+        """``B x n x n``; the lower Cholesky factor that the rows come from, where they are few."""
+        n = self._num_rows
+        arms, rows = self._row_arms[:, :n], self._rows[:, :n]
+        if len(rows) > 1:
+            factor = rows.gather(-1, arms.unsqueeze(-2).expand(-1, n, -1)).mT.tril(-1)
+            factor = factor * self._row_valid[:, :n].unsqueeze(-1)
+            factor.diagonal(dim1=-2, dim2=-1).copy_(self._row_scale[:, :n])
+            return factor
+        # of a single stream it is kept: the rows at the arms lie far apart in memory
+        known = self._factored
+        if known is None or known.shape[-1] < n:
+            known = self._mean.new_zeros(1, self._rows.shape[1], self._rows.shape[1])
+            self._num_factored = 0
+        for i in range(self._num_factored, n):
+            known[0, i, :i] = rows[0, :i, arms[0, i]] * self._row_valid[0, i]
+        known.diagonal(dim1=-2, dim2=-1)[:, :n] = self._row_scale[:, :n]
+        self._factored, self._num_factored = known, n
+        return known[:, :n, :n]
+
     def _forget_all(self) -> None:
-        self._base, self._num_rows, self._row_limit = None, 0, SMALLEST_BUFFER
+        self._set_base(None)
+        self._num_rows, self._row_limit = 0, SMALLEST_BUFFER
         self._forget(torch.ones_like(self._gain, dtype=torch.bool))
 
     def _forget(self, mask: Tensor) -> None:
+        self._num_factored = 0
         self._statistics[:, mask] = 0.0
         self._mean[mask] = 0.0
         self._variance[mask] = self.prior.diagonal
@@ -348,19 +248,32 @@ class ArmsFactor:
         if self._num_rows == self._row_limit:
             self._make_room()
         n, memory = self._num_rows, self._memory
-        base = self.prior.column(arm) if self._base is None else self._base[0, arm]
-        column = base.numpy()
+        if memory.base is not None:
+            column = memory.base[arm]
+        elif memory.prior is not None:
+            column = memory.prior[arm]
+        else:
+            column = self._column_of_base(arm).numpy()
+        row, product = memory.rows[n], memory.product
+        mean, variance = memory.mean, memory.variance
         if n:
-            column = column - memory.rows[:n, arm] @ memory.rows[:n]
-        before = max(float(memory.variance[arm]), 0.0)
+            rows = memory.rows[:n]
+            column = np.subtract(column, np.dot(rows[:, arm], rows, out=product), out=row)
+        before = max(float(variance[arm]), 0.0)
         scale = math.sqrt(before + memory.lam)
-        row = np.divide(column, scale, out=memory.rows[n])
-        memory.mean += row * ((outcome - float(memory.mean[arm])) / scale)
-        memory.variance -= row * row
+        number = memory.number  # numpy would make an array of a number in each call
+        number[()] = scale
+        np.divide(column, number, out=row)
+        number[()] = (outcome - float(mean[arm])) / scale
+        np.multiply(row, number, out=product)
+        np.add(mean, product, out=mean)
+        np.multiply(row, row, out=product)
+        np.subtract(variance, product, out=variance)
         memory.gain[0] += 0.5 * math.log1p(before / memory.lam)
-        memory.statistics[0, arm] += 1.0
-        memory.statistics[1, arm] += outcome
-        memory.statistics[2, arm] += outcome * outcome
+        counts, sums, squares = memory.statistics
+        counts[arm] += 1.0
+        sums[arm] += outcome
+        squares[arm] += outcome * outcome
         memory.row_arms[n] = arm
         memory.row_scale[n] = scale
         memory.row_valid[n] = True
@@ -406,19 +319,25 @@ class ArmsFactor:
 
     def _choose_form(self) -> None:
         """Behind :meth:`_compact`: keep the rows of the distinct arms, or fold them."""
-        few = ROW_COST * self._num_rows < self.num_arms
-        if few or self.num_arms > LARGEST_MATRIX or self._num_rows <= SMALLEST_BUFFER // 2:
-            self._row_limit = max(SMALLEST_BUFFER, 2 * self._num_rows)
+        num_rows, self._row_limit, has_base = self._form_of(self._num_rows)
+        if not has_base:
             return
         rows = self._rows[:, : self._num_rows]
-        self._base = torch.baddbmm(
-            self.prior.columns(self.all_arms).expand(len(rows), -1, -1), rows.mT, rows, alpha=-1.0
-        )
-        self._num_rows, self._row_limit = 0, DENSE_BLOCK
+        prior = self.prior.columns(self.all_arms).expand(len(rows), -1, -1)
+        self._set_base(torch.baddbmm(prior, rows.mT, rows, alpha=-1.0))
+        self._num_rows = num_rows
+
+    def _form_of(self, num_distinct: int) -> tuple[int, int, bool]:
+        """From the distinct arms: the rows in the buffer, its size, and whether rows are folded."""
+        few = ROW_COST * num_distinct < self.num_arms
+        if few or self.num_arms > LARGEST_MATRIX or num_distinct <= SMALLEST_BUFFER // 2:
+            return num_distinct, max(SMALLEST_BUFFER, 2 * num_distinct), False
+        return 0, DENSE_BLOCK, True
 
     def _compact(self) -> None:
         """Turn the rows into those of the distinct arms played, from the statistics alone."""
-        self._base = None
+        self._set_base(None)
+        self._num_factored = 0
         played = self._counts > 0
         p = int(played.sum(-1).max())
         if 2 * p > self._rows.shape[1]:
@@ -429,6 +348,9 @@ class ArmsFactor:
             self._variance.copy_(self.prior.diagonal.expand_as(self._variance))
             self._gain.zero_()
             return
+        if self.is_in_numpy and self.prior.matrix is not None:
+            self._compact_one(self.prior.matrix, p)
+            return
         # replicates that played fewer arms fill up with rows that do not count
         index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
         index = index[:, :p]
@@ -438,9 +360,7 @@ class ArmsFactor:
         block = columns.gather(-1, index.unsqueeze(-2).expand(-1, p, -1)) * valid.unsqueeze(-2)
         noise = (self._lam / counts).where(valid, torch.ones_like(counts))
         block.diagonal(dim1=-2, dim2=-1).add_(noise)
-        # in units of the prior variance; an absolute jitter would be lost on large ones
-        jitter = 1e-14 * float(self.prior.diagonal.max())
-        factor = psd_safe_cholesky(block, jitter=jitter, max_tries=4)
+        factor = self._factorize(block)
         means = self._sums.gather(-1, index) / counts * valid
         right = torch.cat([columns, means.unsqueeze(-1)], dim=-1)
         solved = torch.linalg.solve_triangular(factor, right, upper=False)
@@ -454,6 +374,33 @@ class ArmsFactor:
         self._row_arms[:, :p] = index
         self._row_scale[:, :p] = scale
         self._row_valid[:, :p] = valid
+
+    def _compact_one(self, prior: Tensor, p: int) -> None:
+        """:meth:`_compact` of one stream in the memory of its rows, for copies cost most."""
+        counts = self._counts[0]
+        index = counts.nonzero().squeeze(-1)
+        counts = counts[index]
+        rows = self._rows[0, :p]
+        torch.index_select(prior, 0, index, out=rows)
+        block = rows[:, index]
+        block.diagonal().add_(self._lam[0] / counts)
+        factor = self._factorize(block)
+        means = (self._sums[0, index] / counts).unsqueeze(-1)
+        weights = torch.linalg.solve_triangular(factor, means, upper=False)
+        torch.linalg.solve_triangular(factor, rows, upper=False, out=rows)
+        torch.mv(rows.T, weights.squeeze(-1), out=self._mean[0])
+        torch.sub(self.prior.diagonal, rows.square().sum(0), out=self._variance[0])
+        scale = factor.diagonal()
+        self._gain[0] = (scale.log() + 0.5 * (counts / self._lam[0]).log()).sum()
+        self._row_arms[0, :p] = index
+        self._row_scale[0, :p] = scale
+        self._row_valid[0, :p] = True
+
+    def _factorize(self, block: Tensor) -> Tensor:
+        # in units of the prior variance; an absolute jitter would be lost on large ones
+        return psd_safe_cholesky(
+            block, jitter=1e-14 * float(self.prior.diagonal.max()), max_tries=4
+        )
 
 
 class ArmsPosterior(ArmsFactor):
@@ -471,6 +418,8 @@ class ArmsPosterior(ArmsFactor):
         prior: The prior.
         lam: The regularization as it was given.
         batch_shape: The shape of the replicates.
+        counts_before: ``B x num_arms``; how often each arm had been observed after the last round
+            whose number is a multiple of :data:`SNAPSHOT_EVERY`, also in a record.
 
     Example:
         >>> posterior = ArmsPosterior(torch.eye(2, dtype=torch.float64), lam=1.0)
@@ -500,6 +449,7 @@ class ArmsPosterior(ArmsFactor):
         super().__init__(prior, levels.expand(num_replicates).unsqueeze(-1).clone())
         # chosen so that a fresh factorization costs less than the rounds between two of them
         self._rounds, self._rounds_between = 0, max(1024, 4 * self.num_arms)
+        self.counts_before = torch.zeros_like(self._counts)
 
     @property
     def regularization(self) -> Tensor:
@@ -566,7 +516,7 @@ class ArmsPosterior(ArmsFactor):
             ValueError: If there is no such arm, or an outcome that counts is not finite. Nothing is
                 changed then.
         """
-        if len(self._gain) == 1 and mask is None and self._mean.device.type == "cpu":
+        if mask is None and self.is_in_numpy:
             value = float(outcome)
             if not math.isfinite(value):
                 raise ValueError(f"outcome is {value}; it must be finite.")
@@ -581,6 +531,8 @@ class ArmsPosterior(ArmsFactor):
             check_finite("outcome", outcomes)
             self._observe_batch(arms, outcomes, active)
         self._rounds += 1
+        if self._rounds % SNAPSHOT_EVERY == 0:
+            self.counts_before = self._counts.clone()
         if self._rounds % self._rounds_between == 0:
             self.refactorize()
 
@@ -596,6 +548,9 @@ class ArmsPosterior(ArmsFactor):
             ValueError: If there are not as many outcomes as arms, there is no such arm, or an
                 outcome is not finite.
         """
+        if len(arms) == len(outcomes) == 1 and not self.batch_shape:
+            self.observe(arms[0], outcomes[0])
+            return
         if len(arms) != len(outcomes):
             raise ValueError(
                 f"arms has {len(arms)} entries and outcomes {len(outcomes)}; give one outcome an "
@@ -603,20 +558,49 @@ class ArmsPosterior(ArmsFactor):
             )
         skipped = 0
         if self._rounds == 0 and not self.batch_shape:
+            numbers = [self._arm_number(arm) for arm in arms]
             # up to the last fresh factorization only the statistics matter
-            skipped = len(arms) // self._rounds_between * self._rounds_between
-            index = np.array([self._arm_number(arm) for arm in arms[:skipped]], dtype=np.int64)
-            values = np.array(outcomes[:skipped], dtype=np.float64)
-            check_finite("outcomes", torch.from_numpy(values))
-            for statistic, power in zip(self._statistics, (0, 1, 2), strict=True):
-                total = np.zeros(self.num_arms)
-                np.add.at(total, index, values**power)  # adds in order, as single rounds do
-                statistic[0] = torch.from_numpy(total).to(statistic)
+            skipped = self._last_fresh_start(numbers)
+            self._add_up(np.array(numbers[:skipped], dtype=np.int64), outcomes[:skipped])
             self._rounds = skipped
             if skipped:
                 self.refactorize()
         for arm, outcome in zip(arms[skipped:], outcomes[skipped:], strict=True):
             self.observe(arm, outcome)
+
+    def _add_up(self, index: NDArray[np.int64], outcomes: Sequence[float]) -> None:
+        """Make the statistics of a single stream those of a record, before anything else."""
+        values = np.array(outcomes, dtype=np.float64)
+        check_finite("outcomes", torch.from_numpy(values))
+        for statistic, power in zip(self._statistics, (0, 1, 2), strict=True):
+            total = np.zeros(self.num_arms)
+            np.add.at(total, index, values**power)  # adds in order, as single rounds do
+            statistic[0] = torch.from_numpy(total).to(statistic)
+        before = index[: len(index) // SNAPSHOT_EVERY * SNAPSHOT_EVERY]
+        counts = np.bincount(before, minlength=self.num_arms).astype(np.float64)
+        self.counts_before = torch.from_numpy(counts).to(self._counts).unsqueeze(0)
+
+    def _last_fresh_start(self, arms: Sequence[int]) -> int:
+        """After how many rounds of a record everything was last computed from the statistics.
+
+        A single stream does so when its buffer is full, and every few thousand rounds; which
+        rounds those are depends on the arms alone.
+        """
+        start, num_rows, limit, has_base = 0, 0, SMALLEST_BUFFER, False
+        played: set[int] = set()
+        for number, arm in enumerate(arms, 1):
+            if num_rows == limit:
+                if has_base:
+                    num_rows = 0  # rows are folded into the covariance
+                else:
+                    start = number - 1
+                    num_rows, limit, has_base = self._form_of(len(played))
+            played.add(arm)
+            num_rows += 1
+            if number % self._rounds_between == 0:
+                start = number
+                num_rows, limit, has_base = self._form_of(len(played))
+        return start
 
     def change_outcome(self, arm: Tensor | int, old: Tensor | float, new: Tensor | float) -> None:
         """Replace one past outcome of an arm by another, in each replicate.
@@ -661,6 +645,7 @@ class ArmsPosterior(ArmsFactor):
         """Forget everything, in all replicates or where ``mask`` (``batch_shape``) is True."""
         if mask is None or bool(mask.all()):
             self._rounds = 0
+            self.counts_before = torch.zeros_like(self._counts)
             self._forget_all()
         else:
             self._forget(mask.expand(self._gain.shape))

@@ -408,9 +408,9 @@ class BanditGP(DataViews):
     @property
     def running_information_gain(self) -> Tensor | None:
         """The realized information gain of all observations, where it needs no kernel matrix."""
-        repeats = self.repeats
-        if repeats is None:
-            return super().running_information_gain
+        repeats, known = self.repeats, super().running_information_gain
+        if repeats is None or known is not None:
+            return known
         if self.num_rows == 0:
             return self.likelihood.noise.detach().squeeze(-1) * 0.0
         with torch.no_grad():
@@ -710,6 +710,7 @@ class ModelBuilder:
         self._seed = seed
         self._rows: tuple[Tensor, Tensor] | None = None
         self._fitted: list[tuple[Kernel, Tensor]] = []  # to refit_every rows, twice as many, ...
+        self._num_taken = 0  # of them, that another builder made
         self._latest: BuiltModel | None = None
         self._separates_outputs = separates_outputs
         self._latest_of_outputs: list[BuiltModel | None] = []
@@ -717,12 +718,22 @@ class ModelBuilder:
         self._kernels: list[Kernel] = []
 
     @property
-    def latest_fit(self) -> tuple[int, Kernel, Tensor] | None:
-        """To how many rows hyperparameters were last fitted, and which; None before that."""
+    def latest_fit(self) -> tuple[Tensor, Tensor, Kernel, Tensor] | None:
+        """To which inputs and outcomes hyperparameters were last fitted; None before that."""
         every = self._refit_every
-        if every is None or not self._fitted:
+        if every is None or not self._fitted or self._rows is None:
             return None
-        return (len(self._fitted) * every, *self._fitted[-1])
+        X, Y = (rows[: len(self._fitted) * every] for rows in self._rows)
+        return (X, Y, *self._fitted[-1])
+
+    def take_fit(self, X: Tensor, Y: Tensor, parameters: dict[str, Tensor], noise: Tensor) -> None:
+        """Go on from a fit to these rows that another builder made."""
+        build = self._build_collapsed if self._fits_collapsed else self._build
+        kernel = build(X, Y, self._first_kernel, self._first_noise).covar_module
+        for name, parameter in kernel.named_parameters():
+            parameter.data = parameters[name]
+        self._rows, self._num_taken = (X.clone(), Y.clone()), len(X) // (self._refit_every or 1)
+        self._fitted = [(kernel, noise)] * self._num_taken  # only the last is what it says
 
     def __call__(self, X: Tensor, Y: Tensor) -> BanditGP | ModelListGP:
         """Return the model of ``n x d`` inputs and ``n x m`` outcomes."""
@@ -793,7 +804,10 @@ class ModelBuilder:
     def _fit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
         every = self._refit_every
         assert every is not None
-        del self._fitted[self._count_known_rows(X, Y) // every :]
+        num_known = self._count_known_rows(X, Y) // every
+        if num_known < self._num_taken:
+            num_known = self._num_taken = 0
+        del self._fitted[num_known:]
         self._rows = (X.clone(), Y.clone())  # the caller may reuse the memory
         for num_rows in range((len(self._fitted) + 1) * every, X.shape[0] + 1, every):
             self._fitted.append(self._refit(X[:num_rows], Y[:num_rows]))

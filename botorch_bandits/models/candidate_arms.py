@@ -20,8 +20,9 @@ from botorch_bandits.checks import check_integer, check_number
 from botorch_bandits.confidence.candidates import CandidateEvidence
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
-from botorch_bandits.models.arms import SMALLEST_BUFFER, ArmsFactor, ArmsPrior
+from botorch_bandits.models.arms import SMALLEST_BUFFER, ArmsFactor
 from botorch_bandits.models.candidates import CandidatesRecipe, mixture_of_groups
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 LARGEST_DENSE = 2**26
 """Entries of the covariances of all groups up to which rows are folded into them (512 MiB)."""

@@ -66,6 +66,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.condition import condition, observed_inputs, observed_outcomes
+from botorch_bandits.models.ensembles import LeanMixture
 from botorch_bandits.models.kernels import (
     StationaryKernel,
     describe_module,
@@ -256,18 +257,20 @@ class CandidateGroups:
 
     def log_densities(
         self,
-        outcome: float,
+        outcome: float | NDArray[np.float64],
         means: NDArray[np.float64],
         variances: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Return the logarithm of the predictive density of an outcome under each entry.
 
         Args:
-            outcome: In raw units.
-            means: The predictive mean of each group.
-            variances: The predictive variance of each group at output scale 1, noise included.
+            outcome: In raw units; ``n x 1`` for several outcomes.
+            means: ``... x G``; the predictive mean of each group.
+            variances: ``... x G``; the predictive variance of each group at output scale 1, noise
+                included.
         """
-        return log_densities(outcome, means[self.group_of], self.scales * variances[self.group_of])
+        index = self.group_of
+        return log_densities(outcome, means[..., index], self.scales * variances[..., index])
 
 
 def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
@@ -394,6 +397,10 @@ class CandidatesRecipe:
         if Y.dim() == 2 and Y.shape[-1] > 1:
             return ModelList(*(CandidatesModel(self, X, column) for column in Y.split(1, -1)))
         return CandidatesModel(self, X, Y)
+
+    def builder(self) -> CandidatesBuilder:
+        """Return what builds the models of a loop, one with more rows than the other."""
+        return CandidatesBuilder(self)
 
     def fingerprint(self) -> str:
         """Return a digest that is equal for recipes that build equal models."""
@@ -564,6 +571,18 @@ class CandidatesModel(Model):
         counts[order[:missing]] += 1
         return tuple(np.repeat(np.arange(len(counts)), counts).tolist())
 
+    def has_rows(self, X: Tensor, Y: Tensor) -> bool:
+        """Return whether the rows of this model come first among others.
+
+        Args:
+            X: ``n x d`` inputs, at least as many as this model has.
+            Y: ``n x 1`` outcomes.
+        """
+        n = self.num_rows
+        return torch.equal(self.train_inputs[0], X[:n]) and torch.equal(
+            self.train_targets, Y[:n].squeeze(-1)
+        )
+
     def group_moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior moments of each group of entries at single points.
 
@@ -670,21 +689,27 @@ class CandidatesModel(Model):
         entries = np.array(self.members)
         groups, place = np.unique(self.recipe.groups.group_of[entries], return_inverse=True)
         rows = self._rows.select(groups.tolist())
-        mean, covariance = rows.mean_and_covariance(self._transformed(X))
+        points = self._transformed(X)
+        mean, variance = rows.mean_and_variance(points)
         index = torch.from_numpy(place).to(X.device)
         scales = torch.from_numpy(self.recipe.groups.scales[entries]).to(X)
-        mean = mean[..., index, :]
-        covariance = covariance[..., index, :, :] * scales[:, None, None]
-        variance = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-10 * scales[:, None])
+        mean, variance = mean[..., index, :], variance[..., index, :] * scales[:, None]
+        variance = variance.clamp_min(1e-10 * scales[:, None])
         if observation_noise is True:
             variance = variance + (scales * rows.lam[index])[:, None]
         elif isinstance(observation_noise, Tensor):
             variance = variance + observation_noise.squeeze(-1).unsqueeze(-2)
-        covariance = covariance.diagonal_scatter(variance, dim1=-2, dim2=-1)
-        joint = GPyTorchPosterior(MultivariateNormal(mean, DenseLinearOperator(covariance)))
+
+        def covariance() -> Tensor:
+            _, of_groups = rows.mean_and_covariance(points)
+            of_members = of_groups[..., index, :, :] * scales[:, None, None]
+            return of_members.diagonal_scatter(variance, dim1=-2, dim2=-1)
+
         if posterior_transform is not None:
-            joint = cast(GPyTorchPosterior, posterior_transform(joint, X))
-        return GaussianMixturePosterior(distribution=joint.distribution)
+            distribution = MultivariateNormal(mean, DenseLinearOperator(covariance()))
+            joint = cast(GPyTorchPosterior, posterior_transform(GPyTorchPosterior(distribution), X))
+            return GaussianMixturePosterior(distribution=joint.distribution)
+        return LeanMixture(mean, variance, covariance)
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> CandidatesModel:
         """Return a new model with outcomes that arrived; they count in the evidence, too.
@@ -802,9 +827,50 @@ class CandidatesModel(Model):
     def _count(self, means: Tensor, variances: Tensor, y: Tensor, first: int) -> None:
         """Let the evidence have the outcomes from a row on, but for those that are left out."""
         start = max(first, self.recipe.num_skipped)
-        columns = zip(y.tolist(), means.mT.cpu().numpy(), variances.mT.cpu().numpy(), strict=True)
-        for outcome, mean, variance in list(columns)[start:]:
-            self.evidence.update(self.recipe.groups.log_densities(outcome, mean, variance))
+        outcomes = y[start:].unsqueeze(-1).cpu().numpy()
+        moments = (each.mT[start:].cpu().numpy() for each in (means, variances))
+        for densities in self.recipe.groups.log_densities(outcomes, *moments):
+            self.evidence.update(densities)
+
+
+ROWS_AT_ONCE = 64
+"""Of ``n`` rows, the last ``n % ROWS_AT_ONCE`` are added to a model one by one."""
+
+
+class CandidatesBuilder:
+    """Builds models of rows that become more: from the last one, where its rows come first.
+
+    What it returns is a function of the rows alone, to the last bit, whatever it built before: a
+    loop that is built again from its history goes on as it would have.
+
+    Args:
+        recipe: The list of priors.
+    """
+
+    def __init__(self, recipe: CandidatesRecipe) -> None:
+        """See the class."""
+        self._recipe = recipe
+        self._last: dict[int, CandidatesModel] = {}  # by output
+
+    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel | ModelList:
+        """Build the model, as the recipe does up to rounding.
+
+        Args:
+            X: ``n x d`` inputs in the order in which their outcomes arrived.
+            Y: ``n x m`` outcomes.
+        """
+        models = [self._of_output(i, X, column) for i, column in enumerate(Y.split(1, -1))]
+        return models[0] if len(models) == 1 else ModelList(*models)
+
+    def _of_output(self, output: int, X: Tensor, Y: Tensor) -> CandidatesModel:
+        at_once = len(X) // ROWS_AT_ONCE * ROWS_AT_ONCE
+        last = self._last.get(output)
+        if last is None or not at_once <= last.num_rows <= len(X) or not last.has_rows(X, Y):
+            last = self._recipe(X[:at_once], Y[:at_once])
+            assert isinstance(last, CandidatesModel)
+        model = last.condition_on_observations(X[last.num_rows :], Y[last.num_rows :])
+        self._last[output] = model
+        return model
 
 
 def _check_rows(X: Tensor, Y: Tensor, num_columns: int | None = None) -> tuple[Tensor, Tensor]:

@@ -40,26 +40,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Self
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import InputTransform, Normalize
-from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.likelihoods import GaussianLikelihood
 from linear_operator.operators import DenseLinearOperator
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_bandits.checks import DTYPE
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import StationaryKernel
-from botorch_bandits.models.means import read_constant_mean
 
 STEP_ROWS = 16
 """Rows computed together; of ``n`` rows, the last ``n % STEP_ROWS`` come one by one."""
@@ -106,6 +101,38 @@ class InverseFactor:
         """Return the factor of no rows, with the dtype and device of ``like``."""
         return cls(0, (), like.new_empty(0))
 
+    @classmethod
+    def of_matrix(cls, matrix: Tensor, noise: float) -> InverseFactor | None:
+        """Return the factor of a whole matrix, for a model that is not going to grow.
+
+        One factorization takes a small part of the time of adding the rows in steps, and has other
+        rounding errors.
+
+        Args:
+            matrix: ``n x n``, ``n >= 1``, with the noise on its diagonal.
+            noise: The noise variance.
+
+        Returns:
+            None as in :meth:`extended`.
+        """
+        cholesky, info = torch.linalg.cholesky_ex(matrix)
+        pivots = cholesky.diagonal().clone()
+        if not _smallest_pivot(pivots, info).item() >= SMALLEST_PIVOT * noise:
+            return None
+        identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+        inverse = torch.linalg.solve_triangular(cholesky, identity, upper=False)
+        num_full = len(matrix) // SLAB_ROWS
+        full = tuple(
+            inverse[i * SLAB_ROWS : (i + 1) * SLAB_ROWS, : (i + 1) * SLAB_ROWS].contiguous()
+            for i in range(num_full)
+        )
+        start = num_full * SLAB_ROWS
+        last = None
+        if start < len(matrix):
+            # its buffer is exactly as large as what is written: it is copied before it grows
+            last = _Slab(start, inverse[start:].contiguous(), -1)
+        return cls(len(matrix), full, pivots, last)
+
     def extended(
         self, num_rows: int, covariance: CovarianceBlock, noise: float
     ) -> InverseFactor | None:
@@ -120,13 +147,19 @@ class InverseFactor:
             None if rounding makes the matrix indefinite or a pivot too small to be trusted.
         """
         grouped = num_rows // STEP_ROWS * STEP_ROWS
-        factor: InverseFactor | None = self
+        factor = self
         if self.num_rows < grouped:
             factor = self._first(self.num_rows // STEP_ROWS * STEP_ROWS)
-        while factor is not None and factor.num_rows < num_rows:
+        pivots = []
+        while factor.num_rows < num_rows:
             end = factor.num_rows + (STEP_ROWS if factor.num_rows < grouped else 1)
-            factor = factor._step(*covariance(factor.num_rows, end), noise)
-        return factor
+            factor, smallest = factor._step(*covariance(factor.num_rows, end))
+            pivots.append(smallest)
+        if not pivots:
+            return factor
+        # looked at once, at the end: each look waits for a device; NaN is the smallest of all
+        smallest = pivots[0] if len(pivots) == 1 else torch.stack(pivots).amin()
+        return factor if smallest.item() >= SMALLEST_PIVOT * noise else None
 
     @cached_property
     def slabs(self) -> tuple[tuple[int, Tensor], ...]:
@@ -191,23 +224,26 @@ class InverseFactor:
         """The factor of the first rows, at most one step fewer."""
         return InverseFactor(num_rows, self.full, self.pivots[:num_rows], self._last)
 
-    def _step(self, cross: Tensor, block: Tensor, noise: float) -> InverseFactor | None:
-        """Add the rows with covariances ``cross`` to the old rows and ``block`` to each other."""
+    def _step(self, cross: Tensor, block: Tensor) -> tuple[InverseFactor, Tensor]:
+        """Add the rows with covariances ``cross`` to the old rows and ``block`` to each other.
+
+        Returns:
+            The factor, and its smallest new pivot squared: unless that is large enough, the factor
+            is not to be used.
+        """
         num_new = block.shape[0]
         solved = self.solve(cross) if self.num_rows > 0 else cross
         remainder = torch.addmm(block, solved, solved.mT, alpha=-1.0)
         if num_new == 1:
-            smallest = remainder.item()
+            smallest = remainder.reshape(())
             pivots = remainder.reshape(1).sqrt()
             corner = pivots.reciprocal().unsqueeze(-1)
         else:
             cholesky, info = torch.linalg.cholesky_ex(remainder)
             pivots = cholesky.diagonal()
-            smallest = pivots.min().item() ** 2 if info.item() == 0 else -math.inf
+            smallest = _smallest_pivot(pivots, info)
             identity = torch.eye(num_new, dtype=block.dtype, device=block.device)
             corner = torch.linalg.solve_triangular(cholesky, identity, upper=False)
-        if not smallest >= SMALLEST_PIVOT * noise:  # NaN fails too
-            return None
         last = self._writable()
         old = self.num_rows - last.start
         rows = last.buffer[old : old + num_new]
@@ -222,8 +258,8 @@ class InverseFactor:
         pivots = torch.cat([self.pivots, pivots])
         num_rows = self.num_rows + num_new
         if last.num_written == SLAB_ROWS:
-            return InverseFactor(num_rows, (*self.full, last.buffer), pivots)
-        return InverseFactor(num_rows, self.full, pivots, last)
+            return InverseFactor(num_rows, (*self.full, last.buffer), pivots), smallest
+        return InverseFactor(num_rows, self.full, pivots, last), smallest
 
     def _writable(self) -> _Slab:
         """The last slab if this factor is the newest on it, else a copy with this one's rows."""
@@ -237,6 +273,11 @@ class InverseFactor:
         if last is not None:
             buffer[:num_rows, : self.num_rows] = last.buffer[:num_rows, : self.num_rows]
         return _Slab(start, buffer, num_rows)
+
+
+def _smallest_pivot(pivots: Tensor, info: Tensor) -> Tensor:
+    """Return the square of the smallest pivot, minus infinity if the factorization failed."""
+    return torch.where(info == 0, pivots.min().square(), -math.inf)
 
 
 class ModuleStamp:
@@ -269,7 +310,11 @@ class ModuleStamp:
             self._entries += [
                 (settings, key, value)
                 for key, value in settings.items()
-                if isinstance(value, float | int | str) and key != "training"
+                if isinstance(value, float | int | str | Tensor) and key != "training"
+            ]
+            # such as the noise of GPyTorch's fixed noise levels, which is no buffer
+            self._versions += [
+                (value, version(value)) for value in settings.values() if isinstance(value, Tensor)
             ]
 
     def is_current(self) -> bool:
@@ -317,6 +362,7 @@ class ClosedForm:
         weights: ``a``, ``n``.
         full_weights: The part of ``a`` that later rows leave as it is.
         prior_mean: ``m``, the same at all points.
+        memo: What others compute of the first rows, by name; all that continue this one share it.
     """
 
     kernel: StationaryKernel
@@ -330,6 +376,7 @@ class ClosedForm:
     weights: Tensor
     full_weights: Tensor
     prior_mean: float = 0.0
+    memo: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of_data(
@@ -379,31 +426,20 @@ class ClosedForm:
         """``1/2 ln det(I + K / lam)`` in nats, a scalar."""
         return self.factor.information_gain(self.noise)
 
-    def with_rows(self, X: Tensor, y: Tensor) -> ClosedForm | None:
+    def with_rows(self, X: Tensor, y: Tensor) -> Self | None:
         """Return the posterior given ``r x d`` further inputs and their ``r`` outcomes.
 
         Returns:
             None if the larger matrix cannot be factorized in float64.
         """
-        points = torch.cat([self.points, self._augment(X)])
-        dim = self.dim
+        return self._with_points(torch.cat([self.points, self._augment(X)]), self._residual(y))
 
-        def covariance(start: int, end: int) -> tuple[Tensor, Tensor]:
-            new = points[start:end]
-            queries = torch.cat([-2.0 * new[:, :dim], new[:, dim + 1 :], new[:, dim : dim + 1]], 1)
-            diagonal = self.outputscale + self.noise
-            if end == start + 1:
-                cross, _ = self.kernel.of_augmented(queries, points[:start], with_slope=False)
-                return cross, cross.new_full((1, 1), diagonal)
-            values, _ = self.kernel.of_augmented(queries, points[:end], with_slope=False)
-            block = values[:, start:].contiguous()
-            block.diagonal().fill_(diagonal)
-            return values[:, :start].contiguous(), block
-
-        factor = self.factor.extended(len(points), covariance, self.noise)
+    def _with_points(self, points: Tensor, residual: Tensor) -> Self | None:
+        """Return the posterior of all ``points``, given the outcomes of those that are new."""
+        factor = self.factor.extended(len(points), partial(self._covariance, points), self.noise)
         if factor is None:
             return None
-        outcomes = torch.cat([self.outcomes, self._residual(y)])
+        outcomes = torch.cat([self.outcomes, residual])
         weights, full_weights = factor.weights(outcomes, self.full_weights)
         return replace(
             self,
@@ -414,11 +450,35 @@ class ClosedForm:
             full_weights=full_weights,
         )
 
-    def with_outcomes(self, y: Tensor) -> ClosedForm:
+    def _covariance(self, points: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
+        """See :data:`CovarianceBlock`."""
+        dim, new = self.dim, points[start:end]
+        queries = torch.cat([-2.0 * new[:, :dim], new[:, dim + 1 :], new[:, dim : dim + 1]], 1)
+        diagonal = self.outputscale + self.noise
+        if end == start + 1:
+            cross, _ = self.kernel.of_augmented(queries, points[:start], with_slope=False)
+            return cross, cross.new_full((1, 1), diagonal)
+        values, _ = self.kernel.of_augmented(queries, points[:end], with_slope=False)
+        block = values[:, start:].contiguous()
+        block.diagonal().fill_(diagonal)
+        return values[:, :start].contiguous(), block
+
+    def with_outcomes(self, y: Tensor) -> Self:
         """Return the posterior with all ``n`` outcomes replaced; ``n^2`` operations."""
         outcomes = self._residual(y)
         weights, full_weights = self.factor.weights(outcomes)
         return replace(self, outcomes=outcomes, weights=weights, full_weights=full_weights)
+
+    def of_inputs_in_units(self, side: Tensor, origin: Tensor) -> Self:
+        """Return the posterior as a function of other inputs, an affine map of each column.
+
+        Args:
+            side: ``d`` numbers.
+            origin: ``d`` numbers; inputs as the kernel sees them are ``(x - origin) / side``.
+        """
+        return replace(
+            self, lengthscale=self.lengthscale * side, center=origin + side * self.center
+        )
 
     def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior mean and variance, ``b`` each, at ``b x d`` points."""
@@ -448,6 +508,103 @@ class ClosedForm:
             torch.cat(mean_slopes),
             torch.cat(variance_slopes),
         )
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Return the posterior mean alone, ``b``, at ``b x d`` points; ``b n`` operations."""
+        _, queries = self._queries(X.detach())
+        values, _ = self.kernel.of_augmented(queries, self.points, with_slope=False)
+        return self._add_prior_mean(values @ self.weights)
+
+    def mean_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior mean alone, ``b``, and its gradient, ``b x d``."""
+        dim = self.dim
+        scaled, queries = self._queries(X.detach())
+        values, slope = self.kernel.of_augmented(queries, self.points, with_slope=True)
+        assert slope is not None
+        sums = slope.mul_(self.weights) @ self.points[:, : dim + 1]
+        gradient = torch.addcmul(-sums[:, :dim], sums[:, dim:], scaled).div_(self.lengthscale)
+        return self._add_prior_mean(values @ self.weights), gradient
+
+    @property
+    def coefficients(self) -> Tensor:
+        """What the kernel values with the rows are multiplied with in the mean, ``n``."""
+        return self.weights
+
+    def with_coefficients(self, coefficients: Tensor) -> Self:
+        """Return the same with another mean; its variance is of no use.
+
+        Args:
+            coefficients: Those of the mean, ``n``.
+        """
+        return replace(self, weights=coefficients)
+
+    def solve(self, residual: Tensor) -> Tensor:
+        """Return the noisy kernel matrix's inverse times a vector, ``n``."""
+        return self.factor.weights(residual)[0]
+
+    @property
+    def row_weights(self) -> Tensor | None:
+        """``n`` factors of rows with less noise than ``noise``; None where all have the same."""
+        return None
+
+    def kernel_values(self, X: Tensor) -> tuple[Tensor, Any]:
+        """Return the kernel values with the rows, and what :meth:`kernel_gradients` needs.
+
+        Args:
+            X: ``b x d`` points.
+
+        Returns:
+            A ``b x n`` tensor, and something to be passed on.
+        """
+        scaled, queries = self._queries(X.detach())
+        values, slope = self.kernel.of_augmented(queries, self.points, with_slope=True)
+        return values, (scaled, slope)
+
+    def kernel_gradients(self, X: Tensor, seen: Any, outer: Tensor) -> Tensor:
+        """Return the gradients of sums of kernel values, ``b x d``.
+
+        Args:
+            X: ``b x d`` points.
+            seen: From :meth:`kernel_values` at these points.
+            outer: ``b x n``, what the values are multiplied with.
+        """
+        scaled, slope = seen
+        dim = self.dim
+        sums = (outer * slope) @ self.points[:, : dim + 1]
+        return torch.addcmul(-sums[:, :dim], sums[:, dim:], scaled).div_(self.lengthscale)
+
+    def prior_covariance(self, start: int, end: int) -> tuple[Tensor, Tensor]:
+        """Return the prior covariances of some rows with those before and with each other.
+
+        Args:
+            start: The first of the rows.
+            end: Behind the last one.
+
+        Returns:
+            ``(end - start) x start`` and ``(end - start) x (end - start)`` numbers.
+        """
+        cross, block = self._covariance(self.points, start, end)
+        block.diagonal().fill_(self.outputscale)
+        return cross, block
+
+    def shares_factor_with(self, other: ClosedForm) -> bool:
+        """Return whether another posterior differs from this one in its outcomes alone.
+
+        Args:
+            other: Of any model.
+        """
+        return (
+            type(self) is type(other)
+            and self.points.shape == other.points.shape
+            and (self.noise, self.outputscale) == (other.noise, other.outputscale)
+            and self._hyperparameters() == other._hyperparameters()
+            and torch.equal(self.points, other.points)
+            and torch.equal(self.factor.pivots, other.factor.pivots)
+        )
+
+    def _hyperparameters(self) -> list[Any]:
+        tensors = (self.lengthscale, self.center)
+        return [self.kernel.smoothness, *(each.tolist() for each in tensors)]
 
     def covariance(self, X: Tensor) -> Tensor:
         """Return the posterior covariance, ``... x q x q``, among ``... x q x d`` points."""
@@ -580,156 +737,6 @@ def parts_of(model: SingleTaskGP) -> tuple[Module, ...]:
     parts = (modules["covar_module"], modules["likelihood"], modules["mean_module"])
     transform = modules.get("outcome_transform")
     return parts if transform is None else (*parts, transform)
-
-
-def has_closed_posterior(model: SingleTaskGP) -> bool:
-    """Return whether data and hyperparameters of a model are such that it has a closed form.
-
-    It takes evaluation mode, at least one row, one output, no batches, float64, a kernel that
-    ``StationaryKernel`` knows, a constant mean, one noise variance, outcomes as they are or
-    standardized, and input transforms that map each row to one row in training and evaluation
-    alike.
-    """
-    inputs, targets = model.train_inputs[0], model.train_targets
-    kernel, likelihood, mean, *_ = parts_of(model)
-    transform = model._modules.get("input_transform")
-    if (
-        model.training
-        or type(model).forward is not SingleTaskGP.forward
-        or model.num_outputs != 1
-        or len(model.train_inputs) != 1
-        or inputs.dim() != 2
-        or targets.dim() != 1
-        or targets.shape[0] == 0
-        or inputs.dtype != DTYPE
-        or (inputs.requires_grad or targets.requires_grad)
-        or type(likelihood) is not GaussianLikelihood
-        or read_constant_mean(mean) is None
-        or read_standardization(model._modules.get("outcome_transform")) is None
-    ):
-        return False
-    if transform is not None and not (
-        transform.transform_on_train
-        and transform.transform_on_eval
-        and not transform.is_one_to_many
-    ):
-        return False
-    form = StationaryKernel.read(kernel)
-    return form is not None and len(form.lengthscale) in (1, inputs.shape[-1])
-
-
-class Standardization(NamedTuple):
-    """Raw outcomes are ``mean + unit *`` the model's.
-
-    Attributes:
-        mean: 0 where outcomes are not transformed.
-        unit: 1 where outcomes are not transformed; positive.
-    """
-
-    mean: float = 0.0
-    unit: float = 1.0
-
-
-def read_standardization(transform: Module | None) -> Standardization | None:
-    """Return how raw outcomes follow from those of a model with one output.
-
-    Args:
-        transform: The model's outcome transform, if it has one.
-
-    Returns:
-        None for one that is not BoTorch's ``Standardize`` of one column, or has seen no outcomes.
-    """
-    if transform is None:
-        return Standardization()
-    scale: Any = transform
-    if type(transform) is not Standardize or scale.means.numel() != 1 or not scale._is_trained:
-        return None
-    return Standardization(scale.means.item(), scale.stdvs.item())
-
-
-def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
-    """Factorize the kernel matrix of a model that :func:`has_closed_posterior`.
-
-    Returns:
-        The posterior in raw outcomes, of inputs as the kernel sees them; None if the matrix cannot
-        be factorized in float64.
-    """
-    form = StationaryKernel.read(model.covar_module)
-    prior_mean = read_constant_mean(model.mean_module)
-    scale = read_standardization(model._modules.get("outcome_transform"))
-    assert form is not None
-    assert prior_mean is not None
-    assert scale is not None
-    noise = model.likelihood.noise.detach().item()
-    # what is computed in inference mode must be usable outside of it
-    with torch.inference_mode(False), torch.no_grad():
-        y = model.train_targets
-        if scale != Standardization():
-            # standardizing outcomes is a change of their unit, which a Gaussian process follows
-            form = replace(form, outputscale=form.outputscale * scale.unit**2)
-            noise, prior_mean = noise * scale.unit**2, scale.mean + scale.unit * prior_mean
-            y = scale.mean + scale.unit * y
-        return ClosedForm.of_data(form, noise, model.train_inputs[0], y, prior_mean)
-
-
-def of_raw_inputs(
-    closed_form: ClosedForm, transform: InputTransform | None
-) -> ClosedForm | TransformedClosedForm:
-    """Return a posterior as a function of what the input transform of its model is given.
-
-    Args:
-        closed_form: Of inputs as the kernel sees them.
-        transform: In evaluation mode, it maps each row to one row; None for none.
-    """
-    if transform is None:
-        return closed_form
-    if type(transform) is not Normalize or transform.reverse:
-        return TransformedClosedForm(closed_form, transform)
-    if transform.coefficient.dim() != 2:
-        return TransformedClosedForm(closed_form, transform)
-    # an affine map of each column: other lengthscales, another origin
-    side, origin = torch.ones_like(closed_form.center), torch.zeros_like(closed_form.center)
-    columns = getattr(transform, "indices", slice(None))
-    side[columns], origin[columns] = transform.coefficient[0].to(side), transform.offset[0].to(side)
-    return replace(
-        closed_form,
-        lengthscale=closed_form.lengthscale * side,
-        center=origin + side * closed_form.center,
-    )
-
-
-class TransformedClosedForm:
-    """A posterior as a function of inputs before a transform, such as an encoding of categories.
-
-    Args:
-        closed_form: Of transformed inputs.
-        transform: Maps each row to one row.
-    """
-
-    def __init__(self, closed_form: ClosedForm, transform: InputTransform) -> None:
-        """See the class."""
-        self._closed_form = closed_form
-        self._transform: Callable[[Tensor], Tensor] = transform
-        self.kernel, self.outputscale = closed_form.kernel, closed_form.outputscale
-        self.num_rows, self.noise = closed_form.num_rows, closed_form.noise
-
-    def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior mean and variance, ``b`` each, at ``b x d`` raw points."""
-        with torch.no_grad():
-            return self._closed_form.mean_and_variance(self._transform(X))
-
-    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return mean, variance and their gradients at ``b x d`` raw points."""
-        with torch.enable_grad():
-            raw = X.detach().requires_grad_()
-            points = self._transform(raw)
-        mean, variance, *slopes = self._closed_form.value_and_gradient(points)
-        if not points.requires_grad:  # nothing but categories
-            return mean, variance, torch.zeros_like(X), torch.zeros_like(X)
-        of_mean, of_variance = (
-            torch.autograd.grad(points, raw, slope, retain_graph=True)[0] for slope in slopes
-        )
-        return mean, variance, of_mean, of_variance
 
 
 class LeanPosterior(GPyTorchPosterior):

@@ -1,9 +1,10 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
 All are ordinary :class:`~botorch_bandits.BanditGP`: rows are left out, have weights, or have the
-round as a further input. They are built afresh in every round, at the cost of one factorization.
-From 4096 rows on GPyTorch, as BoTorch sets it, solves models with weights or a time by conjugate
-gradients, which keep fewer digits. The settings, with their sources, are in
+round as a further input. Windows and weights are built afresh in every round, at the cost of one
+factorization; with a time-varying kernel the model grows row by row. Where the kernel has no closed
+form, GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep
+fewer digits. The settings, with their sources, are in
 :mod:`botorch_bandits.forgetting`.
 """
 
@@ -30,12 +31,14 @@ from botorch_bandits.forgetting import (
     TimeVaryingKernel,
 )
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
+from botorch_bandits.models.composed_kernels import FirstColumnDecay
+from botorch_bandits.models.growing import units_of_columns
 
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows of a smaller weight are left out: beside the latest row they are rounding error."""
 
 
-class TimeDecayKernel(Kernel):
+class TimeDecayKernel(FirstColumnDecay):
     r"""``k(x, x') (1 - rate)^{|t - t'| / 2}`` on inputs ``(t, x)``: the time comes first.
 
     Args:
@@ -55,6 +58,11 @@ class TimeDecayKernel(Kernel):
         super().__init__()
         self.base_kernel = copy.deepcopy(base_kernel)
         self.rate = rate
+
+    @property
+    def decay_length(self) -> float:
+        """How many rounds apart two values of one function are whose correlation is ``1/e``."""
+        return -2.0 / math.log1p(-self.rate)
 
     @property
     def is_stationary(self) -> bool:
@@ -92,6 +100,19 @@ class BehindTime(InputTransform, torch.nn.Module):
     def transform(self, X: Tensor) -> Tensor:
         """Transform ``... x n x (1 + d)`` inputs."""
         return torch.cat([X[..., :1], self.inner.transform(X[..., 1:])], dim=-1)
+
+    def units_of_columns(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return side and origin of each column; None if the other transform is no affine map.
+
+        Args:
+            like: ``1 + d`` numbers.
+        """
+        inner = units_of_columns(self.inner, like[1:])
+        if inner is None:
+            return None
+        side, origin = torch.ones_like(like), torch.zeros_like(like)
+        side[1:], origin[1:] = inner
+        return side, origin
 
 
 class ForgettingModels:
@@ -139,6 +160,8 @@ class ForgettingModels:
             collapses = False
         self.recipe, self.forgetting = recipe, forgetting
         self._collapses, self._separates_outputs = collapses, separates_outputs
+        # with a time as an input rows never change: one builder continues its last model
+        self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
 
     def inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
         """Return the model's inputs: with a time-varying kernel, the rounds come first.
@@ -173,10 +196,11 @@ class ForgettingModels:
             weights = self.forgetting.weights(rounds, round_number)
             kept = weights > NEGLIGIBLE_WEIGHT
             return self._weighted(X[kept], Y[kept], weights[kept])
-        return self._builder()(self.inputs(X, rounds), Y)
+        assert self._growing is not None
+        return self._growing(self.inputs(X, rounds), Y)
 
     def _builder(self) -> Callable[[Tensor, Tensor], Any]:
-        # a new one each time, for nothing can be continued: rows leave, or the time goes on
+        # a new one each time where rows leave, for nothing can be continued
         return self.recipe.builder(0, self._collapses, self._separates_outputs)
 
     def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP:

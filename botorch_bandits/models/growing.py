@@ -1,7 +1,7 @@
 """What lets :class:`~botorch_bandits.BanditGP` grow row by row, and look at part of its rows.
 
 It serves one output without batches, fixed inputs and a kernel that
-:class:`~botorch_bandits.models.kernels.StationaryKernel` can read. BoTorch and GPyTorch do
+:class:`~botorch_bandits.models.composed_kernels.ComposedKernel` can read. BoTorch and GPyTorch do
 everything else as they do for any ``SingleTaskGP``, from the same data.
 """
 
@@ -13,16 +13,20 @@ import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import botorch.settings
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
+from botorch.models.transforms.input import InputTransform, Normalize
+from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
+from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 from torch.nn import Module
 
@@ -39,16 +43,229 @@ from botorch_bandits.models.closed_form import (
     CachedPosterior,
     ClosedForm,
     LeanPosterior,
-    Standardization,
-    TransformedClosedForm,
-    closed_form_of,
-    has_closed_posterior,
     marginals,
-    of_raw_inputs,
     parts_of,
-    read_standardization,
 )
-from botorch_bandits.models.kernels import copy_modules
+from botorch_bandits.models.composed_closed_form import can_be_composed, composed_form_of
+from botorch_bandits.models.kernels import StationaryKernel, copy_modules
+from botorch_bandits.models.means import read_constant_mean
+
+
+def has_closed_posterior(model: SingleTaskGP) -> bool:
+    """Return whether data and hyperparameters of a model are such that it has a closed form.
+
+    It takes evaluation mode, at least one row, one output, no batches, float64, a kernel that
+    ``ComposedKernel`` knows, a constant mean, noise that ``read_noise`` knows, outcomes as they
+    are or standardized, and input transforms that map each row to one row in training and
+    evaluation alike.
+    """
+    inputs, targets = model.train_inputs[0], model.train_targets
+    kernel, likelihood, mean, *_ = parts_of(model)
+    transform = model._modules.get("input_transform")
+    if (
+        model.training
+        or type(model).forward is not SingleTaskGP.forward
+        or model.num_outputs != 1
+        or len(model.train_inputs) != 1
+        or inputs.dim() != 2
+        or targets.dim() != 1
+        or targets.shape[0] == 0
+        or inputs.dtype != DTYPE
+        or (inputs.requires_grad or targets.requires_grad)
+        or read_constant_mean(mean) is None
+        or read_standardization(model._modules.get("outcome_transform")) is None
+    ):
+        return False
+    if transform is not None and not (
+        transform.transform_on_train
+        and transform.transform_on_eval
+        and not transform.is_one_to_many
+    ):
+        return False
+    if type(likelihood) is GaussianLikelihood and model.likelihood.noise.numel() == 1:
+        form = StationaryKernel.read(kernel)
+        if form is not None:
+            return len(form.lengthscale) in (1, inputs.shape[-1])
+    return can_be_composed(model)
+
+
+class Standardization(NamedTuple):
+    """Raw outcomes are ``mean + unit *`` the model's.
+
+    Attributes:
+        mean: 0 where outcomes are not transformed.
+        unit: 1 where outcomes are not transformed; positive.
+    """
+
+    mean: float = 0.0
+    unit: float = 1.0
+
+
+def read_standardization(transform: Module | None) -> Standardization | None:
+    """Return how raw outcomes follow from those of a model with one output.
+
+    Args:
+        transform: The model's outcome transform, if it has one.
+
+    Returns:
+        None for one that is not BoTorch's ``Standardize`` of one column, or has seen no outcomes.
+    """
+    if transform is None:
+        return Standardization()
+    scale: Any = transform
+    if type(transform) is not Standardize or scale.means.numel() != 1 or not scale._is_trained:
+        return None
+    return Standardization(scale.means.item(), scale.stdvs.item())
+
+
+def closed_form_of(model: SingleTaskGP) -> ClosedForm | None:
+    """Factorize the kernel matrix of a model that :func:`has_closed_posterior`.
+
+    Returns:
+        The posterior in raw outcomes, of inputs as the kernel sees them; None if the matrix cannot
+        be factorized in float64.
+    """
+    # what is computed in inference mode must be usable outside of it
+    with torch.inference_mode(False), torch.no_grad():
+        y, prior_mean, unit = _in_raw_outcomes(model)
+        stationary = _read_stationary(model, unit)
+        if stationary is None:
+            return composed_form_of(model, y, prior_mean, unit)
+        form, noise = stationary
+        return ClosedForm.of_data(form, noise, model.train_inputs[0], y, prior_mean)
+
+
+def _in_raw_outcomes(model: SingleTaskGP) -> tuple[Tensor, float, float]:
+    """Return outcomes and prior mean in raw units, and the unit of the model's own."""
+    prior_mean = read_constant_mean(model.mean_module)
+    scale = read_standardization(model._modules.get("outcome_transform"))
+    assert prior_mean is not None
+    assert scale is not None
+    if scale == Standardization():
+        return model.train_targets, prior_mean, 1.0
+    # standardizing outcomes is a change of their unit, which a Gaussian process follows
+    y = scale.mean + scale.unit * model.train_targets
+    return y, scale.mean + scale.unit * prior_mean, scale.unit
+
+
+def _read_stationary(model: SingleTaskGP, unit: float) -> tuple[StationaryKernel, float] | None:
+    """Return kernel and noise variance in raw outcomes; None for other kernels and noises."""
+    form = StationaryKernel.read(model.covar_module)
+    if form is None or type(model.likelihood) is not GaussianLikelihood:
+        return None
+    noise = model.likelihood.noise.detach().item()
+    if unit == 1.0:
+        return form, noise
+    return replace(form, outputscale=form.outputscale * unit**2), noise * unit**2
+
+
+def joint_moments_of(model: SingleTaskGP, X: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return mean and covariance at many points of a model that :func:`has_closed_posterior`.
+
+    It keeps nothing, takes few passes over memory, and the Cholesky factor of the rows alone.
+
+    Args:
+        model: It is not changed.
+        X: ``n x d`` raw points; gradients do not pass.
+
+    Returns:
+        ``n`` and ``n x n`` in raw outcomes, the latter symmetric up to rounding; None for kernels
+        and noises that :class:`ClosedForm` does not have, and where the factorization fails.
+    """
+    with torch.no_grad():
+        y, prior_mean, unit = _in_raw_outcomes(model)
+        stationary = _read_stationary(model, unit)
+        if stationary is None:
+            return None
+        form, noise = stationary
+        rows, points = model.train_inputs[0], model.transform_inputs(X)
+        own = form.matrix(rows, rows)
+        own.diagonal().add_(noise)
+        factor, info = torch.linalg.cholesky_ex(own)
+        if bool(info):
+            return None
+        both = torch.cat([form.matrix(rows, points), (y - prior_mean).unsqueeze(-1)], dim=-1)
+        solved = torch.linalg.solve_triangular(factor, both, upper=False)
+        solved, outcomes = solved[:, :-1], solved[:, -1]
+        covariance = form.matrix(points, points)
+        covariance.addmm_(solved.mT, solved, alpha=-1.0)
+        variance = (form.outputscale - solved.square().sum(0)).clamp_min_(0.0)
+        covariance.diagonal().copy_(variance)
+        return prior_mean + outcomes @ solved, covariance
+
+
+def of_raw_inputs(
+    closed_form: ClosedForm, transform: InputTransform | None
+) -> ClosedForm | TransformedClosedForm:
+    """Return a posterior as a function of what the input transform of its model is given.
+
+    Args:
+        closed_form: Of inputs as the kernel sees them.
+        transform: In evaluation mode, it maps each row to one row; None for none.
+    """
+    if transform is None:
+        return closed_form
+    units = units_of_columns(transform, closed_form.center)
+    if units is None:
+        return TransformedClosedForm(closed_form, transform)
+    return closed_form.of_inputs_in_units(*units)
+
+
+def units_of_columns(transform: InputTransform, like: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return side and origin of each column, where a transform maps ``x`` to ``(x - o) / s``.
+
+    Args:
+        transform: BoTorch's ``Normalize``, or one with a method ``units_of_columns(like)``.
+        like: ``d`` numbers, one a column.
+
+    Returns:
+        None if it is no such map.
+    """
+    own: Any = getattr(transform, "units_of_columns", None)
+    if own is not None:
+        found: tuple[Tensor, Tensor] | None = own(like)
+        return found
+    if type(transform) is not Normalize or transform.reverse or transform.coefficient.dim() != 2:
+        return None
+    side, origin = torch.ones_like(like), torch.zeros_like(like)
+    columns = getattr(transform, "indices", slice(None))
+    side[columns], origin[columns] = transform.coefficient[0].to(side), transform.offset[0].to(side)
+    return side, origin
+
+
+class TransformedClosedForm:
+    """A posterior as a function of inputs before a transform, such as an encoding of categories.
+
+    Args:
+        closed_form: Of transformed inputs.
+        transform: Maps each row to one row.
+    """
+
+    def __init__(self, closed_form: ClosedForm, transform: InputTransform) -> None:
+        """See the class."""
+        self._closed_form = closed_form
+        self._transform: Callable[[Tensor], Tensor] = transform
+        self.kernel, self.outputscale = closed_form.kernel, closed_form.outputscale
+        self.num_rows, self.noise = closed_form.num_rows, closed_form.noise
+
+    def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior mean and variance, ``b`` each, at ``b x d`` raw points."""
+        with torch.no_grad():
+            return self._closed_form.mean_and_variance(self._transform(X))
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return mean, variance and their gradients at ``b x d`` raw points."""
+        with torch.enable_grad():
+            raw = X.detach().requires_grad_()
+            points = self._transform(raw)
+        mean, variance, *slopes = self._closed_form.value_and_gradient(points)
+        if not points.requires_grad:  # nothing but categories
+            return mean, variance, torch.zeros_like(X), torch.zeros_like(X)
+        of_mean, of_variance = (
+            torch.autograd.grad(points, raw, slope, retain_graph=True)[0] for slope in slopes
+        )
+        return mean, variance, of_mean, of_variance
+
 
 _LOCK = threading.RLock()
 """Held while a model gets parts of its own, or is copied: it may be read by several threads."""
@@ -218,6 +435,11 @@ class IncrementalGP(SingleTaskGP):
         return of_raw_inputs(closed_form, self._parts.get("input_transform"))
 
     @property
+    def factored(self) -> ClosedForm | None:
+        """The closed form of inputs as the kernel sees them, whatever the input transform is."""
+        return self._closed_form()
+
+    @property
     def running_information_gain(self) -> Tensor | None:
         """The realized information gain from the model's own factor, if it has one."""
         closed_form = self._closed_form()
@@ -259,7 +481,7 @@ class IncrementalGP(SingleTaskGP):
         return posterior
 
     def _grows(self, cached: CachedPosterior | None) -> bool:
-        if self.training:
+        if self.training or type(self._parts["likelihood"]) is not GaussianLikelihood:
             return False
         return (cached is not None and cached.closed_form is not None) or has_closed_posterior(self)
 

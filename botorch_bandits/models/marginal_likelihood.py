@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.kernels import SMALLEST_DISTANCE, StationaryKernel
 from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
 from botorch_bandits.models.means import has_learned_constant, read_constant_mean
+from botorch_bandits.optim import to_host
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
@@ -175,46 +177,77 @@ class MarginalLikelihood:
             NotPSDError: If the covariance has no Cholesky factor, with GPyTorch's jitter neither.
             NanError: If it has entries that are not numbers.
         """
-        slope_factor = self._evaluate_kernel(lengthscale, outputscale)
-        covariance, diagonal = self._covariance, self._covariance.diagonal()
-        diagonal.add_(noise if self._repeats is None else noise / self._repeats)
-        factor = self._work.mT  # LAPACK stores columns
-        jitter = _factorize(covariance, factor, self._info)
-        residual = self._y - prior_mean if prior_mean else self._y
-        half = torch.linalg.solve_triangular(factor, residual, upper=False)
-        alpha = torch.linalg.solve_triangular(factor.mT, half, upper=True)
-        fit = half.square().sum().item()
-        value = self._constant - 0.5 * fit - factor.diagonal().log().sum().item()
-
-        # M takes the memory of the covariance, which is not needed any more
-        weight = torch.cholesky_inverse(factor, out=covariance.mT).mT
-        weight.addmm_(alpha, alpha.mT, beta=-1.0)
-        trace = noise_trace = diagonal.sum().item()
+        slope_factor = self._fill_covariance(lengthscale, outputscale, noise)
+        factor, jitter = self._work.mT, 0.0  # LAPACK stores columns
+        torch.linalg.cholesky_ex(self._covariance, out=(factor, self._info))
+        try:
+            has_failed, *sums = self._sums(prior_mean)
+        except RuntimeError:  # what failed cannot be inverted either, or only with a warning
+            has_failed = 1.0
+        if has_failed:
+            self._fill_covariance(lengthscale, outputscale, noise)
+            jitter = _factorize(self._covariance, factor, self._info)
+            _, *sums = self._sums(prior_mean)
+        fit, log_pivots, trace, noise_trace, alpha_sum, distances = sums
+        value = self._constant - 0.5 * fit - log_pivots
         within_slope = 0.0
         if self._repeats is not None:
-            noise_trace = (diagonal / self._repeats).sum().item()
             within = self._within_sum_of_squares / noise
             value -= 0.5 * (self._num_within * math.log(noise) + within)
             within_slope = (within - self._num_within) / noise
         # tr(M K_y) = y' alpha - n, and K is K_y less the noise and the jitter
         kernel_trace = fit - len(self._y) - noise * noise_trace - jitter * trace
-        distances = self._weighted_distances(weight.mul_(self._slope))
         return Evidence(
             value,
             0.5 * slope_factor * distances / lengthscale**3,
             0.5 * kernel_trace / outputscale if outputscale > 0.0 else 0.0,
             0.5 * (noise_trace + within_slope),
-            alpha.sum().item(),
+            alpha_sum,
         )
 
-    def _weighted_distances(self, weight: Tensor) -> NDArray[np.float64]:
+    def _fill_covariance(
+        self, lengthscale: NDArray[np.float64], outputscale: float, noise: float
+    ) -> float:
+        """Fill the covariance with noise, and ``-h`` up to the factor returned."""
+        slope_factor = self._evaluate_kernel(lengthscale, outputscale)
+        diagonal = self._covariance.diagonal()
+        diagonal.add_(noise if self._repeats is None else noise / self._repeats)
+        return slope_factor
+
+    def _sums(self, prior_mean: float) -> list[Any]:
+        """Return all that is needed of a factorized covariance; one copy to the host.
+
+        Whether the factorization failed comes with it: the host does not wait for that before.
+        The memory of the covariance is not needed any more, and is written over.
+        """
+        covariance, factor = self._covariance, self._work.mT
+        residual = self._y - prior_mean if prior_mean else self._y
+        half = torch.linalg.solve_triangular(factor, residual, upper=False)
+        alpha = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+        fit, log_pivots = half.square().sum(), factor.diagonal().log().sum()
+        weight = torch.cholesky_inverse(factor, out=covariance.mT).mT
+        weight.addmm_(alpha, alpha.mT, beta=-1.0)
+        diagonal = covariance.diagonal()
+        trace = noise_trace = diagonal.sum()
+        if self._repeats is not None:
+            noise_trace = (diagonal / self._repeats).sum()
+        weight.mul_(self._slope)
+        if self._squared is not None:
+            products = torch.dot(weight.view(-1), self._squared.view(-1))
+        else:
+            # 2 sum_i x_i^2 (W 1)_i - 2 sum_i x_i (W x)_i: all of it, and more, in a small matrix
+            products = (weight @ self._X_one).mT @ self._X_both
+        scalars = (self._info.to(fit.dtype), fit, log_pivots, trace, noise_trace, alpha.sum())
+        *numbers, sums = to_host(*scalars, products)
+        return [*(number.item() for number in numbers), self._weighted_distances(sums)]
+
+    def _weighted_distances(self, products: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return ``sum_ij weight_ij (x_i - x_j)^2`` for each lengthscale."""
         if self._squared is not None:
-            return np.array([torch.dot(weight.view(-1), self._squared.view(-1)).item()])
-        # 2 sum_i x_i^2 (W 1)_i - 2 sum_i x_i (W x)_i: all of it, and more, is in one small matrix
-        products = ((weight @ self._X_one).mT @ self._X_both).cpu().numpy()
+            return products.reshape(1).copy()
         dim = self._X.shape[1]
-        return 2.0 * (products[-1, :dim] - products[:dim, dim:].diagonal())
+        distances: NDArray[np.float64] = products[-1, :dim] - products[:dim, dim:].diagonal()
+        return 2.0 * distances
 
     def _evaluate_kernel(self, lengthscale: NDArray[np.float64], outputscale: float) -> float:
         """Fill the covariance and ``-h`` of ``StationaryKernel``, up to the factor returned."""
@@ -461,14 +494,17 @@ class MarginalLikelihoodObjective:
         for parameter in self._parameters:
             slope = slopes.pop(0) if parameter.requires_grad else None
             parts.append((torch.zeros_like(parameter) if slope is None else slope).reshape(-1))
-        return total.item(), torch.cat(parts).cpu().numpy()
+        density, gradient = to_host(total.detach(), torch.cat(parts))
+        return density.item(), gradient
 
 
 class _Transform:
     """The constraints of all parameters: raw values to values, with slopes."""
 
     def __init__(self, constraints: list[Interval | None], sizes: list[int]) -> None:
-        self._constraints, self._sizes = constraints, sizes
+        # on the host, where the optimizer is: no evaluation waits for a device then
+        self._constraints = [each if each is None else deepcopy(each).cpu() for each in constraints]
+        self._sizes = sizes
         self._lower: NDArray[np.float64] | None = None
         # one vectorized step where every constraint is none, or GPyTorch's usual one
         if all(_is_identity(each) or _is_softplus(each) for each in constraints):
@@ -490,7 +526,7 @@ class _Transform:
             parts = leaf.split(self._sizes)
             joined = torch.cat(
                 [
-                    p if c is None else c.transform(p.to(c.lower_bound.device)).cpu()
+                    p if c is None else c.transform(p)
                     for c, p in zip(self._constraints, parts, strict=True)
                 ]
             )

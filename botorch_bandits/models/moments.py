@@ -1,4 +1,4 @@
-"""What is known of any model in raw outcomes: prior means, posterior variances, and which moments.
+"""What is known of any model: prior means, posterior variances, which moments, and its columns.
 
 GPyTorch takes every variance below 1e-10 for that; here it is so many prior variances, so that
 outcomes of a small unit keep their variances.
@@ -19,7 +19,16 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import HigherOrderGP, KroneckerMultiTaskGP, ModelListGP, MultiTaskGP
+from botorch.models.approximate_gp import ApproximateGPyTorchModel
+from botorch.models.fully_bayesian import AbstractFullyBayesianSingleTaskGP
+from botorch.models.gpytorch import (
+    BatchedMultiOutputGPyTorchModel,
+    GPyTorchModel,
+    MultiTaskGPyTorchModel,
+)
+from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.model import Model, ModelList
+from botorch.models.transforms.input import ReversibleInputTransform
 from botorch.models.transforms.outcome import (
     ChainedOutcomeTransform,
     OutcomeTransform,
@@ -84,6 +93,52 @@ def variances_of_outputs(posterior: Posterior, model: Model) -> Tensor:
         return posterior.variance
     parts = torch.broadcast_tensors(*(prior.standard_deviation.detach() for prior in priors))
     return variance_of(posterior, torch.stack(parts, dim=-1).square().unsqueeze(-2))
+
+
+_READABLE_POSTERIORS = (
+    AbstractFullyBayesianSingleTaskGP.posterior,
+    ApproximateGPyTorchModel.posterior,
+    BatchedMultiOutputGPyTorchModel.posterior,
+    EnsembleMapSaasSingleTaskGP.posterior,
+    GPyTorchModel.posterior,
+    KroneckerMultiTaskGP.posterior,
+    MultiTaskGPyTorchModel.posterior,
+)
+"""Posteriors at points that have the columns of the rows; other models may add columns."""
+
+
+def count_columns(model: Model) -> int | None:
+    """Return how many columns the raw inputs of a model have; of ``MultiTaskGP`` without the task.
+
+    Args:
+        model: Any model. Of a list, what all parts agree on.
+
+    Returns:
+        None if that cannot be said: the model does not show its rows, or its ``posterior`` or an
+        input transform takes points of other columns than these.
+    """
+    if isinstance(model, ModelList):
+        counts = {count_columns(part) for part in model.models}
+        return counts.pop() if len(counts) == 1 else None
+    evaluates = type(model).posterior
+    if evaluates not in _READABLE_POSTERIORS and not evaluates.__module__.startswith(__package__):
+        return None
+    if type(model).transform_inputs is not Model.transform_inputs:
+        return None
+    transform = getattr(model, "input_transform", None)
+    if isinstance(model, ApproximateGPyTorchModel):  # shows transformed rows only
+        keeps_columns = transform is None or isinstance(transform, ReversibleInputTransform)
+        inputs = getattr(model.model, "train_inputs", None) if keeps_columns else None
+    else:
+        adds_later = transform is not None and any(
+            getattr(part, "transform_on_train", True) is False for part in transform.modules()
+        )
+        inputs = None if adds_later else getattr(model, "train_inputs", None)
+    if not inputs or not isinstance(inputs[0], Tensor):
+        return None
+    raw = None if model.training else getattr(model, "_original_train_inputs", None)
+    X = inputs[0] if raw is None else raw
+    return X.shape[-1] - isinstance(model, MultiTaskGPyTorchModel)
 
 
 def prior_means(model: Model) -> tuple[Tensor, ...] | None:

@@ -27,7 +27,10 @@ from botorch_bandits.models.kernels import StationaryKernel
 
 
 def _correlation(smoothness: float, squared: Tensor) -> Tensor:
-    """Stationary kernels at scaled squared distances, with derivatives."""
+    """Stationary kernels at scaled squared distances, with derivatives; they may be overwritten."""
+    if not squared.requires_grad:
+        one = squared.new_ones(())
+        return StationaryKernel(smoothness, one, one).of_squared_distance(squared, False)[0]
     if smoothness == math.inf:
         return torch.exp(-0.5 * squared)
     # the slope of a root at 0 is not finite; below this it counts as 0
@@ -104,7 +107,10 @@ class UnitKernels:
             squared = (X.unsqueeze(-2) - Z.unsqueeze(-3)).square().sum(-1)
         else:
             squared = X.square().sum(-1, keepdim=True) + Z.square().sum(-1).unsqueeze(-2)
-            squared = (squared - 2.0 * X @ Z.mT).clamp_min(0.0)
+            if squared.requires_grad:
+                squared = (squared - 2.0 * X @ Z.mT).clamp_min(0.0)
+            else:  # in place: fresh memory for large matrices costs more than the arithmetic
+                squared = squared.sub_((2.0 * X) @ Z.mT).clamp_min_(0.0)
         return _correlation(smoothness, squared)
 
 
@@ -137,14 +143,22 @@ class SharedRows:
         Raises:
             ValueError: If a covariance cannot be factorized in float64.
         """
-        n = len(X)
-        covariance = kernels(X, X)
-        covariance.diagonal(dim1=-2, dim2=-1).copy_(kernels.diagonal(X) + lam.unsqueeze(-1))
-        factor, info = torch.linalg.cholesky_ex(covariance)
-        if bool(info.any()):
-            _refuse(int(info.argmax()), float(lam[int(info.argmax())]), n)
-        eye = torch.eye(n, dtype=X.dtype, device=X.device).expand_as(factor)
-        inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
+        n, num_groups = len(X), len(lam)
+        inverse = X.new_empty(num_groups, n, n)
+        # large matrices one after the other, so that only one needs memory to work in
+        step = num_groups if n <= SMALL_MATRIX else 1
+        for first in range(0, num_groups, step):
+            groups = range(first, first + step)
+            some = kernels if step == num_groups else kernels.select(groups)
+            covariance = some(X, X)
+            diagonal = some.diagonal(X) + lam[first : first + step].unsqueeze(-1)
+            covariance.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
+            factor, info = torch.linalg.cholesky_ex(covariance)
+            del covariance
+            if bool(info.any()):
+                lost = first + int(info.argmax())
+                _refuse(lost, float(lam[lost]), n)
+            inverse[first : first + step] = _invert_lower(factor)
         residuals = (inverse @ (y - prior_means.unsqueeze(-1)).unsqueeze(-1)).squeeze(-1)
         return cls(kernels, lam, prior_means, X, inverse, residuals)
 
@@ -173,6 +187,8 @@ class SharedRows:
 
     def select(self, groups: Sequence[int]) -> SharedRows:
         """Return the posteriors of some groups."""
+        if list(groups) == list(range(len(self.lam))):
+            return self
         index = torch.as_tensor(groups, device=self.lam.device)
         return SharedRows(
             self.kernels.select(groups),
@@ -229,9 +245,13 @@ class SharedRows:
 
         Variances are at output scale 1, without noise, at least 0.
         """
-        cross = self.kernels(X, self.inputs)
-        mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1) + self.prior_means.unsqueeze(-1)
-        variance = self.kernels.diagonal(X) - (cross @ self.inverse.mT).square().sum(-1)
+        size = max(1, CHUNK_ENTRIES // max(1, self.inverse.shape[-1] * len(self.lam)))
+        if X.dim() == 2 and len(X) > size and not X.requires_grad:
+            parts = [self.mean_and_variance(part) for part in X.split(size)]
+            means, variances = zip(*parts, strict=True)
+            return torch.cat(means, dim=-1), torch.cat(variances, dim=-1)
+        mean, solved = self._solved(X)
+        variance = self.kernels.diagonal(X) - solved.square().sum(-1)
         return mean, variance.clamp_min(0.0)
 
     def mean_and_covariance(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -240,10 +260,51 @@ class SharedRows:
         Returns:
             ``... x G x q`` and ``... x G x q x q``.
         """
-        cross = self.kernels(X, self.inputs)
+        mean, solved = self._solved(X)
+        return mean, self.kernels(X, X) - solved @ solved.mT
+
+    def _solved(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior means, ``... x G x r``, and ``L^-1 k``, ``... x G x r x n``."""
+        # all points in one matrix: batches of points would each get a copy of the factors
+        flat = X.reshape(-1, X.shape[-1])
+        cross = self.kernels(flat, self.inputs)  # G x points x n
         mean = (cross @ self.weights.unsqueeze(-1)).squeeze(-1) + self.prior_means.unsqueeze(-1)
         solved = cross @ self.inverse.mT
-        return mean, self.kernels(X, X) - solved @ solved.mT
+        if X.dim() == 2:
+            return mean, solved
+        shape = X.shape[:-1]
+        return (
+            mean.unflatten(-1, shape).movedim(0, -2),
+            solved.unflatten(-2, shape).movedim(0, -3),
+        )
+
+
+SMALL_MATRIX = 256
+"""Up to so many rows the matrices of all groups are factorized in one call."""
+
+CHUNK_ENTRIES = 500_000
+"""Kernel values that are kept at a time where many points are evaluated."""
+
+SMALL_TRIANGLE = 64
+"""Triangles of so many rows are inverted at once, larger ones by their quarters."""
+
+
+def _invert_lower(factor: Tensor) -> Tensor:
+    """Return the inverse of ``... x n x n`` lower triangular matrices.
+
+    Solving for the unit matrix would do three times the work, for it does not know that the
+    result is triangular.
+    """
+    n = factor.shape[-1]
+    if n <= SMALL_TRIANGLE:
+        eye = torch.eye(n, dtype=factor.dtype, device=factor.device).expand_as(factor)
+        return torch.linalg.solve_triangular(factor, eye, upper=False)
+    half = n // 2
+    first, last = _invert_lower(factor[..., :half, :half]), _invert_lower(factor[..., half:, half:])
+    inverse = factor.new_zeros(factor.shape)
+    inverse[..., :half, :half], inverse[..., half:, half:] = first, last
+    inverse[..., half:, :half] = (last @ factor[..., half:, :half] @ first).neg_()
+    return inverse
 
 
 def _refuse(group: int, lam: float, num_rows: int) -> None:

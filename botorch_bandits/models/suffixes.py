@@ -50,8 +50,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.arms import ArmsPrior
 from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 Array = NDArray[np.float64]
 

@@ -59,9 +59,15 @@ def play_arms(
     signs = torch.sign if bounded_noise else None
     noise = RandomBlocks(seeds, "noise", device=values.device, transform=signs)
     level = torch.as_tensor(noise_std, dtype=values.dtype, device=values.device)
+    one_level = 0.0 if alone is None else float(level)
     covered: Tensor | None = None
     widths: list[Tensor] = []
     on_cpu = values.device.type == "cpu"
+    quick = None  # plays a single replicate without calls of torch
+    is_plain = alone is not None and segments is None and not with_bounds
+    if is_plain and isinstance(engine, ArmsEngine):  # lists of priors have an engine of their own
+        quick = engine.in_numpy(engine.rule)
+    number = 0  # of the arm of a single replicate
     for t in range(num_rounds):
         if schedule is not None and (current := schedule.at(t + 1)) is not values:
             regrets.append(_regret(values, arms[start:]))
@@ -74,9 +80,12 @@ def play_arms(
             explored = segments.explores()
             all_explore = bool(explored.all())
             explores = explored.to(values.device) if bool(explored.any()) else None
+        is_quick = quick is not None and not all_explore
         if all_explore or engine.rule is None:
             arm = engine.choose_uniformly(t + 1)
             arm = arm if segments is None else segments.arms_explored(arm)
+        elif quick is not None:
+            number = quick.choose(t + 1)
         else:
             seen = engine.look(t + 1)
             # a GPU would have to be waited for in every round
@@ -95,8 +104,8 @@ def play_arms(
                 uniform = engine.choose_uniformly(t + 1)
                 arm = segments.arms_explored(uniform).where(explores, arm)
         if alone is not None:
-            number = int(arm)
-            heard = alone[number] + float(level) * float(noise.at(t + 1))
+            number = number if is_quick else int(arm)
+            heard = alone[number] + one_level * noise.number_at(t + 1)
             engine.observe(number, heard)
             arms.append(number)
             outcomes.append(heard)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.baselines import RandomSearch
-from botorch_bandits.acquisition.candidates import (
+from botorch_bandits.acquisition.candidates_engine import (
     CandidatesEngine,
     CandidatesRound,
     build_candidates_engine,

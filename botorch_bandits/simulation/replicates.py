@@ -28,6 +28,7 @@ from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation.arms import play_arms
 from botorch_bandits.simulation.candidates import CandidatesReplicates
 from botorch_bandits.simulation.constrained import check_constrained, play_constrained_arms
+from botorch_bandits.simulation.in_processes import play_in_processes
 from botorch_bandits.simulation.problems import (
     Policy,
     Problem,
@@ -105,6 +106,7 @@ def simulate(
     seed: int = 0,
     device: torch.device | str = "cpu",
     with_bounds: bool = True,
+    num_processes: int = 1,
     progress: bool = True,
 ) -> SimulationResult:
     """Play independent replicates of a bandit at once, on arms or on a box.
@@ -128,8 +130,11 @@ def simulate(
     replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
     points depend on its own seed alone, up to rounding. Its initial rounds are those of
     ``policy.loop(Box(problem.bounds), seed=result.seeds[b])``; later ones start from other raw
-    samples, and the noise is drawn as on arms. Batching pays most with few rounds; from some 200
-    on, prefer loops in several processes.
+    samples, and the noise is drawn as on arms. Batching pays most with few rounds.
+
+    **In processes** (``num_processes``) the replicates are shared out, and each process plays its
+    part on one thread. Each replicate plays what it does in one process, up to ties that rounding
+    decides.
 
     Args:
         problem: A reward function to be maximized, with its noise: an
@@ -144,13 +149,18 @@ def simulate(
         seed: Replicate ``b`` has the seed ``derive_seed(seed, b, "replicate")``.
         device: Where the arithmetic runs. Random numbers are drawn on the CPU.
         with_bounds: Compute ``covered`` and ``mean_width`` on arms, which costs some of the time.
-        progress: Show a progress bar.
+        num_processes: Among how many processes the replicates are shared out; one is this process.
+            Others are started anew, so a script that asks for them does its work under
+            ``if __name__ == "__main__"``. If the simulation fails or is interrupted, they end.
+        progress: Show a progress bar; with several processes it counts the rounds of all.
 
     Raises:
-        TypeError: If the problem is no test problem.
-        ValueError: If problems differ in arms, box or noise, or the policy cannot be played in a
-            batch (learned hyperparameters, an acquisition without such a rule, restarts or
-            constraints on a box, separate models of constraints, constraints with restarts).
+        RuntimeError: If a process died.
+        TypeError: If the problem is no test problem, or cannot be sent to a process.
+        ValueError: If problems differ in arms, box or noise, several processes are asked for on
+            another device than the CPU, or the policy cannot be played in a batch (learned
+            hyperparameters, an acquisition without such a rule, restarts or constraints on a box,
+            separate models of constraints, constraints with restarts).
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -191,13 +201,35 @@ def simulate(
         )
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
     seeds = tuple(derive_seed(seed, b, "replicate") for b in range(count))
-    on_arms = [p for p in problems if is_on_arms(p)]
-    with ProgressBar(num_rounds, "rounds", progress) as bar:
-        if on_arms:
-            return _simulate_arms(
-                on_arms, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
+    if check_integer("num_processes", num_processes, minimum=1) > 1:
+        if torch.device(device).type != "cpu":
+            raise ValueError(
+                f"num_processes is {num_processes}, but device is {device!s}, which processes "
+                "would share. Leave out one of them."
             )
-        return _simulate_box(problems, policy, num_rounds, seeds, device, lambda t: bar.advance())
+        num_processes = min(num_processes, count)
+        return play_in_processes(
+            _play, problems, policy, num_rounds, seeds, with_bounds, num_processes, progress
+        )
+    with ProgressBar(num_rounds, "rounds", progress) as bar:
+        return _play(
+            problems, policy, num_rounds, seeds, device, with_bounds, lambda t: bar.advance()
+        )
+
+
+def _play(
+    problems: list[Problem],
+    policy: Policy,
+    num_rounds: int,
+    seeds: tuple[int, ...],
+    device: torch.device | str,
+    with_bounds: bool,
+    on_round: Callable[[int], None],
+) -> SimulationResult:
+    on_arms = [p for p in problems if is_on_arms(p)]
+    if on_arms:
+        return _simulate_arms(on_arms, policy, num_rounds, seeds, device, with_bounds, on_round)
+    return _simulate_box(problems, policy, num_rounds, seeds, device, on_round)
 
 
 def _simulate_arms(
@@ -281,7 +313,7 @@ def _simulate_box(
                 f"policy ({policy.acquisition!r}) cannot be simulated in a batch on a box: it "
                 "needs random search or an upper confidence bound with a width rule, and a plain "
                 "BanditGP with fixed hyperparameters, without input transform, whose kernel is an "
-                "RBFKernel or MaternKernel, alone or in a ScaleKernel, in at most 20 dimensions. "
+                "RBFKernel or MaternKernel, alone or in a ScaleKernel, in at most 60 dimensions. "
                 "Run policy.loop(...) for each seed instead."
             )
     is_changing = any(isinstance(p, ChangingProblem) for p in problems)

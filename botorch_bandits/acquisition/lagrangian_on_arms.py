@@ -1,0 +1,397 @@
+r"""A penalized reward on arms, from sufficient statistics of reward and constraints.
+
+:class:`LagrangianEngine` plays what ``lagrangian.py`` evaluates on a model with several outputs:
+
+.. math:: f(x) - \sum_j \kappa_j (\psi(g_j(x)) - 1)
+
+with an upper bound, or a draw, in the place of ``f`` and each ``g_j``. Outputs with the same kernel
+share one factor; see :mod:`botorch_bandits.models.outputs_on_arms`. Formulas and their sources are
+those of ``lagrangian.py``. A draw has the law of :class:`.LagrangianThompsonSampling`, from other
+random numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition.base import AcquisitionRecipe, evaluated_as
+from botorch_bandits.acquisition.baselines import RandomSearch
+from botorch_bandits.acquisition.engines import ArmsEngine, build_arms_engine
+from botorch_bandits.acquisition.lagrangian import (
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+    combined_width,
+    penalized,
+)
+from botorch_bandits.acquisition.output_widths import PER_OUTPUT, output_rules
+from botorch_bandits.acquisition.scores import half_width, score
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, ValueScale, first_of_the_largest
+from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models.kernels import fingerprint_kernel, kernel_of_output
+from botorch_bandits.models.outputs_on_arms import OutputsPosterior
+from botorch_bandits.penalties import Linear, Penalty, check_no_overflow
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What changes with the multipliers, within a segment.
+
+    Attributes:
+        multipliers: ``num_constraints``.
+        penalty: What is charged for a violation.
+        separate_bounds: Whether bounds of the outputs are combined where one of the sum is known.
+        reward_bound: Where the bound of the reward is clipped, if it is.
+        constraint_bound: Likewise of the constraints.
+    """
+
+    multipliers: Tensor
+    penalty: Penalty
+    separate_bounds: bool = False
+    reward_bound: float | None = None
+    constraint_bound: float | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Weights:
+        """Read the options of a recipe as it is played in an epoch.
+
+        Args:
+            options: Of :class:`.LagrangianUpperConfidenceBound` or
+                :class:`.LagrangianThompsonSampling`, with multipliers.
+        """
+        known = ("separate_bounds", "reward_bound", "constraint_bound")
+        return cls(
+            torch.as_tensor(options["multipliers"], dtype=DTYPE),
+            Linear() if options.get("penalty") is None else options["penalty"],
+            **{name: options[name] for name in known if options.get(name) is not None},
+        )
+
+    @property
+    def is_scalarised(self) -> bool:
+        """Whether the bound is that of one weighted sum of the outputs."""
+        clips = self.reward_bound is not None or self.constraint_bound is not None
+        return self.penalty.is_linear and not self.separate_bounds and not clips
+
+
+@dataclass(eq=False)
+class LagrangianRound:
+    """What is known of all arms in a round.
+
+    Attributes:
+        engine: That looked.
+        weights: In force.
+        means: ``num_outputs x num_arms`` posterior means, the reward's first.
+        variances: ``num_outputs x num_arms``, or ``1 x num_arms`` where all have the same; pending
+            arms count as known for bounds.
+        widths: ``num_outputs``.
+        draw_round: The round whose random numbers are drawn.
+    """
+
+    engine: LagrangianEngine
+    weights: Weights
+    means: Tensor
+    variances: Tensor
+    widths: Tensor
+    draw_round: int
+
+    @cached_property
+    def deviations(self) -> Tensor:
+        """Posterior standard deviations, of the shape of the variances."""
+        if self.engine.draws:
+            return self.variances.clamp_min(0.0).sqrt()
+        if len(self.variances) == 1:
+            return self.variances.clamp_min(MINIMUM_VARIANCE * self.engine.prior_variance).sqrt_()
+        smallest = MINIMUM_VARIANCE * self.engine.prior_variances
+        return torch.maximum(self.variances, smallest.unsqueeze(-1)).sqrt_()
+
+    @cached_property
+    def half_widths(self) -> Tensor:
+        """``num_outputs x num_arms``; how far the bounds are from the means."""
+        return half_width(self.deviations, self.widths.unsqueeze(-1))
+
+    @cached_property
+    def drawn(self) -> Tensor:
+        """``num_outputs x num_arms``; the draw of every output, scaled about its mean."""
+        deviation = self.engine.deviations_of_draw(self.draw_round)
+        return score(self.means, half_width(deviation, self.widths.unsqueeze(-1)))
+
+    def lower_bounds(self, index: int | slice = slice(None)) -> Tensor:
+        """Return lower confidence bounds of the constraints, ``num_constraints x num_arms``.
+
+        Args:
+            index: Of the arms; all if omitted.
+        """
+        lower = -score(self.means[1:, index], self.half_widths[1:, index], -1.0)
+        clip = self.weights.constraint_bound
+        return lower if clip is None else lower.clamp(-clip, clip)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """``num_arms``; the values of the acquisition function."""
+        weights, sign = self.weights, self.engine.sign
+        if self.engine.draws:
+            value = self._penalized(sign * self.drawn[0], self.drawn[1:])
+        elif weights.is_scalarised:
+            value = self._of_weighted_sum()
+        else:
+            upper = score(self.means[0], self.half_widths[0], sign)
+            if weights.reward_bound is not None:
+                upper = upper.clamp(-weights.reward_bound, weights.reward_bound)
+            value = self._penalized(upper, self.lower_bounds())
+        return check_no_overflow(value)
+
+    def _penalized(self, reward: Tensor, constraints: Tensor) -> Tensor:
+        return penalized(reward, constraints.mT, self.weights.multipliers, self.weights.penalty)
+
+    def _of_weighted_sum(self) -> Tensor:
+        engine, multipliers = self.engine, self.weights.multipliers
+        factors = torch.cat([multipliers.new_tensor([engine.sign]), -multipliers])
+        squared = factors.square()
+        smallest = MINIMUM_VARIANCE * float(squared @ engine.prior_variances)
+        if len(self.variances) == 1:
+            variance = self.variances[0] * squared.sum()
+        else:
+            variance = squared @ self.variances
+        deviation = variance.clamp_min_(smallest).sqrt_()
+        width = combined_width(self.widths, multipliers, engine.width_is_one_number)
+        return score(factors @ self.means, half_width(deviation, width, in_place=True))
+
+
+class LagrangianEngine:
+    """Plays the bound or the draw of a penalized reward on arms, in one stream of rounds.
+
+    Args:
+        groups: Engines without a rule, one for each kernel.
+        outputs: Of each group the numbers of its outputs; the reward is 0.
+        options: All options of the constructor of the acquisition function.
+        draws: Whether it is played by draws.
+        name: Of the acquisition class, for errors.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[ArmsEngine],
+        outputs: Sequence[Sequence[int]],
+        options: Mapping[str, Any],
+        draws: bool,
+        name: str,
+    ) -> None:
+        """See the class."""
+        self._groups, self._outputs = tuple(groups), tuple(map(tuple, outputs))
+        self.draws = draws
+        self.rule = Weights.of(options)
+        self.prior_mean = groups[0].prior_mean
+        self.sign = 1.0 if options["maximize"] else -1.0
+        self._scale = options["scale"]
+        num_outputs = sum(map(len, outputs))
+        rules = output_rules(name, num_outputs, options)
+        self.width_is_one_number = options["width"] is not None and not isinstance(
+            options["width"], tuple
+        )
+        # of each output: its group
+        order = {j: g for g, each in enumerate(outputs) for j in each}
+        self._group_of = tuple(order[j] for j in range(num_outputs))
+        rows = [j for each in outputs for j in each]
+        self._rows = torch.tensor([rows.index(j) for j in range(num_outputs)])
+        variances = [float(each.summary.active_priors[0].prior_variance) for each in groups]
+        self.prior_variance = variances[order[0]]
+        self.prior_variances = torch.tensor([variances[g] for g in self._group_of], dtype=DTYPE)
+        # one number for all outputs makes one rule for all
+        is_one_rule = not any(isinstance(options[key], tuple) for key in PER_OUTPUT)
+        keys = list(self._group_of) if is_one_rule else list(range(num_outputs))
+        first = {key: j for j, key in reversed(list(enumerate(keys)))}
+        place = {key: i for i, key in enumerate(first)}
+        self._rule_of = tuple(place[key] for key in keys)
+        self._width_of_rule = [
+            rules[j].in_numbers(groups[self._group_of[j]].summary) for j in first.values()
+        ]
+        self._value_scale = ValueScale(self.sign * self.prior_mean, math.sqrt(variances[order[0]]))
+
+    @property
+    def posteriors(self) -> tuple[OutputsPosterior, ...]:
+        """Of each group of outputs with the same kernel."""
+        return tuple(cast(OutputsPosterior, each.posterior) for each in self._groups)
+
+    def look(
+        self,
+        round_number: int,
+        pending: Tensor | None = None,
+        draw_round: int | None = None,
+        rule: Weights | None = None,
+    ) -> LagrangianRound:
+        """Return what is known in a round.
+
+        Args:
+            round_number: From 1.
+            pending: ``k`` arms whose outcomes have not arrived, or None. Draws do not see them.
+            draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
+            rule: The weights in force; those of the beginning if omitted.
+        """
+        posteriors = self.posteriors
+        variances = [
+            (
+                posterior.variance
+                if pending is None or self.draws
+                else posterior.variance_given(pending)
+            ).unsqueeze(0)
+            for posterior in posteriors
+        ]
+        if len(posteriors) == 1:
+            means, variance = posteriors[0].means, variances[0]
+        else:
+            means = torch.cat([posterior.means for posterior in posteriors])[self._rows]
+            variance = torch.cat([variances[g] for g in self._group_of])
+        return LagrangianRound(
+            self,
+            self.rule if rule is None else rule,
+            means if self.prior_mean == 0.0 else means + self.prior_mean,
+            variance,
+            self._widths(),
+            round_number if draw_round is None else draw_round,
+        )
+
+    def _widths(self) -> Tensor:
+        """The width of each output."""
+        known = [width(1) for width in self._width_of_rule]
+        return self._scale * torch.tensor([known[i] for i in self._rule_of], dtype=DTYPE)
+
+    def deviations_of_draw(self, draw_round: int) -> Tensor:
+        """Return by how much a joint draw of all outputs is above their means.
+
+        Args:
+            draw_round: The round whose random numbers are drawn.
+
+        Returns:
+            ``num_outputs x num_arms``.
+        """
+        drawn = self.prior_variances.new_empty(
+            len(self._group_of), self._groups[0].posterior.num_arms
+        )
+        for engine, posterior, outputs in zip(
+            self._groups, self.posteriors, self._outputs, strict=True
+        ):
+            simulations = [
+                engine.draw(
+                    draw_round,
+                    f"lagrangian thompson, output {j}",
+                    (posterior.num_normals,),
+                    "normal",
+                    posterior.simulate_prior,
+                )
+                for j in outputs
+            ]
+            drawn[list(outputs)] = posterior.deviations_of_draws(torch.stack(simulations))
+        return drawn
+
+    def choose(self, seen: LagrangianRound, check: bool = True) -> Tensor:
+        """Return the arm to play.
+
+        Args:
+            seen: From :meth:`look`.
+            check: Refuse scores that are not finite.
+        """
+        return first_of_the_largest(seen.scores, check, self._value_scale)
+
+    def observe_many(self, arms: Sequence[int], outcomes: Sequence[Sequence[float]]) -> None:
+        """Take in a record; see :meth:`.OutputsPosterior.observe_many_outputs`.
+
+        Args:
+            arms: Arm numbers in order.
+            outcomes: Of each the reward and the constraint values.
+        """
+        for posterior, outputs in zip(self.posteriors, self._outputs, strict=True):
+            own = [[each[j] - self.prior_mean for j in outputs] for each in outcomes]
+            posterior.observe_many_outputs(arms, own)
+
+    def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
+        """Return what was known at an arm, by name, as the acquisition function tells it.
+
+        Args:
+            seen: From :meth:`look`.
+            arm: The arm.
+        """
+        index = int(arm)
+        means = seen.means[:, index].tolist()
+        known = {
+            "mean": means[0],
+            "standard_deviation": float(seen.deviations[0, index]),
+            "width": float(seen.widths[0]),
+            "acquisition_value": float(seen.scores[index]),
+        }
+        lower = seen.lower_bounds(index).tolist()
+        for j, mean in enumerate(means[1:], 1):
+            known[f"constraint_mean_{j}"] = mean
+            if self.draws:
+                known[f"constraint_draw_{j}"] = float(seen.drawn[j, index])
+            known[f"constraint_lower_bound_{j}"] = lower[j - 1]
+        return known
+
+
+def build_lagrangian_engine(
+    model: BanditGPRecipe,
+    acquisition: AcquisitionRecipe,
+    domain: Arms,
+    seed: int,
+) -> LagrangianEngine | None:
+    """Return what plays a penalized reward on arms from sufficient statistics.
+
+    Args:
+        model: Kernel and noise, the same for reward and constraints unless the kernel has a batch
+            shape.
+        acquisition: What is played, with multipliers.
+        domain: The arms.
+        seed: Of the draws.
+
+    Returns:
+        None where the settings need the model itself; see
+        :func:`~botorch_bandits.acquisition.engines.build_arms_engine`.
+    """
+    cls = acquisition.acquisition_class
+    played = evaluated_as(cls)
+    if played not in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
+        return None
+    if any(
+        acquisition.options.get(name) is not None for name in ("posterior_transform", "choices")
+    ):
+        return None
+    draws = played is LagrangianThompsonSampling
+    options = cls.complete_options(acquisition.options, domain)
+    if draws:
+        options = LagrangianThompsonSampling.options_of_widths(options)
+    num_outputs = 1 + len(options["multipliers"])
+    outputs: dict[str, list[int]] = {}
+    kernels = {}
+    for j in range(num_outputs):
+        kernel = kernel_of_output(model.kernel, j) if model.kernel.batch_shape else model.kernel
+        name = fingerprint_kernel(kernel) if model.kernel.batch_shape else ""
+        outputs.setdefault(name, []).append(j)
+        kernels[name] = kernel
+    groups = []
+    for name, each in outputs.items():
+        engine = build_arms_engine(
+            replace(model, kernel=kernels[name]),
+            RandomSearch(),
+            domain,
+            seed,
+            num_outputs=len(each),
+        )
+        if engine is None or not 0.0 < _prior_variance(engine) < math.inf:
+            return None
+        groups.append(engine)
+    return LagrangianEngine(groups, list(outputs.values()), options, draws, cls.__name__)
+
+
+def _prior_variance(engine: ArmsEngine) -> float:
+    return float(engine.summary.active_priors[0].prior_variance)
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,292 @@
+r"""Pathwise draws of a posterior on a box: how they are made, and their closed form.
+
+A draw is a sum of waves, which is a draw from the prior by random Fourier features, and of a
+correction on the data by Matheron's rule:
+
+.. math::
+   f(x) = m + \sum_i r_i \cos(\omega_i^\top x + \varphi_i) + \sum_j c_j k(x, x_j), \qquad
+   c = (K + \lambda I)^{-1} (y - f_0 - \varepsilon)
+
+with :math:`f_0` the prior draw at the data and :math:`\varepsilon` simulated noise. Its gradient is
+that of the sums, term by term. ``n`` rows, ``p`` waves, ``b`` points: values and gradients cost
+``b (n + p)`` operations.
+
+Random numbers are those of BoTorch's ``draw_matheron_paths``; what is drawn there and not used is
+only skipped. Products and sums of stationary kernels, for which BoTorch has no features, get them
+here: the frequencies of a product are the sums of those of its factors, and a sum has the
+waves of all its terms.
+
+Sources: Rahimi and Recht, *Random features for large-scale kernel machines*, NIPS 2007; Wilson et
+al., *Pathwise conditioning of Gaussian processes*, JMLR 2021.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from botorch.sampling.pathwise import GeneralizedLinearPath, draw_kernel_feature_paths
+from botorch.sampling.pathwise.features import (
+    KernelEvaluationMap,
+    KernelFeatureMap,
+    gen_kernel_features,
+)
+from botorch.sampling.pathwise.posterior_samplers import MatheronPath
+from botorch.sampling.pathwise.update_strategies import gaussian_update
+from botorch.sampling.pathwise.utils import TensorTransform, get_input_transform, get_train_inputs
+from botorch.utils.sampling import draw_sobol_normal_samples
+from gpytorch.kernels import Kernel
+from torch import Tensor
+from torch.distributions import Gamma
+from torch.quasirandom import SobolEngine
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.closed_form import ClosedForm
+from botorch_bandits.models.composed_kernels import Combination, ComposedKernel, Part
+from botorch_bandits.models.growing import IncrementalGP, read_standardization, units_of_columns
+
+FEWEST_WAVES = 128
+"""Of each term of a sum of products."""
+
+MOST_TERMS = 8
+"""Of such a sum; with more, BoTorch's general way is taken."""
+
+
+def draw_prior_paths(model: Model, sample_shape: torch.Size) -> GeneralizedLinearPath:
+    """Draw a function from a model's prior, with the random numbers of BoTorch.
+
+    Args:
+        model: An exact Gaussian process.
+        sample_shape: How many draws.
+
+    Raises:
+        NotImplementedError: If there are no random features for the kernel.
+    """
+    num_columns = get_train_inputs(model, transformed=True)[0].shape[-1]
+
+    def generate(kernel: Kernel, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
+        # features of the columns that the kernel sees: an encoding of categories adds some
+        try:
+            return gen_kernel_features(kernel, num_inputs=num_columns, num_outputs=num_outputs)
+        except NotImplementedError:
+            composed = ComposedKernel.read(kernel, num_columns)
+            found = None if composed is None else _features(kernel, composed, num_outputs // 2)
+            if found is None:
+                raise
+            return found
+
+    def weigh(shape: torch.Size) -> Tensor:
+        if shape.numel() == shape[-1] <= SobolEngine.MAXDIM:
+            return first_sobol_normal(shape[-1]).reshape(shape)
+        whole = draw_sobol_normal_samples(n=shape[:-1].numel(), d=shape[-1], dtype=torch.float64)
+        return whole.reshape(shape)
+
+    return draw_kernel_feature_paths(
+        model, sample_shape=sample_shape, map_generator=generate, weight_generator=weigh
+    )
+
+
+def update_paths(model: Any, sample_values: Tensor, **options: Any) -> GeneralizedLinearPath:
+    """Correct prior draws on the data; BoTorch's ``gaussian_update`` with the factor that is known.
+
+    Args:
+        model: An exact Gaussian process.
+        sample_values: Its prior draws at its inputs.
+        **options: Further arguments of ``gaussian_update``.
+    """
+    closed_form = model.factored if isinstance(model, IncrementalGP) else None
+    if closed_form is None or sample_values.dim() != 1:
+        return gaussian_update(model=model, sample_values=sample_values, **options)
+    (points,) = get_train_inputs(model, transformed=True)
+    normal = torch.randn_like(sample_values)
+    levels = model.likelihood.noise_covar(shape=points.shape[:-1]).diagonal(dim1=-1, dim2=-2)
+    errors = model.train_targets - (sample_values + levels.sqrt() * normal)
+    unit = _unit(model)
+    return GeneralizedLinearPath(
+        feature_map=KernelEvaluationMap(
+            kernel=model.covar_module, points=points, input_transform=get_input_transform(model)
+        ),
+        weight=closed_form.solve(errors) * unit**2,
+    )
+
+
+def first_sobol_normal(dim: int) -> Tensor:
+    """Return the first point of a scrambled Sobol sequence, made normal, as BoTorch draws it.
+
+    That point depends on a few of the random numbers that a scrambled sequence takes; the others
+    are skipped. BoTorch's ``draw_sobol_normal_samples`` takes ten times as long for it.
+
+    Args:
+        dim: How many numbers.
+    """
+    bits = SobolEngine.MAXBIT
+    shift = torch.randint(2, (dim, bits)) @ (2 ** torch.arange(bits))
+    torch.empty(dim * bits * bits, dtype=torch.bool).random_()
+    uniform = (shift / 2**bits).to(torch.float64)
+    inside = 0.5 + (1.0 - torch.finfo(torch.float64).eps) * (uniform - 0.5)
+    return torch.erfinv(2.0 * inside - 1.0) * math.sqrt(2.0)
+
+
+class _Waves(TensorTransform):
+    """Sines and cosines, each with an amplitude of its own."""
+
+    def __init__(self, amplitudes: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("amplitudes", amplitudes)
+
+    def forward(self, values: Tensor, **kwargs: Any) -> Tensor:
+        return torch.cat([self.amplitudes * values.sin(), self.amplitudes * values.cos()], dim=-1)
+
+
+def _features(kernel: Kernel, composed: ComposedKernel, num_waves: int) -> KernelFeatureMap | None:
+    terms = _terms(composed.root)
+    if len(terms) > MOST_TERMS:
+        return None
+    count = max(FEWEST_WAVES, num_waves // len(terms))
+    frequencies, amplitudes = [], []
+    for parts in terms:
+        frequency = torch.zeros(count, composed.dim, dtype=torch.float64)
+        scale = torch.ones((), dtype=torch.float64)
+        for part in parts:
+            columns = torch.tensor(part.columns)
+            frequency.index_add_(-1, columns, _frequencies(part, count).cpu())
+            scale = scale * part.kernel.outputscale.cpu()
+        frequencies.append(frequency)
+        amplitudes.append((scale / count).sqrt().expand(count))
+    like = composed.parts[0].lengthscale
+    return KernelFeatureMap(
+        kernel=kernel,
+        weight=torch.cat(frequencies).to(like),
+        output_transform=_Waves(torch.cat(amplitudes).to(like)),
+    )
+
+
+def _frequencies(part: Part, count: int) -> Tensor:
+    """Draw from the spectral density of a part, ``count x d``."""
+    normal = draw_sobol_normal_samples(d=len(part.columns), n=count, dtype=torch.float64)
+    nu = part.kernel.smoothness
+    if math.isfinite(nu):
+        shape = torch.tensor(nu, dtype=torch.float64)
+        normal = Gamma(shape, shape).rsample((count, 1)).rsqrt() * normal
+    return normal.to(part.lengthscale) / part.lengthscale
+
+
+def _terms(node: Part | Combination) -> list[tuple[Part, ...]]:
+    """Multiply out: the parts of each product in the sum that the kernel is."""
+    if isinstance(node, Part):
+        return [(node,)]
+    members = [_terms(member) for member in node.members]
+    if not node.is_product:
+        return [term for terms in members for term in terms]
+    return [tuple(itertools.chain(*factors)) for factors in itertools.product(*members)]
+
+
+def _unit(model: SingleTaskGP) -> float:
+    """How many raw outcome units are one unit of the model."""
+    scale = read_standardization(model._modules.get("outcome_transform"))
+    assert scale is not None
+    return scale.unit
+
+
+class ClosedFormDraw:
+    """A draw, scaled about the posterior mean, without automatic differentiation.
+
+    Args:
+        posterior: The closed form that the draw is of, in raw inputs and outcomes.
+        coefficients: ``n``; what the kernel values with the rows are multiplied with.
+        frequencies: ``p x d``.
+        phases: ``p``.
+        amplitudes: ``p``.
+        sign: 1 to maximize the reward, -1 to minimize it.
+    """
+
+    def __init__(
+        self,
+        posterior: ClosedForm,
+        coefficients: Tensor,
+        frequencies: Tensor,
+        phases: Tensor,
+        amplitudes: Tensor,
+        sign: float,
+    ) -> None:
+        """See the class."""
+        self._corrected = posterior.with_coefficients(coefficients)
+        self._frequencies, self._phases, self._amplitudes = frequencies, phases, amplitudes
+        self._sign = sign
+
+    @classmethod
+    def of_path(cls, model: Model, path: Any, width: float, sign: float) -> ClosedFormDraw | None:
+        """Read the closed form of a draw.
+
+        Args:
+            model: The model that it was drawn from.
+            path: The draw, unscaled.
+            width: The factor of its deviations from the posterior mean.
+            sign: See the class.
+
+        Returns:
+            None if the model has no closed form in raw inputs, or the draw is of another kind.
+        """
+        if not isinstance(model, IncrementalGP) or not isinstance(path, MatheronPath):
+            return None
+        posterior = model.closed_form
+        prior, update = path.paths["prior_paths"], path.paths["update_paths"]
+        features = getattr(prior, "feature_map", None)
+        if (
+            not isinstance(posterior, ClosedForm)
+            or not isinstance(features, KernelFeatureMap)
+            or not isinstance(update.feature_map, KernelEvaluationMap)
+            or features.weight.dim() != 2
+            or features.bias is not None
+            or prior.weight.dim() != 1
+        ):
+            return None
+        unit, transform = _unit(model), model._modules.get("input_transform")
+        dim = model.train_inputs[0].shape[-1]
+        with torch.no_grad():
+            # what stands before the waves is linear: it is read at the origin and the unit vectors
+            points = torch.cat([features.weight.new_zeros(1, dim), torch.eye(dim).to(prior.weight)])
+            before = features.input_transform
+            seen = points if before is None else before(points)
+            seen = seen @ features.weight.mT
+            phases, frequencies = seen[0], (seen[1:] - seen[0]).mT
+            if transform is not None:
+                units = units_of_columns(transform, posterior.center)
+                assert units is not None  # or the posterior would be a transformed one
+                frequencies = frequencies / units[0]
+                phases = phases - frequencies @ units[1]
+            count = len(phases)
+            assert features.output_transform is not None
+            amplitudes = features.output_transform(torch.zeros_like(phases))[count:]
+            sines, cosines = (prior.weight[:count], prior.weight[count:])
+            angles = torch.atan2(sines, cosines)
+            amplitudes = width * unit * amplitudes * torch.hypot(sines, cosines)
+            corrected = (1.0 - width) * posterior.coefficients + width * update.weight / unit
+        return cls(posterior, corrected, frequencies, phases - angles, amplitudes, sign)
+
+    @property
+    def has_cheap_gradients(self) -> bool:
+        """See :class:`~botorch_bandits.acquisition.scores.ClosedFormBound`."""
+        return self._corrected.kernel.smoothness > 0.5
+
+    def value(self, X: Tensor) -> Tensor:
+        """Return the ``b`` values at ``b x d`` points."""
+        waves = torch.addmm(self._phases, X, self._frequencies.mT).cos_() @ self._amplitudes
+        return self._sign * (waves + self._corrected.mean(X))
+
+    def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
+        angles = torch.addmm(self._phases, X, self._frequencies.mT)
+        mean, slope = self._corrected.mean_and_gradient(X)
+        value = mean + angles.cos() @ self._amplitudes
+        slope = torch.addmm(
+            slope, angles.sin_().mul_(self._amplitudes), self._frequencies, alpha=-1.0
+        )
+        return self._sign * value, self._sign * slope
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,426 @@
+"""Plays a rule on arms with contexts, windows, weights or a time, without a BoTorch model.
+
+:class:`RowsEngine` is to such a loop what :class:`~botorch_bandits.acquisition.engines.ArmsEngine`
+is to a plain one: it gives a rule on arms the exact posterior of the round. The rows are those of
+:mod:`botorch_bandits.models.arms_rows`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from botorch.models.transforms.input import InputTransform, Normalize
+from torch import Tensor
+
+from botorch_bandits.acquisition.base import AcquisitionRecipe
+from botorch_bandits.acquisition.engines import keeps_arms
+from botorch_bandits.acquisition.scores import (
+    ArmsRound,
+    ArmsRule,
+    ImprovementArmsRule,
+    OneMomentArmsRule,
+    RandomizedArmsRule,
+    RoundWidth,
+    ThompsonArmsRule,
+    WidthArmsRule,
+    along_arms,
+    half_width,
+)
+from botorch_bandits.acquisition.thompson_sampling import HallucinatedThompsonArmsRule
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    RunningPriorSummary,
+    prior_variance_of,
+)
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, first_of_the_largest
+from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
+from botorch_bandits.models import BanditGP, BanditGPRecipe
+from botorch_bandits.models.arms_rows import (
+    FreshFactor,
+    GrowingRows,
+    RowFactor,
+    Rows,
+    RowsPosterior,
+    collapsed_rows,
+)
+from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT, TimeDecayKernel
+from botorch_bandits.models.front_kernels import (
+    Array,
+    FrontCovariance,
+    Index,
+    SumOfProducts,
+    front_covariance,
+)
+from botorch_bandits.random_streams import RandomBlocks, generator
+
+_BOUNDS = (WidthArmsRule, RandomizedArmsRule)
+_DRAWS = (ThompsonArmsRule, HallucinatedThompsonArmsRule)
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a round knows of the rounds before, in the order in which outcomes arrived.
+
+    Attributes:
+        arms: ``n`` arms that were played.
+        fronts: ``n x num_front``; what stood in front of them.
+        pairs: ``n`` numbers that are equal where arms and fronts are.
+        outcomes: ``n`` outcomes, with the prior mean in them.
+        weights: ``n`` weights, or None where rows stay as they are.
+        version: Another one says that rows before the last ones have changed.
+    """
+
+    arms: Index
+    fronts: Array
+    pairs: Index
+    outcomes: Array
+    weights: Array | None
+    version: int
+
+
+@dataclass(eq=False)
+class RowsRound(ArmsRound):
+    """What a rule sees; deviations have what is pending in them already.
+
+    An upper bound needs exact deviations only of the arms that may have the largest one; those of
+    the others are too large here, but not so much that it would matter.
+    """
+
+    @cached_property
+    def prepared(self) -> Any:
+        """See the base class."""
+        rule = self.rule
+        if type(rule) not in _BOUNDS or rule.predictive:  # type: ignore[attr-defined]
+            return rule.prepare(self)
+        assert isinstance(rule, WidthArmsRule)
+        width = rule.width(self)
+        smallest = self.prior_share(MINIMUM_VARIANCE)
+        mean = self.mean if rule.maximize else -self.mean
+        variance = self.posterior.screened_variance(  # type: ignore[attr-defined]
+            mean.numpy(), float(width), smallest, self.value_scale.tolerance
+        )
+        deviation = variance.clamp_min(smallest).sqrt_()
+        return RoundWidth(width, half_width(deviation, along_arms(width), in_place=True))
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """``num_arms``; pending rows count as known."""
+        return self.posterior.variance
+
+    def standard_deviation(self, smallest_share: float) -> Tensor:
+        """See the base class."""
+        return self.variance.clamp_min(self.prior_share(smallest_share)).sqrt_()
+
+
+class RowsSummary(RunningPriorSummary):
+    """Reads an engine, so that width rules work on it as on any model.
+
+    Args:
+        engine: It is read anew whenever it is asked.
+        noise_variance: Of one outcome.
+        prior_variance: The prior variance that bounds are measured in.
+    """
+
+    def __init__(self, engine: RowsEngine, noise_variance: float, prior_variance: float) -> None:
+        """See the class."""
+        self._engine = engine
+        noise = torch.tensor(noise_variance, dtype=torch.float64)
+        super().__init__(engine, noise, prior_variance)
+
+    def kernel_matrix(self) -> Tensor:
+        """Return the prior covariance of the rows, ``n x n``."""
+        rows = self._engine.rows
+        return torch.from_numpy(self._engine.covariance.among(rows.arms, rows.fronts))
+
+    @property
+    def num_rows(self) -> int:
+        """How many observations count."""
+        return self._engine.num_observations
+
+
+class RowsEngine:
+    """A rule, its rows and its random numbers.
+
+    Args:
+        rule: Scores the arms, in every round that is not given another.
+        covariance: The prior.
+        lam: The noise variance of one outcome.
+        prior_variance: What bounds on the norm are measured in.
+        seed: Of all draws.
+        prior_mean: A constant, in outcome units.
+
+    Attributes:
+        covariance: The prior.
+        rows: Of the last round that was looked at.
+        num_observations: How many observations counted then.
+        rule_domain: The arms behind a front, for rules that depend on the domain.
+        transform: Of the model's inputs, or None.
+    """
+
+    rule_domain: Arms
+    transform: InputTransform | None = None
+
+    def __init__(
+        self,
+        rule: ArmsRule,
+        covariance: FrontCovariance,
+        lam: float,
+        prior_variance: float,
+        seed: int,
+        prior_mean: float = 0.0,
+    ) -> None:
+        """See the class."""
+        self.rule, self.covariance, self.prior_mean = rule, covariance, prior_mean
+        self._lam, self._seed = lam, seed
+        self._deviation = math.sqrt(prior_variance) if 0.0 < prior_variance < math.inf else 1.0
+        self.summary = RowsSummary(self, lam, prior_variance)
+        self.rows = Rows(
+            np.zeros(0, dtype=np.int64), np.zeros((0, covariance.num_front)), np.zeros(0)
+        )
+        self.num_observations = 0
+        self._posterior: RowsPosterior | None = None
+        self._growing, self._version = GrowingRows(covariance, lam), 0
+        self._blocks: dict[str, RandomBlocks] = {}
+
+    @property
+    def information_gain(self) -> Tensor:
+        """A scalar; the realized information gain of what was observed, in nats."""
+        if self._posterior is None:
+            return torch.zeros((), dtype=torch.float64)
+        return self._posterior.information_gain
+
+    def look(
+        self,
+        round_number: int,
+        front: Array,
+        record: Record,
+        pending: Rows | None = None,
+        draw_round: int | None = None,
+        rule: ArmsRule | None = None,
+    ) -> RowsRound:
+        """Return what the rule sees in a round.
+
+        Args:
+            round_number: From 1; widths grow with it.
+            front: ``num_front``; what stands in front of the arms now.
+            record: What was observed.
+            pending: What has not arrived, or None.
+            draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
+            rule: What is played in this round alone; the engine's own rule if omitted.
+        """
+        rule = self.rule if rule is None else rule
+        draw_round = round_number if draw_round is None else draw_round
+        # a draw that does not hallucinate takes another one for each pending set, as each round has
+        enters = not isinstance(rule, ThompsonArmsRule) or isinstance(
+            rule, HallucinatedThompsonArmsRule
+        )
+        outcomes = record.outcomes - self.prior_mean
+        factor: RowFactor
+        matrices: Callable[[], tuple[Array, list[Array]]]
+        if record.weights is None:
+            factor, self.rows, means = self._grown(record, outcomes)
+            matrices = self._growing.matrices
+            self.num_observations = len(outcomes)
+        else:
+            kept = record.weights > NEGLIGIBLE_WEIGHT
+            weights = record.weights[kept]
+            self.rows, means = collapsed_rows(
+                record.arms[kept],
+                record.fronts[kept],
+                record.pairs[kept],
+                outcomes[kept],
+                weights,
+                self._lam,
+            )
+            among = self.covariance.among(self.rows.arms, self.rows.fronts)
+            among[np.diag_indices_from(among)] += self.rows.noise
+            factor, matrices = FreshFactor(among), partial(self._matrices, among)
+            self.num_observations = int(weights.sum())
+        self._posterior = posterior = RowsPosterior(
+            self.covariance,
+            front,
+            self.rows,
+            means,
+            factor,
+            self._lam,
+            pending if enters else None,
+            partial(self._normal, draw_round),
+            matrices,
+            record.arms,
+        )
+        ends, arms = (math.inf, -math.inf), None
+        if rule.needs_extremes and len(outcomes):
+            ends = record.outcomes.min(), record.outcomes.max()
+        if pending is not None and len(pending.arms) and isinstance(rule, ImprovementArmsRule):
+            arms = torch.from_numpy(pending.arms)
+        return RowsRound(
+            rule=rule,
+            posterior=posterior,  # type: ignore[arg-type]
+            summary=self.summary,
+            round_number=round_number,
+            largest_outcome=torch.tensor(ends[1], dtype=torch.float64),
+            smallest_outcome=torch.tensor(ends[0], dtype=torch.float64),
+            draw=partial(self._draw, draw_round),
+            pending=arms,
+            prior_mean=self.prior_mean,
+            prior_deviation=self._deviation,
+        )
+
+    def transformed_contexts(self, contexts: Tensor) -> Array:
+        """Return contexts as the kernel wants them.
+
+        Args:
+            contexts: ``n x num_contexts``.
+        """
+        if self.transform is not None and contexts.shape[-1]:
+            num_arm_columns = self.rule_domain.dim - self.covariance.num_front
+            whole = torch.cat(
+                [contexts, contexts.new_zeros(len(contexts), num_arm_columns)], dim=-1
+            )
+            with torch.no_grad():
+                contexts = self.transform(whole)[..., : contexts.shape[-1]]
+        numbers: Array = contexts.numpy()
+        return numbers
+
+    def choose(self, seen: RowsRound) -> int:
+        """Return the arm to play.
+
+        Args:
+            seen: From :meth:`look`.
+        """
+        return int(first_of_the_largest(seen.scores, True, seen.value_scale))
+
+    def describe(self, seen: RowsRound, arm: int) -> dict[str, float]:
+        """Return what was known at an arm, by name.
+
+        Args:
+            seen: What the rule saw when it chose.
+            arm: The arm.
+        """
+        assert self._posterior is not None
+        variance = float(self._posterior.variance_at(np.array([arm]))[0])
+        known = {
+            "mean": float(seen.mean[arm]),
+            "standard_deviation": max(variance, seen.prior_share(MINIMUM_VARIANCE)) ** 0.5,
+            "acquisition_value": float(seen.scores[arm]),
+        }
+        described = seen.rule.describe(seen, torch.tensor(arm))
+        return {**known, **{name: float(value) for name, value in described.items()}}
+
+    def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
+        """Add what is new to the rows that stay."""
+        if record.version != self._version:
+            self._growing, self._version = GrowingRows(self.covariance, self._lam), record.version
+        growing = self._growing
+        for i in range(growing.num_observations, len(record.arms)):
+            growing.observe(int(record.arms[i]), record.fronts[i])
+        return growing.factor, growing.rows, growing.mean_outcomes(outcomes)
+
+    def _matrices(self, among: Array) -> tuple[Array, list[Array]]:
+        """See :meth:`GrowingRows.matrices`; here of rows that do not stay."""
+        covariance, arms = self.covariance, self.rows.arms
+        if not isinstance(covariance, SumOfProducts):
+            return among, []
+        numbers = range(len(covariance.priors))
+        return among, [covariance.block_of(number, arms, arms) for number in numbers]
+
+    def _normal(self, draw_round: int, count: int) -> Array:
+        stream = generator(self._seed, draw_round, "thompson rows")
+        numbers: Array = torch.randn(count, dtype=torch.float64, generator=stream).numpy()
+        return numbers
+
+    def _draw(
+        self,
+        draw_round: int,
+        purpose: str,
+        shape: tuple[int, ...],
+        distribution: str,
+        transform: Any = None,
+    ) -> Tensor:
+        if purpose not in self._blocks:
+            self._blocks[purpose] = RandomBlocks(
+                [self._seed], purpose, shape, distribution, "cpu", transform
+            )
+        return self._blocks[purpose].at(draw_round)[0]
+
+
+def build_rows_engine(
+    model: BanditGPRecipe,
+    acquisition: AcquisitionRecipe,
+    domain: Arms,
+    num_contexts: int,
+    forgetting: Forgetting | None,
+    seed: int,
+    covariance: FrontCovariance | None = None,
+) -> RowsEngine | None:
+    """Return what plays these settings on arms without a BoTorch model.
+
+    Args:
+        model: Kernel and noise.
+        acquisition: What is played.
+        domain: The arms.
+        num_contexts: How many columns contexts have.
+        forgetting: What becomes of old outcomes.
+        seed: Of all draws.
+        covariance: That of an earlier engine of the same model and domain, to save its computation.
+
+    Returns:
+        None where the settings need the model itself: hyperparameters or an input scale that are
+        learned, a subclass of :class:`~botorch_bandits.BanditGP`, a batch of kernels, an input
+        transform that mixes columns, another device than the CPU, an acquisition that looks at more
+        than means and deviations here.
+    """
+    transform = model.input_transform
+    is_plain = model.model_class is BanditGP and model.refit_every is None
+    if (
+        not is_plain
+        or model.kernel.batch_shape
+        or not keeps_arms(transform)
+        or not (num_contexts == 0 or transform is None or type(transform) is Normalize)
+        or domain.choices.device.type != "cpu"
+        or acquisition.options.get("choices") is not None
+    ):
+        return None
+    rate = forgetting.rate if isinstance(forgetting, TimeVaryingKernel) else None
+    num_front = num_contexts + (rate is not None)
+    rule_domain = domain
+    if num_front:
+        rule_domain = domain.in_context(torch.zeros(num_front, dtype=torch.float64))
+    rule = acquisition.arms_rule(rule_domain)
+    known = (*_BOUNDS, *_DRAWS, OneMomentArmsRule)
+    if type(rule) not in known and not (num_front == 0 and type(rule) is ImprovementArmsRule):
+        return None
+    assert rule is not None
+    with torch.no_grad():
+        kernel = copy.deepcopy(model.kernel).double()
+        if covariance is None:
+            points = _transformed(transform, domain.choices, num_contexts)
+            covariance = front_covariance(kernel, points, num_contexts, rate)
+        whole = kernel if rate is None else TimeDecayKernel(kernel, rate)
+        empty = torch.empty(0, rule_domain.dim, dtype=torch.float64)
+        variance = float(prior_variance_of(whole, empty))
+    engine = RowsEngine(rule, covariance, model.noise, variance, seed, model.prior_mean)
+    engine.rule_domain = rule_domain
+    engine.transform = None if transform is None else copy.deepcopy(transform).eval()
+    return engine
+
+
+def _transformed(transform: InputTransform | None, choices: Tensor, num_contexts: int) -> Tensor:
+    """Return arms as the kernel wants them; the transform works column by column."""
+    if transform is None:
+        return choices
+    whole = torch.cat([choices.new_zeros(len(choices), num_contexts), choices], dim=-1)
+    inner = copy.deepcopy(transform).eval()
+    found: Tensor = inner(whole)[..., num_contexts:]
+    return found.contiguous()
+
+
+fill_in_docstrings(__name__)

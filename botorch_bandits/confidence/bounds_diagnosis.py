@@ -1,0 +1,257 @@
+r"""What the data of a model say of bounds on norm and noise, which every guarantee starts from.
+
+No data can show that a bound holds, but they can refute one. :func:`diagnose_bounds` says which
+norm bounds ``B`` and noise bounds ``R`` they refute together, by the confidence set of DMM (see
+:mod:`botorch_bandits.confidence.dmm`): with probability ``1 - delta`` the reward obeys
+
+.. math:: \|f(X) - y\|^2 \le r^2 = a_0 y^\top (K + a_0 I)^{-1} y + R^2 L, \qquad
+          L = \ln\det(I + K / a_0) + 2 \ln(1/\delta),
+
+with ``a_0`` the model's noise variance over its prior variance. A function with norm at most ``B``
+does so only if, for every ``a > 0``,
+
+.. math:: B^2 \ge y^\top (K + a I)^{-1} y - r^2 / a.
+
+The largest right-hand side is the square of the smallest ``B`` that the data do not refute; solved
+for ``R`` it gives the smallest ``R``. A grid of ``a`` refutes no more than all of them do.
+
+The regret bound is that of the width for every regularization (Chowdhury and Gopalan 2017, Theorem
+3 with that width): with ``T`` rows, ``gamma`` their information gain and ``kappa`` the largest
+prior variance at a row, in whatever order they were chosen by upper confidence bounds,
+
+.. math:: 2 w \sqrt{T \frac{2 \kappa \gamma}{\ln(1 + \kappa / a_0)}}, \qquad
+          w = B + \frac{R}{\sqrt{a_0}} \sqrt{2 (\gamma + \ln(1/\delta))},
+
+for the posterior variances before each row obey ``sum ln(1 + s^2 / a_0) = 2 gamma`` and
+``s^2 <= kappa``. Where ``k(x, x) = kappa`` for all points, no round costs more than ``2 B
+sqrt(kappa)``, either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_bandits.checks import check_nonnegative, check_positive, check_probability
+from botorch_bandits.confidence.dmm import RidgeConfidenceSet, read_data
+from botorch_bandits.confidence.igp_ucb import any_lambda_width
+from botorch_bandits.confidence.width_rules import UnreadablePriorError
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.markup import display, element, listed, table
+
+NOISE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""At which multiples of the noise bound the smallest norm bound is told, too."""
+
+
+@dataclass(frozen=True)
+class BoundsDiagnosis:
+    """Which bounds the data refute, and what larger ones would cost; see :func:`diagnose_bounds`.
+
+    Everything but ``delta`` and the counts is in the units of the outcomes.
+
+    Attributes:
+        noise_bound: ``R``, as given or read from the model.
+        rkhs_bound: The smallest ``B`` that the data do not refute together with it.
+        rkhs_bound_by_noise: The smallest ``B`` for several ``R``.
+        noise_bound_by_norm: The smallest ``R`` for several multiples of ``rkhs_bound``.
+        regret_bounds: For these multiples, a bound on the cumulative regret of the model's rows,
+            had upper confidence bounds with this ``B``, and with ``noise_bound``, chosen them.
+        delta: A pair of bounds that holds, and was fixed before the data, is refuted with at most
+            this probability; so is each regret bound wrong.
+        num_rows: How many outcomes there are.
+        information_gain: Of the rows, in nats.
+        caveats: Why the level may not be what it says.
+    """
+
+    noise_bound: float
+    rkhs_bound: float
+    rkhs_bound_by_noise: Mapping[float, float]
+    noise_bound_by_norm: Mapping[float, float]
+    regret_bounds: Mapping[float, float]
+    delta: float
+    num_rows: int
+    information_gain: float
+    caveats: tuple[str, ...] = ()
+
+    def refutes(self, rkhs_bound: float) -> bool:
+        """Return whether the data refute a norm bound, together with ``noise_bound``.
+
+        Args:
+            rkhs_bound: ``B``, in the units of the outcomes.
+        """
+        return check_nonnegative("rkhs_bound", rkhs_bound) < self.rkhs_bound
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        lines = [
+            self._headline(),
+            *(f"  with R = {R:.4g}: B >= {B:.4g}" for R, B in self.rkhs_bound_by_noise.items()),
+            *(
+                f"  with B = {B:.4g}: R >= {self.noise_bound_by_norm[B]:.4g}; "
+                f"regret at most {bound:.4g} with R = {self.noise_bound:.4g}"
+                for B, bound in self.regret_bounds.items()
+            ),
+            *(f"  caution: {caveat}" for caveat in self.caveats),
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Say the same as ``print`` does, in a notebook."""
+        norms = [[f"{R:.4g}", f"{B:.4g}"] for R, B in self.rkhs_bound_by_noise.items()]
+        costs = [
+            [f"{B:.4g}", f"{self.noise_bound_by_norm[B]:.4g}", f"{bound:.4g}"]
+            for B, bound in self.regret_bounds.items()
+        ]
+        cautions = [element("p", "caution:"), listed(self.caveats)] if self.caveats else []
+        by_norm = table(["norm bound B", "smallest R", "regret at most"], costs)
+        return display(
+            self._headline(), {}, table(["noise bound R", "smallest B"], norms), by_norm, *cautions
+        )
+
+    def _headline(self) -> str:
+        return (
+            f"{self.num_rows} outcomes refute, at level {self.delta:g}, every norm bound below "
+            f"{self.rkhs_bound:.4g} together with the noise bound {self.noise_bound:.4g}"
+        )
+
+
+def diagnose_bounds(
+    model: Model,
+    noise_bound: float | None = None,
+    delta: float = 0.05,
+    factors: Sequence[float] = (1.0, 2.0, 4.0),
+) -> BoundsDiagnosis:
+    """Say which bounds on norm and noise the data refute, and what larger ones would cost.
+
+    It is for choosing ``rkhs_bound`` and ``noise_bound``, best on data that are not those of the
+    run: a bound that was chosen by the data to which it is then applied rests on no theorem. Data
+    refute bounds that are too small, never those that are too large, so that a margin is yours to
+    choose; what it costs is in ``regret_bounds``.
+
+    Args:
+        model: An exact Gaussian-process model of one output with data and one noise level, such as
+            a :class:`~botorch_bandits.BanditGP`. Its prior mean is subtracted: ``B`` bounds the
+            norm of the reward less that mean. It is not changed.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in the units of the outcomes; the standard
+            deviation of the model's noise if omitted.
+        delta: The level.
+        factors: For which multiples of the smallest ``B`` regret bounds are told.
+
+    Raises:
+        ValueError: If the model has no data, several outputs, a batch dimension or noise that
+            differs from row to row; if its prior cannot be read
+            (:class:`~botorch_bandits.confidence.UnreadablePriorError`); or if an argument is out of
+            range.
+
+    Source: Flynn and Reeb, *Tighter confidence bounds for sequential kernel regression*, arXiv
+    2403.12732, 2024; Chowdhury and Gopalan, *On kernelized multi-armed bandits*, ICML 2017.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bandits import BanditGP
+        >>> X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+        >>> model = BanditGP(X, torch.sin(8.0 * X), kernel=RBFKernel().double(), noise=1e-4)
+        >>> found = diagnose_bounds(model)
+        >>> found.refutes(0.5), found.refutes(1e6)
+        (True, False)
+    """
+    delta = check_probability("delta", delta)
+    factors = [check_positive("a factor", factor) for factor in factors]
+    if model.num_outputs != 1 or len(model.batch_shape) > 0:
+        raise ValueError(
+            f"model has {model.num_outputs} outputs and the batch shape "
+            f"{tuple(model.batch_shape)}; diagnose each output and each model of a batch alone, "
+            "such as model.subset_output([0])."
+        )
+    (data,) = read_data(model)
+    prior = data.prior
+    if prior.row_noise is not None:
+        raise UnreadablePriorError(
+            "model has noise that differs from row to row, which one noise bound does not "
+            "describe. Pass a model with one noise level."
+        )
+    if data.outcomes.shape[-1] == 0:
+        raise ValueError("model has no data, which refute nothing. Pass one with outcomes.")
+    unit, lam = float(prior.standard_deviation), prior.first_lam
+    if noise_bound is None:
+        noise = float(lam.sqrt())
+    else:
+        noise = check_nonnegative("noise_bound", noise_bound) / unit
+    with torch.no_grad():
+        # with B = R = 0, from which the rest follows
+        empty = RidgeConfidenceSet.from_data(
+            data.kernel_matrix, data.outcomes, 0.0, 0.0, delta, lam
+        )
+        gain = float(empty.information_gain)
+        limits = _Limits(empty.ridges, empty.radicands, 2.0 * gain + 2.0 * math.log(1.0 / delta))
+        norm = limits.norm(noise)
+        repeats = getattr(model, "repeats", None)
+        counts = torch.ones_like(data.outcomes) if repeats is None else repeats
+        num_rows = round(float(counts.sum()))
+        largest = float((data.kernel_matrix.diagonal() / counts).max())
+    deviations = math.sqrt(
+        num_rows * 2.0 * largest * gain / math.log1p(largest / float(lam)) if gain > 0.0 else 0.0
+    )
+
+    def regret(B: float) -> float:
+        width = float(any_lambda_width(B, noise, gain, delta, lam))
+        if prior.is_stationary:
+            return min(2.0 * width * deviations, 2.0 * B * math.sqrt(largest) * num_rows)
+        return 2.0 * width * deviations
+
+    levels = [factor * noise for factor in NOISE_FACTORS] if noise > 0.0 else [0.0]
+    norms = [factor * norm for factor in factors]
+    return BoundsDiagnosis(
+        noise_bound=noise * unit,
+        rkhs_bound=norm * unit,
+        rkhs_bound_by_noise={R * unit: limits.norm(R) * unit for R in levels},
+        noise_bound_by_norm={B * unit: limits.noise(B) * unit for B in norms},
+        regret_bounds={B * unit: regret(B) * unit for B in norms},
+        delta=delta,
+        num_rows=num_rows,
+        information_gain=gain,
+        caveats=_caveats(prior.learned),
+    )
+
+
+def _caveats(learned: Sequence[str]) -> tuple[str, ...]:
+    """Return why the level may not be what it says."""
+    if not learned:
+        return ()
+    return (
+        "the level is stated for a model that was fixed before the data, but of this one "
+        f"{', '.join(learned)} can have been learned from them",
+    )
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Which norms and noises are not refuted, in prior standard deviations.
+
+    Attributes:
+        ridges: The grid of ``a``.
+        radicands: What is under the root for each, with ``B = R = 0``.
+        rate: ``L``: by how much ``r^2`` grows with ``R^2``.
+    """
+
+    ridges: Tensor
+    radicands: Tensor
+    rate: float
+
+    def norm(self, noise: float) -> float:
+        """Return the smallest norm bound for a noise bound."""
+        least = -(self.radicands + noise**2 * self.rate / self.ridges).min()
+        return math.sqrt(max(float(least), 0.0))
+
+    def noise(self, norm: float) -> float:
+        """Return the smallest noise bound for a norm bound."""
+        least = -(self.ridges * (self.radicands + norm**2)).min() / self.rate
+        return math.sqrt(max(float(least), 0.0))
+
+
+fill_in_docstrings(__name__)

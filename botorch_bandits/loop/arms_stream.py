@@ -1,0 +1,267 @@
+"""One stream of rounds on arms, played from sufficient statistics without a BoTorch model.
+
+:class:`ArmsStream` reads a history as the loop goes on and lets an engine observe it. What the
+engine sees is a function of the history, operation by operation, so that a loop that is rebuilt
+from its history goes on to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms
+from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
+from botorch_bandits.history import History, Outcome
+from botorch_bandits.models.arms import ArmsPosterior
+
+
+class ArmsStream:
+    """One stream of rounds on arms.
+
+    Args:
+        engine: Chooses and observes.
+        domain: The arms.
+        history: What happened; it grows as the loop goes on.
+        feedback: What is made of pending queries.
+        rounds_before: How many rounds were asked before this history.
+
+    Raises:
+        ValueError: If feedback is censored and the engine's rule has no width for that.
+    """
+
+    def __init__(
+        self,
+        engine: ArmsEngine,
+        domain: Arms,
+        history: History,
+        feedback: Feedback,
+        rounds_before: int = 0,
+    ) -> None:
+        """See the class."""
+        self.engine, self._rule = engine, engine.rule
+        self._rounds_before = rounds_before
+        self._domain, self._history, self._feedback = domain, history, feedback
+        self._num_outcomes = 0  # that the engine has seen
+        self._version = history.first_version
+        self._arms: list[int] = []  # of each query, as far as they were needed
+        self._latest = (-1, -1)  # the query that was chosen last, and its arm
+        if isinstance(feedback, Censored):
+            rule = self._rule
+            assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
+            self._censored_width = censored_rule(rule.rule, feedback.outcome_bound)
+            self._queue = CensoredQueue(feedback, history)
+            self._num_seen = 0  # queries that the engine has a row of
+            self._num_censored: dict[int, int] = {}  # rows at the pseudo-value, by arm
+            self._minimum = engine.prior_mean if feedback.minimum is None else feedback.minimum
+            self._observed: ArmsPosterior | None = None
+            if feedback.minimum is None:  # the proxy is of what arrived in time, alone
+                self._observed = ArmsPosterior(engine.posterior.prior, engine.posterior.lam)
+
+    def play(self, rule: Any) -> None:
+        """Choose by another rule from now on, as at the end of an epoch.
+
+        Args:
+            rule: Scores the arms, from the same posterior; what the engine takes for one.
+        """
+        self._rule = rule
+
+    @property
+    def rule_domain(self) -> Arms:
+        """The arms, for rules that depend on the domain."""
+        return self._domain
+
+    def choose(
+        self, round_number: int, now: float, context: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return the point to query, and its diagnostics.
+
+        Args:
+            round_number: The number of the round, from 1.
+            now: Clock time in seconds.
+            context: None: there are no contexts.
+        """
+        self.catch_up()
+        if isinstance(self._feedback, Censored):
+            chosen, described = self._choose_censored(self._feedback, round_number, now)
+            arm = int(chosen)
+        else:
+            arm, described = self._choose(round_number)
+        self._latest = (round_number - 1, arm)  # the id that the query will have
+        return self._domain.choices[arm], described
+
+    def _choose(self, round_number: int) -> tuple[int, dict[str, float]]:
+        pending = self._pending()
+        if pending is None and isinstance(self.engine, ArmsEngine):
+            quick = self.engine.in_numpy(self._rule)
+            if quick is not None:
+                arm = quick.choose(round_number)
+                return arm, quick.describe(arm)
+        seen = self._look(round_number, self._rule, pending)
+        chosen = self.engine.choose(seen)
+        return int(chosen), self.engine.describe(seen, chosen)
+
+    def describe(self, x: Tensor, round_number: int) -> dict[str, float]:
+        """Return what is known of a point that something else chooses.
+
+        Args:
+            x: An arm.
+            round_number: The number of the round, from 1. Feedback is not censored.
+        """
+        self.catch_up()
+        seen = self._look(round_number, self._rule, self._pending())
+        return self.engine.describe(seen, self._domain.index_of(x.unsqueeze(0))[0])
+
+    def _pending(self) -> Tensor | None:
+        if isinstance(self._feedback, Ignored):
+            return None
+        arms = [self._arms[query.id] for query in self._history.queries_to_avoid()]
+        return torch.tensor(arms, device=self._device) if arms else None
+
+    def _look(
+        self, round_number: int, rule: ArmsRule | None, pending: Tensor | None = None
+    ) -> ArmsRound:
+        # random numbers go on where widths begin anew
+        return self.engine.look(round_number, pending, self._rounds_before + round_number, rule)
+
+    def catch_up(self) -> None:
+        """Let the engine observe what happened since it last looked."""
+        new = self._history.queries_since(len(self._arms))
+        if new and (new[0].id, new[0].origin) == (self._latest[0], "acquisition"):
+            self._arms.append(self._latest[1])
+            new = new[1:]
+        if new:
+            points = torch.stack([query.x for query in new])
+            self._arms += self._domain.index_of(points).tolist()
+        if isinstance(self._feedback, Censored):
+            self._catch_up_censored(self._feedback)
+            return
+        outcomes = self._history.outcomes_since(self._num_outcomes)
+        if self._history.version != self._version:
+            # what came before the labels changed, then the change, as a live stream has it
+            self._version, last_round = self._history.version, self._history.changed_after
+            num_before = sum(outcome.arrived_round <= last_round for outcome in outcomes)
+            self._observe(outcomes[:num_before])
+            self._relabel_all()
+            outcomes = outcomes[num_before:]
+        self._observe(outcomes)
+
+    def _observe(self, outcomes: list[Outcome]) -> None:
+        if outcomes:
+            arms = [self._arms[outcome.query_id] for outcome in outcomes]
+            self.engine.observe_many(arms, [self._read(outcome) for outcome in outcomes])
+            self._num_outcomes += len(outcomes)
+
+    def _read(self, outcome: Outcome) -> Any:
+        """Return what the engine observes of an outcome."""
+        return outcome.reward
+
+    def _relabel_all(self) -> None:
+        """Give the outcomes that the engine has seen the values with which they are read now."""
+        seen = self._history.outcomes_since(0)[: self._num_outcomes]
+        arms = [self._arms[outcome.query_id] for outcome in seen]
+        self.engine.relabel(arms, [outcome.reward for outcome in seen])
+
+    @property
+    def _device(self) -> torch.device:
+        return self._domain.choices.device
+
+    def _catch_up_censored(self, feedback: Censored) -> None:
+        """Round by round: the query of the round, then the outcomes that arrived behind it."""
+        history = self._history
+        outcomes = history.outcomes_since(self._num_outcomes)
+        position = 0
+        for query in history.queries_since(self._num_seen):
+            # outcomes told since the engine looked, but before this query was asked
+            position = self._hear(feedback, outcomes, position, before=query.round_number)
+            self._take_proxy(feedback)
+            arm = self._arms[query.id]
+            self.engine.observe(arm, self._minimum)
+            self._num_censored[arm] = self._num_censored.get(arm, 0) + 1
+            self._num_seen += 1
+        self._num_outcomes += self._hear(feedback, outcomes, position, history.num_queries + 1)
+
+    def _hear(self, feedback: Censored, outcomes: list[Outcome], position: int, before: int) -> int:
+        """Replace pseudo-values by outcomes that arrived before a round; return how many."""
+        offset = self.engine.prior_mean
+        while position < len(outcomes) and outcomes[position].arrived_round < before:
+            outcome = outcomes[position]
+            position += 1
+            if feedback.on_lower == "lower" and outcome.reward < self._minimum:
+                self._relabel(outcome.reward)
+            if feedback.is_late(self._history.query(outcome.query_id), outcome):
+                continue
+            arm = self._arms[outcome.query_id]
+            self._num_censored[arm] -= 1
+            value = outcome.reward - offset
+            if outcome.reward != self._minimum:
+                self.engine.posterior.change_outcome(arm, self._minimum - offset, value)
+            if self._observed is not None:
+                self._observed.observe(arm, value)
+        return position
+
+    def _take_proxy(self, feedback: Censored) -> None:
+        """Where the minimum is unknown: the least lower bound at arms with outcomes, if any."""
+        if self._observed is None:
+            return
+        assert feedback.minimum_proxy is not None
+        lower = self._observed.mean - feedback.minimum_proxy * self._observed.standard_deviation
+        counts = self._observed.counts > 0
+        if not bool(counts.any()):
+            counts[[arm for arm, count in self._num_censored.items() if count > 0]] = True
+        if bool(counts.any()):
+            self._relabel(float(lower[counts].min()) + self.engine.prior_mean)
+
+    def _relabel(self, minimum: float) -> None:
+        """Give all censored rows another pseudo-value; the cost does not grow with their number."""
+        middle = 0.5 * (minimum + self._minimum) - self.engine.prior_mean
+        half = 0.5 * (minimum - self._minimum)
+        if half != 0.0:
+            for arm, count in self._num_censored.items():
+                if count > 0:  # ``count`` changes of an arm at once: of its sum and sum of squares
+                    self.engine.posterior.change_outcome(
+                        arm, middle - count * half, middle + count * half
+                    )
+        self._minimum = minimum
+
+    def _choose_censored(
+        self, feedback: Censored, round_number: int, now: float
+    ) -> tuple[Tensor, dict[str, float]]:
+        engine, rule = self.engine, self._rule
+        assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
+        self._take_proxy(feedback)
+        self._queue.update(now)
+        pending = self._queue.pending
+        ids = feedback.summed(pending, round_number - 1)
+        arms = torch.tensor([self._arms[i] for i in ids], dtype=torch.long, device=self._device)
+        noise = engine.posterior.regularization if feedback.predictive else 0.0
+        deviation = (engine.posterior.variance + noise).sqrt_()
+        width = self._censored_width.in_round(deviation[arms].sum(), round_number)
+        censored = replace(rule, rule=width)
+        if feedback.predictive:
+            assert isinstance(censored, WidthArmsRule)
+            censored = replace(censored, predictive=True)
+        seen = self._look(round_number, censored)
+        arm = engine.choose(seen)
+        described = engine.describe(seen, arm)
+        if feedback.predictive:
+            described["standard_deviation"] = float(deviation[arm])
+        counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}
+        return arm, {**described, **counts}
+
+
+class OutputsStream(ArmsStream):
+    """One stream of rounds on arms in which reward and constraints are observed apart."""
+
+    def _read(self, outcome: Outcome) -> Any:
+        return (outcome.reward, *outcome.constraints)
+
+
+fill_in_docstrings(__name__)

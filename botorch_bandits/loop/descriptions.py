@@ -1,0 +1,150 @@
+"""Settings of a loop as a user would write them, from the loop or from its journal's header.
+
+Tables and pages show them, so they are short: large tensors by their shapes, and what is of no
+interest not at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.fingerprints import PARAMETERS, PROBES, UnnamedSettingError, fingerprint
+from botorch_bandits.loop.settings import LoopSettings
+
+SHOWN_ENTRIES = 8
+"""Tensors with more entries are shown by their shapes."""
+
+NAMES = ("domain", "model", "acquisition", "feedback", "restart", "forgetting", "constraints")
+INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
+"""What has a row of its own."""
+
+_CLASS_NAMES = ("acquisition_class", "model_class", "class")
+
+
+def settings_in_words(settings: LoopSettings) -> list[list[str]]:
+    """Return a name and a description for each setting of a loop that is in use.
+
+    Args:
+        settings: Of the loop. What has no name in a file, such as a lambda, is shown by its class.
+    """
+    known: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        try:
+            known |= fingerprint({field.name: value})
+        except UnnamedSettingError:
+            known[field.name] = getattr(value, "__qualname__", type(value).__qualname__)
+    return setting_rows(known)
+
+
+def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
+    """Return a name and a description for each setting that is in use.
+
+    Args:
+        settings: Of a journal's header.
+    """
+    rows = []
+    for name in NAMES:
+        setting = settings.get(name)
+        if setting is None:
+            continue
+        if isinstance(setting, Mapping) and {"parameters", "names"} <= setting.keys():
+            setting = {"class": setting["class"], **setting["parameters"]}  # a space
+        if name != "domain":
+            setting = _without_domain(setting, settings.get("domain"))
+        inner = INNER.get(name, ()) if isinstance(setting, Mapping) else ()
+        own = {k: v for k, v in setting.items() if k not in inner} if inner else setting
+        rows.append([name, describe_setting(own)])
+        rows += [
+            [part.replace("_", " "), describe_setting(setting[part])]
+            for part in inner
+            if setting.get(part)
+        ]
+    rows += [
+        [name, str(settings[name])]
+        for name in ("horizon", "num_initial", "context_dim")
+        if settings.get(name)
+    ]
+    return [*rows, ["seed", str(settings["seed"])]]
+
+
+def _without_domain(setting: Any, domain: Any) -> Any:
+    """Return a setting that names a space where it holds the one that the first row describes."""
+    if isinstance(setting, list):
+        return [_without_domain(part, domain) for part in setting]
+    if not isinstance(setting, Mapping):
+        return setting
+    if "parameters" in setting and setting == domain:
+        return "domain"
+    return {name: _without_domain(part, domain) for name, part in setting.items()}
+
+
+def describe_setting(setting: Any) -> str:
+    """Return a setting as a user would write it, as far as that is short.
+
+    Args:
+        setting: As :func:`~botorch_bandits.fingerprints.fingerprint` describes it.
+
+    Example:
+        >>> describe_setting({"class": "botorch_bandits:SlidingWindow", "size": 40})
+        'SlidingWindow(size=40)'
+    """
+    if isinstance(setting, list):
+        return f"[{', '.join(describe_setting(part) for part in setting)}]"
+    if isinstance(setting, float):
+        return f"{setting:.6g}"
+    if isinstance(setting, str):
+        return setting.removeprefix("float:").rpartition(":")[2]
+    if not isinstance(setting, Mapping):
+        return str(setting)
+    if "dtype" in setting and "shape" in setting:
+        shape = setting["shape"]
+        if "entries" in setting and math.prod(shape) <= SHOWN_ENTRIES:
+            entries = setting["entries"]
+            while isinstance(entries, list) and len(entries) == 1:
+                (entries,) = entries
+            return describe_setting(entries)
+        return " x ".join(map(str, shape))
+    if PARAMETERS in setting:
+        return _describe_module(setting)
+    name = next((describe_setting(setting[n]) for n in _CLASS_NAMES if n in setting), "")
+    values = {k: v for k, v in setting.items() if k not in (*_CLASS_NAMES, "options")}
+    values |= setting.get("options") or {}
+    shown = [f"{k}={describe_setting(v)}" for k, v in values.items() if v not in (None, [], {})]
+    return f"{name}({', '.join(shown)})" if shown or not name else name
+
+
+def _describe_module(flat: Mapping[str, Any], prefix: str = "") -> str:
+    """Return a kernel, or another module, whose parts are recorded by names with dots."""
+    values = {**flat, **flat[PARAMETERS]}
+    own = {
+        name.removeprefix(prefix): value
+        for name, value in values.items()
+        if name.startswith(prefix) and name not in (PARAMETERS, PROBES)
+    }
+    parts = [
+        _describe_module(flat, f"{prefix}{name.removesuffix('class')}")
+        for name in own
+        if name.endswith(".class") and name.count(".") == 1 and not _is_side(name)
+    ]
+    shown = [
+        f"{name}={describe_setting(value)}"
+        for name, value in own.items()
+        if "." not in name and name != "class" and value is not None and not _is_side(name)
+    ]
+    name = describe_setting(own.get("class", "?"))
+    if name == "ModuleList":
+        return ", ".join(parts)
+    return f"{name}({', '.join(parts + shown)})" if parts or shown else name
+
+
+def _is_side(name: str) -> bool:
+    """Return whether a part of a module is of no interest: a constraint or prior of a parameter."""
+    return any(part.endswith(("_constraint", "_prior")) for part in name.split("."))
+
+
+fill_in_docstrings(__name__)

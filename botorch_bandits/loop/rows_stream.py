@@ -1,0 +1,176 @@
+"""One stream of rounds on arms with contexts or with a model that forgets, without a BoTorch model.
+
+:class:`RowsStream` reads a history as the loop goes on and shows an engine the rows that count in
+each round. They are a function of history and round, so that a loop that is rebuilt from its
+history goes on to the last bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition.rows_engine import Record, RowsEngine
+from botorch_bandits.acquisition.scores import ArmsRule
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms
+from botorch_bandits.feedback import Feedback, Ignored
+from botorch_bandits.forgetting import (
+    ExponentialWeights,
+    Forgetting,
+    SlidingWindow,
+    TimeVaryingKernel,
+)
+from botorch_bandits.history import History
+from botorch_bandits.models.arms_rows import Rows
+from botorch_bandits.models.front_kernels import Array, Index
+
+
+class RowsStream:
+    """One stream of rounds on arms.
+
+    Args:
+        engine: Chooses.
+        domain: The arms.
+        history: What happened; it grows as the loop goes on.
+        feedback: What is made of pending queries; it is not censored.
+        forgetting: What becomes of old outcomes, or None.
+        lam: The noise variance of one outcome.
+        rounds_before: How many rounds were asked before this history.
+    """
+
+    def __init__(
+        self,
+        engine: RowsEngine,
+        domain: Arms,
+        history: History,
+        feedback: Feedback,
+        forgetting: Forgetting | None,
+        lam: float,
+        rounds_before: int = 0,
+    ) -> None:
+        """See the class."""
+        self.engine, self._rule = engine, engine.rule
+        self._domain, self._history, self._feedback = domain, history, feedback
+        self._forgetting, self._lam, self._rounds_before = forgetting, lam, rounds_before
+        self._has_time = isinstance(forgetting, TimeVaryingKernel)
+        num_front = engine.covariance.num_front
+        # of each query, as far as they were needed
+        self._arms: Index = np.zeros(0, dtype=np.int64)
+        self._fronts: Array = np.zeros((0, num_front))
+        self._pairs: Index = np.zeros(0, dtype=np.int64)
+        self._numbers: dict[tuple[int, bytes], int] = {}
+        # of each outcome
+        self._queries: Index = np.zeros(0, dtype=np.int64)
+        self._outcomes: Array = np.zeros(0)
+        self._version = history.first_version
+
+    @property
+    def rule_domain(self) -> Arms:
+        """The arms behind a front, for rules that depend on the domain."""
+        return self.engine.rule_domain
+
+    def play(self, rule: ArmsRule | None) -> None:
+        """Choose by another rule from now on, as at the end of an epoch.
+
+        Args:
+            rule: Scores the arms, from the same posterior.
+        """
+        assert rule is not None
+        self._rule = rule
+
+    def choose(
+        self, round_number: int, now: float, context: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return the point to query, and its diagnostics.
+
+        Args:
+            round_number: The number of the round, from 1.
+            now: Clock time in seconds.
+            context: The context of the round, or None without contexts.
+        """
+        self._catch_up()
+        queries, outcomes = self._queries, self._outcomes
+        kept, weights = self._kept(queries, round_number)
+        if kept is not None:
+            queries, outcomes = queries[kept], outcomes[kept]
+        record = Record(
+            self._arms[queries],
+            self._fronts[queries],
+            self._pairs[queries],
+            outcomes,
+            weights,
+            self._version,
+        )
+        front = self._front_of([] if context is None else [context], [round_number])[0]
+        seen = self.engine.look(
+            round_number,
+            front,
+            record,
+            self._pending(round_number),
+            # random numbers go on where widths begin anew
+            self._rounds_before + round_number,
+            self._rule,
+        )
+        arm = self.engine.choose(seen)
+        return self._domain.choices[arm], self.engine.describe(seen, arm)
+
+    def _kept(self, queries: Index, round_number: int) -> tuple[Index | None, Array | None]:
+        """Return which outcomes count, None for all, and their weights, None for rows that stay."""
+        if self._forgetting is None or self._has_time:
+            return None, None
+        rounds = torch.from_numpy(queries + 1)
+        if isinstance(self._forgetting, SlidingWindow):
+            kept = self._forgetting.keeps(rounds, round_number).numpy().nonzero()[0]
+            return kept, np.ones(len(kept))
+        assert isinstance(self._forgetting, ExponentialWeights)
+        return None, self._forgetting.weights(rounds, round_number).numpy()
+
+    def _pending(self, round_number: int) -> Rows | None:
+        if isinstance(self._feedback, Ignored):
+            return None
+        ids = [query.id for query in self._history.queries_to_avoid()]
+        if isinstance(self._forgetting, SlidingWindow):
+            ids = [i for i in ids if i + 1 >= round_number - self._forgetting.length]
+        if not ids:
+            return None
+        return Rows(self._arms[ids], self._fronts[ids], np.full(len(ids), self._lam))
+
+    def _catch_up(self) -> None:
+        """Take in what happened since the last look."""
+        new = self._history.queries_since(len(self._arms))
+        if new:
+            arms = self._domain.index_of(torch.stack([query.x for query in new])).numpy()
+            contexts = [query.context for query in new if query.context is not None]
+            fronts = self._front_of(contexts, [query.round_number for query in new])
+            pairs = [
+                self._numbers.setdefault((arm, front.tobytes()), len(self._numbers))
+                for arm, front in zip(arms.tolist(), fronts, strict=True)
+            ]
+            self._arms = np.concatenate([self._arms, arms])
+            self._fronts = np.concatenate([self._fronts, fronts])
+            self._pairs = np.concatenate([self._pairs, np.array(pairs)])
+        if self._history.version != self._version:
+            self._version = self._history.version
+            self._queries, self._outcomes = self._queries[:0], self._outcomes[:0]
+        told = self._history.outcomes_since(len(self._queries))
+        if told:
+            queries = [outcome.query_id for outcome in told]
+            self._queries = np.concatenate([self._queries, np.array(queries)])
+            rewards = [outcome.reward for outcome in told]
+            self._outcomes = np.concatenate([self._outcomes, np.array(rewards)])
+
+    def _front_of(self, contexts: list[Tensor], rounds: list[int]) -> Array:
+        """Return what stands in front of the arms in some rounds, ``n x num_front``."""
+        parts = []
+        if self._has_time:
+            parts.append(np.array(rounds, dtype=np.float64)[:, None])
+        if contexts:
+            parts.append(self.engine.transformed_contexts(torch.stack(contexts)))
+        if not parts:
+            return np.zeros((len(rounds), 0))
+        return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+
+fill_in_docstrings(__name__)

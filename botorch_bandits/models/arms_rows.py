@@ -1,0 +1,776 @@
+r"""The exact posterior on arms in one round, from rows with weights, contexts or a time.
+
+Row :math:`i` has the covariances :math:`C_i` with all arms in the present round, a mean outcome
+:math:`y_i` and a noise variance :math:`\nu_i`. With :math:`\Sigma` the covariance of the rows,
+:math:`\nu` on its diagonal, and its Cholesky factor :math:`L`,
+
+.. math::
+   \mu = C^\top \Sigma^{-1} y, \qquad v = \mathrm{diag}(K) - \sum_i (L^{-1} C)_i^2, \qquad
+   \gamma = \sum_i \ln L_{ii} - \tfrac12 \sum_i \ln \nu_i .
+
+**Rows that stay.** :class:`GrowingFactor` keeps the inverse of :math:`L`, to which a row is added
+in :math:`n^2` operations. Where rows leave, or their noise changes, :class:`FreshFactor` computes
+:math:`L` anew.
+
+**Variances.** With :math:`C = \sum_l D_l E K_l`, where :math:`E` says which of the :math:`p`
+distinct arms a row has, :math:`K_l` are their :math:`p` rows of a prior matrix and :math:`D_l` are
+numbers that multiply rows (:class:`~botorch_bandits.models.front_kernels.SumOfProducts`), the sum
+of squares is that of :math:`\sum_l (L^{-1} D_l E) K_l`, and :math:`L^{-1} D_l E` has :math:`p`
+columns only. An upper bound is the largest value of ``mean + width * deviation``: arms whose
+variance, bounded from above by fewer operations, cannot reach the largest value need no exact one
+(:meth:`RowsPosterior.screened_variance`).
+
+**Draws** are exact. A function :math:`f` is drawn from the prior of the arms, through a root that
+is computed once, together with simulated outcomes of the rows, and corrected by kriging (Matheron's
+rule). In a sum of products the rows depend on :math:`f` through its values at their own arms alone:
+given these, simulated outcomes have the covariance
+:math:`\Sigma - \sum_l (s_l s_l^\top / \kappa_l) \circ K_l`, with :math:`s_l` the factors of the
+rows' fronts with the present one and :math:`\kappa_l` that of the present one with itself.
+
+A stationary kernel of all columns has no such structure, but the same prior behind every front:
+with :math:`U` the root of its covariance at pivots, rows have the covariances
+:math:`W = C_{\text{pivots}} U^{-1}` with the normal numbers :math:`z` of :math:`f = A^\top z`, and
+given these, simulated outcomes have the covariance :math:`\Sigma - W W^\top`. Other kernels need
+the posterior covariance of all arms and its Cholesky factor in every round.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.front_kernels import (
+    Array,
+    FrontCovariance,
+    Index,
+    JointStationary,
+    SumOfProducts,
+)
+from botorch_bandits.models.roots import root_of
+
+SMALLEST_ROOM = 64
+"""Rows for which a growing factor has room at first."""
+
+GROWTH = 1.25
+"""By which factor its room grows: it has at most the square of this times the memory it needs."""
+
+GROUPED = 0.6
+"""Rows are taken together by arm where there are fewer distinct arms than this share of rows."""
+
+FEW_ROWS = 256
+"""With fewer rows exact variances of all arms cost as much as bounds on them."""
+
+FIRST_CANDIDATES = 16
+"""Arms whose variance is computed exactly first."""
+
+MANY_CANDIDATES = 0.25
+"""If more than this share of the arms may have the largest value, all variances are computed."""
+
+MOST_TELLING = 64
+"""Rows that bound a variance, or two fifths of all rows if these are more."""
+
+
+class RowFactor(ABC):
+    """The Cholesky factor ``L`` of the covariance of the rows, noise included.
+
+    Attributes:
+        num_rows: ``n``.
+        log_determinant: Of the covariance.
+    """
+
+    num_rows: int
+    log_determinant: float
+
+    @abstractmethod
+    def half(self, columns: Array) -> Array:
+        """Return ``L^-1 columns`` for ``n x m`` columns, or for ``n`` numbers."""
+
+    @abstractmethod
+    def back(self, values: Array) -> Array:
+        """Return ``L^-T values`` for ``n`` numbers."""
+
+    def whole(self, values: Array) -> Array:
+        """Return ``L^-T L^-1 values`` for ``n`` numbers."""
+        return self.back(self.half(values))
+
+    def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
+        """Return ``L^-1`` of sparse columns: row ``i`` has one entry, in column ``slots[i]``.
+
+        Args:
+            slots: ``n`` columns.
+            weights: ``n`` entries.
+            num_groups: How many columns there are.
+        """
+        columns = np.zeros((self.num_rows, num_groups))
+        columns[np.arange(self.num_rows), slots] = weights
+        return self.half(columns)
+
+
+class FreshFactor(RowFactor):
+    """A factor that is computed at once.
+
+    Only where rounding has made the covariance indefinite, something is added to its diagonal.
+
+    Args:
+        covariance: ``n x n``, noise included.
+    """
+
+    def __init__(self, covariance: Array) -> None:
+        """See the class."""
+        self.num_rows = len(covariance)
+        self._factor = cholesky(covariance)
+        self.log_determinant = 2.0 * float(self._factor.diagonal().log().sum())
+
+    def half(self, columns: Array) -> Array:
+        """See the base class."""
+        return self._solve(self._factor, columns, upper=False)
+
+    def back(self, values: Array) -> Array:
+        """See the base class."""
+        return self._solve(self._factor.T, values, upper=True)
+
+    def _solve(self, factor: Tensor, columns: Array, upper: bool) -> Array:
+        right = torch.from_numpy(columns[:, None] if columns.ndim == 1 else columns)
+        solved: Array = torch.linalg.solve_triangular(factor, right, upper=upper).numpy()
+        return solved.reshape(columns.shape)
+
+
+def cholesky(matrix: Array) -> Tensor:
+    """Return a lower Cholesky factor, of a matrix raised by as little as rounding asks for.
+
+    Args:
+        matrix: Symmetric, positive semi-definite up to rounding.
+    """
+    own = torch.from_numpy(matrix)
+    factor, info = torch.linalg.cholesky_ex(own)
+    share = 1e-14
+    while int(info) != 0:
+        raised = own.clone()
+        raised.diagonal().add_(share * float(own.diagonal().abs().max()))
+        factor, info = torch.linalg.cholesky_ex(raised)
+        share *= 10.0
+    return factor
+
+
+class GrowingFactor(RowFactor):
+    """The inverse of a factor, to which rows are added one by one.
+
+    Its transpose is kept, upper triangular, with room for more rows.
+    """
+
+    def __init__(self) -> None:
+        """See the class."""
+        self.num_rows, self.log_determinant = 0, 0.0
+        self._buffer = np.zeros((SMALLEST_ROOM, SMALLEST_ROOM))
+
+    @property
+    def _inverse(self) -> Array:
+        """The transpose of the inverse factor."""
+        return self._buffer[: self.num_rows, : self.num_rows]
+
+    def append(self, covariances: Array, variance: float, noise: float) -> None:
+        """Add a row.
+
+        Args:
+            covariances: ``n``, with the rows that are there.
+            variance: Its own prior variance.
+            noise: Its noise variance.
+        """
+        n = self.num_rows
+        if n == len(self._buffer):
+            more = np.zeros((math.ceil(GROWTH * n),) * 2)
+            more[:n, :n] = self._buffer
+            self._buffer = more
+        known = covariances @ self._inverse
+        # what is left is at least the noise, but for rounding
+        left = math.sqrt(max(variance + noise - float(known @ known), noise))
+        self._buffer[:n, n] = self._inverse @ (known / -left)
+        self._buffer[n, n] = 1.0 / left
+        self.num_rows = n + 1
+        self.log_determinant += 2.0 * math.log(left)
+
+    def half(self, columns: Array) -> Array:
+        """See the base class."""
+        result: Array = self._inverse.T @ columns
+        return result
+
+    def back(self, values: Array) -> Array:
+        """See the base class."""
+        result: Array = self._inverse @ values
+        return result
+
+    def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
+        """See the base class."""
+        n = self.num_rows
+        groups = csr_array((weights, slots, np.arange(n + 1)), shape=(n, num_groups))
+        # all of the buffer: its rows are one piece of memory then, and zero beyond n
+        result: Array = (groups.T @ self._buffer[:n])[:, :n].T
+        return result
+
+
+class ExtendedFactor(RowFactor):
+    """A factor with further rows behind those of another one, which stays as it is.
+
+    Args:
+        base: The other one, of ``n`` rows.
+        covariances: ``n x m``, of its rows with the further ones.
+        among: ``m x m``, of these with each other, noise included.
+    """
+
+    def __init__(self, base: RowFactor, covariances: Array, among: Array) -> None:
+        """See the class."""
+        self._base, self._known = base, base.half(covariances)
+        self._rest = FreshFactor(among - self._known.T @ self._known)
+        self.num_rows = base.num_rows + self._rest.num_rows
+        self.log_determinant = base.log_determinant + self._rest.log_determinant
+
+    def half(self, columns: Array) -> Array:
+        """See the base class."""
+        n = self._base.num_rows
+        return self._with_rest(self._base.half(columns[:n]), columns[n:])
+
+    def back(self, values: Array) -> Array:
+        """See the base class."""
+        n = self._base.num_rows
+        rest = self._rest.back(values[n:])
+        return np.concatenate([self._base.back(values[:n] - self._known @ rest), rest])
+
+    def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
+        """See the base class."""
+        n = self._base.num_rows
+        columns = np.zeros((self.num_rows - n, num_groups))
+        columns[np.arange(len(columns)), slots[n:]] = weights[n:]
+        return self._with_rest(
+            self._base.half_of_groups(slots[:n], weights[:n], num_groups), columns
+        )
+
+    def _with_rest(self, first: Array, columns: Array) -> Array:
+        return np.concatenate([first, self._rest.half(columns - self._known.T @ first)])
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows by the arms that were played and what stood in front of them.
+
+    Attributes:
+        arms: ``n`` arm numbers.
+        fronts: ``n x num_front``.
+        noise: ``n`` noise variances.
+    """
+
+    arms: Index
+    fronts: Array
+    noise: Array
+
+    def followed_by(self, other: Rows) -> Rows:
+        """Return these rows and then others."""
+        parts = zip(
+            (self.arms, self.fronts, self.noise),
+            (other.arms, other.fronts, other.noise),
+            strict=True,
+        )
+        return Rows(*(np.concatenate(pair) for pair in parts))
+
+
+class GrowingRows:
+    """Rows that stay, with their factor; observations of one arm behind one front are collapsed.
+
+    An observation is a row of its own at first. Where many are repeats, all is computed afresh with
+    one row for each distinct pair. The state is a function of what was observed, in this order.
+
+    Args:
+        covariance: The prior.
+        lam: The noise variance of one outcome.
+    """
+
+    def __init__(self, covariance: FrontCovariance, lam: float) -> None:
+        """See the class."""
+        self._covariance, self._lam = covariance, lam
+        self.factor = GrowingFactor()
+        self._pairs: dict[tuple[int, bytes], int] = {}
+        self._pair_of: list[int] = []  # of each observation
+        self._row_of: list[int] = []
+        self._noise: list[float] = []
+        self._arms = np.zeros(SMALLEST_ROOM, dtype=np.int64)
+        self._fronts = np.zeros((SMALLEST_ROOM, covariance.num_front))
+        self._limit = SMALLEST_ROOM
+        self._products: list[Array] = []  # of rows with each other, one prior after another
+        self._among, self._num_among = np.zeros((0, 0)), 0
+
+    @property
+    def num_observations(self) -> int:
+        """How many observations there are."""
+        return len(self._row_of)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the factor."""
+        n = self.factor.num_rows
+        return Rows(self._arms[:n], self._fronts[:n], np.array(self._noise))
+
+    def observe(self, arm: int, front: Array) -> None:
+        """Add an observation.
+
+        Args:
+            arm: The arm's number.
+            front: ``num_front``; what stood in front of it.
+        """
+        if self.factor.num_rows == self._limit:
+            if 4 * len(self._pairs) <= 3 * self.factor.num_rows:
+                self._collapse()
+            self._limit = max(SMALLEST_ROOM, 2 * self.factor.num_rows)
+        self._pair_of.append(self._pairs.setdefault((arm, front.tobytes()), len(self._pairs)))
+        self._row_of.append(self.factor.num_rows)
+        self._add(arm, front, self._lam)
+
+    def matrices(self) -> tuple[Array, list[Array]]:
+        """Return the covariance of the rows, noise included, and their prior matrices.
+
+        Of a sum of products these are ``n x n`` for each product; the rows' fronts are not in them.
+        They are kept from the first time on that they are asked for.
+        """
+        n, start, covariance = self.factor.num_rows, self._num_among, self._covariance
+        count = len(covariance.priors) if isinstance(covariance, SumOfProducts) else 0
+        if n > len(self._among) or len(self._products) < count:
+            size = math.ceil(GROWTH * n)
+            room = [np.zeros((size, size)) for _ in range(1 + count)]
+            for new, old in zip(room, (self._among, *self._products), strict=False):
+                new[:start, :start] = old[:start, :start]
+            self._among, *self._products = room
+        for i in range(start, n):  # row by row, whenever they are asked for: the same to the bit
+            arms, fronts = self._arms[: i + 1], self._fronts[: i + 1]
+            known = covariance.with_rows(arms, fronts, int(arms[i]), fronts[i])
+            known[i] += self._noise[i]
+            self._among[i, : i + 1] = self._among[: i + 1, i] = known
+            for number, product in enumerate(self._products):
+                assert isinstance(covariance, SumOfProducts)
+                row = covariance.block_of(number, arms[i:], arms)[0]
+                product[i, : i + 1] = product[: i + 1, i] = row
+        self._num_among = n
+        return self._among[:n, :n], [product[:n, :n] for product in self._products]
+
+    def mean_outcomes(self, outcomes: Array) -> Array:
+        """Return the mean outcome of each row.
+
+        Args:
+            outcomes: One for each observation.
+        """
+        if self.factor.num_rows == len(outcomes):
+            return outcomes
+        row_of, num_rows = np.array(self._row_of), self.factor.num_rows
+        sums = np.asarray(np.bincount(row_of, outcomes, num_rows), dtype=np.float64)
+        return sums / np.bincount(row_of, minlength=num_rows)
+
+    def _add(self, arm: int, front: Array, noise: float) -> None:
+        n = self.factor.num_rows
+        if n == len(self._arms):
+            self._arms = np.concatenate([self._arms, np.zeros_like(self._arms)])
+            self._fronts = np.concatenate([self._fronts, np.zeros_like(self._fronts)])
+        self._arms[n], self._fronts[n] = arm, front
+        known = self._covariance.with_rows(self._arms[: n + 1], self._fronts[: n + 1], arm, front)
+        self.factor.append(known[:n], float(known[n]), noise)
+        self._noise.append(noise)
+
+    def _collapse(self) -> None:
+        counts: list[int] = np.bincount(self._pair_of).tolist()
+        self.factor, self._noise, self._row_of = GrowingFactor(), [], self._pair_of.copy()
+        self._num_among = 0
+        for (arm, front), count in zip(self._pairs, counts, strict=True):
+            self._add(arm, np.frombuffer(front), self._lam / count)
+
+
+def collapsed_rows(
+    arms: Index, fronts: Array, pairs: Index, outcomes: Array, weights: Array, lam: float
+) -> tuple[Rows, Array]:
+    """Return one row for each distinct pair of an arm and a front, and its weighted mean outcome.
+
+    Args:
+        arms: ``n`` arms that were played.
+        fronts: ``n x num_front``; what stood in front of them.
+        pairs: ``n`` numbers that are equal where arms and fronts are.
+        outcomes: ``n`` outcomes.
+        weights: ``n`` positive weights: the noise variance of an outcome is ``lam`` over its own.
+        lam: The noise variance of an outcome of weight 1.
+    """
+    totals = np.bincount(pairs, weights)
+    sums = np.bincount(pairs, weights * outcomes)
+    first = np.zeros(len(totals), dtype=np.int64)
+    first[pairs[::-1]] = np.arange(len(pairs))[::-1]
+    present = np.flatnonzero(totals)
+    first, totals = first[present], totals[present]
+    return Rows(arms[first], fronts[first], lam / totals), sums[present] / totals
+
+
+class RowsPosterior:
+    """The posterior of all arms behind the front of the present round.
+
+    Args:
+        covariance: The prior.
+        front: ``num_front``; what stands in front of the arms now.
+        rows: What was observed.
+        outcomes: ``n`` mean outcomes of the rows, less the prior mean.
+        factor: Of the rows.
+        lam: The noise variance of one outcome.
+        pending: Rows whose outcomes have not arrived: they count as known (hallucination), in
+            variances and draws alone.
+        normal: Gives so many standard normal numbers of this round, for draws.
+        matrices: See :meth:`GrowingRows.matrices`; needed for draws behind fronts.
+        played: ``n`` arms that were played, if not just those of the rows.
+
+    Example:
+        >>> import numpy as np, torch
+        >>> from botorch_bandits.models.front_kernels import SumOfProducts
+        >>> from botorch_bandits.models.prior_on_arms import ArmsPrior
+        >>> prior = SumOfProducts.behind_time(ArmsPrior.from_matrix(torch.eye(2).double()), None)
+        >>> nothing = np.empty(0)
+        >>> rows = Rows(np.array([0]), np.empty((1, 0)), np.array([1.0]))
+        >>> factor = FreshFactor(prior.among(rows.arms, rows.fronts) + 1.0 * np.eye(1))
+        >>> posterior = RowsPosterior(prior, nothing, rows, np.array([2.0]), factor, 1.0)
+        >>> posterior.mean.round(decimals=9).tolist()
+        [1.0, 0.0]
+    """
+
+    batch_shape = torch.Size(())
+    device = torch.device("cpu")
+
+    def __init__(
+        self,
+        covariance: FrontCovariance,
+        front: Array,
+        rows: Rows,
+        outcomes: Array,
+        factor: RowFactor,
+        lam: float,
+        pending: Rows | None = None,
+        normal: Callable[[int], Array] | None = None,
+        matrices: Callable[[], tuple[Array, list[Array]]] | None = None,
+        played: Index | None = None,
+    ) -> None:
+        """See the class."""
+        self.lam, self.num_arms = lam, covariance.num_arms
+        self._covariance, self._front = covariance, front
+        self._rows, self._outcomes, self._factor = rows, outcomes, factor
+        self._seen, self._seen_factor = rows, factor  # with what is pending
+        self._normal, self._observed = normal, rows.arms if played is None else played
+        self._matrices_of_rows = matrices
+        self._added: Array | None = None  # the covariances of pending rows with all, noise included
+        if pending is not None and len(pending.arms):
+            self._seen = rows.followed_by(pending)
+            n = len(rows.arms)
+            columns = np.stack(
+                [
+                    covariance.with_rows(self._seen.arms, self._seen.fronts, arm, own)
+                    for arm, own in zip(pending.arms.tolist(), pending.fronts, strict=True)
+                ],
+                axis=1,
+            )
+            columns[n:] += np.diag(pending.noise)
+            self._added = columns
+            self._seen_factor = ExtendedFactor(factor, columns[:n], columns[n:])
+
+    @property
+    def regularization(self) -> Tensor:
+        """A scalar; the noise variance of one outcome."""
+        return torch.tensor(self.lam, dtype=torch.float64)
+
+    @property
+    def counts(self) -> Tensor:
+        """``num_arms``; how often each arm was played, float64."""
+        return torch.from_numpy(np.bincount(self._observed, minlength=self.num_arms)).double()
+
+    @cached_property
+    def information_gain(self) -> Tensor:
+        """A scalar; the realized information gain of the rows without pending ones, in nats."""
+        logs = float(np.log(self._rows.noise).sum())
+        return torch.tensor(0.5 * (self._factor.log_determinant - logs), dtype=torch.float64)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """``num_arms``; the posterior mean less the prior mean."""
+        return torch.from_numpy(self._gains(self._factor, self._outcomes))
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """``num_arms``; at least 0."""
+        return torch.from_numpy(np.maximum(self._prior_variances - self._known_of_all(), 0.0))
+
+    def clamped_variance(self, smallest: float) -> Tensor:
+        """Return the variances, ``num_arms``, at least ``smallest``."""
+        return self.variance.clamp_min(smallest)
+
+    def variance_at(self, arms: Index) -> Array:
+        """Return the variances of some arms, at least 0."""
+        columns = self._halves(arms)
+        known = np.einsum("ij,ij->j", columns, columns)
+        return np.maximum(self._prior_variances[arms] - known, 0.0)
+
+    def screened_variance(
+        self, mean: Array, width: float, smallest: float, tolerance: Callable[[float], float]
+    ) -> Tensor:
+        """Return variances of which only those near the largest upper bound need be exact.
+
+        The others are too large, but not so much that ``mean + width * deviation`` would reach the
+        largest value less the tolerance. So the largest values, and all that count as equal to
+        them, are those of :attr:`variance`.
+
+        Args:
+            mean: ``num_arms``; what the deviations are added to.
+            width: At least 0.
+            smallest: Smaller variances are taken for this.
+            tolerance: From the largest value to how much less counts as equal.
+        """
+        bound = self._bounds_on_variance()
+        if bound is None:
+            return self.variance
+        value = mean + width * np.sqrt(np.maximum(bound, smallest))
+        is_exact = np.zeros(self.num_arms, dtype=bool)
+        largest, count = -math.inf, FIRST_CANDIDATES
+        while True:
+            threshold = largest - 2.0 * tolerance(largest) if largest > -math.inf else largest
+            left = np.flatnonzero(~is_exact & (value >= threshold))
+            if not len(left):
+                return torch.from_numpy(bound)
+            if largest > -math.inf and len(left) > MANY_CANDIDATES * self.num_arms:
+                return self.variance
+            if len(left) > count:  # the most promising first: they may rule out the others
+                left = left[np.argpartition(value[left], -count)[-count:]]
+            bound[left] = self.variance_at(left)
+            value[left] = mean[left] + width * np.sqrt(np.maximum(bound[left], smallest))
+            is_exact[left] = True
+            largest = max(largest, float(value[left].max()))
+            count *= 4
+
+    @property
+    def num_normals(self) -> int:
+        """How many standard normal numbers a draw takes, besides those of the rows."""
+        if isinstance(self._covariance, JointStationary):
+            return len(self._covariance.root[0])
+        if not isinstance(self._covariance, SumOfProducts):
+            return self.num_arms
+        return sum(len(prior.root) for prior in self._covariance.priors)
+
+    def simulate_prior(self, normal: Tensor) -> Tensor:
+        """Turn normal numbers into what :meth:`correct` needs; many draws at once are cheaper.
+
+        Args:
+            normal: ``... x num_normals`` independent standard normal numbers.
+
+        Returns:
+            ``... x num_products x num_arms`` functions, one from the prior of each product; where
+            the kernel is no sum of products, the numbers themselves and behind them, if it is
+            stationary, a function.
+        """
+        if isinstance(self._covariance, JointStationary):
+            factor, order = self._covariance.root
+            function = torch.empty(*normal.shape[:-1], self.num_arms, dtype=normal.dtype)
+            function[..., torch.from_numpy(order)] = normal @ torch.from_numpy(factor)
+            return torch.cat([normal, function], dim=-1)
+        if not isinstance(self._covariance, SumOfProducts):
+            return normal
+        roots = [prior.root for prior in self._covariance.priors]
+        parts = normal.split([len(root) for root in roots], dim=-1)
+        return torch.stack([p @ root for p, root in zip(parts, roots, strict=True)], dim=-2)
+
+    def correct(self, simulation: Tensor) -> Tensor:
+        """Turn what was drawn from the prior into a joint draw from the posterior, ``num_arms``.
+
+        Args:
+            simulation: From :meth:`simulate_prior`.
+        """
+        covariance = self._covariance
+        if isinstance(covariance, JointStationary):
+            rank = len(covariance.root[0])
+            function = simulation[rank:].numpy()
+            simulated = self._simulated_by_root(covariance, simulation[:rank].numpy())
+        elif isinstance(covariance, SumOfProducts):
+            parts, front = simulation.numpy(), self._front[None]
+            here = [float(own[0, 0]) for own in covariance.scales(front, front)]
+            function = sum(math.sqrt(own) * part for own, part in zip(here, parts, strict=True))
+            simulated = self._simulated_outcomes(covariance, here, parts)
+        else:
+            known = self._seen_factor.half(self._columns)
+            root = root_of(torch.from_numpy(covariance.matrix(self._front) - known.T @ known))
+            return self.mean + root @ simulation[: root.shape[1]]
+        return self.mean + torch.from_numpy(function - self._gains(self._seen_factor, simulated))
+
+    def _simulated_by_root(self, covariance: JointStationary, normal: Array) -> Array:
+        """Return outcomes of the rows that go with the normal numbers of a function."""
+        factor, order = covariance.root
+        rank, seen = len(factor), self._seen
+        assert self._normal is not None
+        known = torch.linalg.solve_triangular(
+            torch.from_numpy(factor[:, :rank]),
+            torch.from_numpy(self._columns[:, order[:rank]]),
+            upper=True,
+            left=False,
+        ).numpy()
+        left = self._covariance_of_seen()
+        left -= known @ known.T
+        return known @ normal + cholesky(left).numpy() @ self._normal(len(seen.arms))
+
+    def _covariance_of_seen(self) -> Array:
+        """Return a new copy of the covariance of the rows and of those pending, noise included."""
+        if self._matrices_of_rows is None:
+            among = self._covariance.among(self._rows.arms, self._rows.fronts)
+            among[np.diag_indices_from(among)] += self._rows.noise
+        else:
+            among = self._matrices_of_rows()[0]
+        if self._added is None:
+            return among.copy()
+        n = len(among)
+        left = np.empty((len(self._seen.arms),) * 2)
+        left[:n, :n] = among
+        left[:, n:], left[n:, :n] = self._added, self._added[:n].T
+        return left
+
+    def _simulated_outcomes(
+        self, covariance: SumOfProducts, here: list[float], parts: Array
+    ) -> Array:
+        """Return outcomes of the rows that go with functions drawn from the prior."""
+        seen = self._seen
+        assert self._normal is not None
+        normal = self._normal(len(seen.arms))
+        if covariance.num_front == 0:
+            return parts[0][seen.arms] + np.sqrt(seen.noise) * normal
+        assert self._matrices_of_rows is not None
+        left, products = self._covariance_of_seen(), self._matrices_of_rows()[1]
+        if self._added is not None:
+            products = [
+                covariance.block_of(number, seen.arms, seen.arms) for number in range(len(products))
+            ]
+        mean = np.zeros(len(seen.arms))
+        for scale, own, part, product in zip(self._scales, here, parts, products, strict=True):
+            if own > 0.0:
+                share = scale / math.sqrt(own)
+                mean += share * part[seen.arms]
+                left -= product * share * share[:, None]
+        return mean + cholesky(left).numpy() @ normal
+
+    @cached_property
+    def _prior_variances(self) -> Array:
+        return self._covariance.variances(self._front)
+
+    @cached_property
+    def _scales(self) -> list[Array]:
+        """Of a sum of products: what the fronts make of each row, ``n`` for each product."""
+        assert isinstance(self._covariance, SumOfProducts)
+        every = self._covariance.scales(self._seen.fronts, self._front[None])
+        return [scale[:, 0] for scale in every]
+
+    @cached_property
+    def _played(self) -> tuple[Index, Index]:
+        """The ``p`` distinct arms of the rows, and which of them each row has."""
+        is_played = np.zeros(self.num_arms, dtype=bool)
+        is_played[self._seen.arms] = True
+        numbers = is_played.cumsum() - 1  # without sorting
+        return np.flatnonzero(is_played), numbers[self._seen.arms]
+
+    @cached_property
+    def _prior_rows(self) -> Array:
+        """Of a sum of products: the prior rows of the distinct arms, one product below another."""
+        assert isinstance(self._covariance, SumOfProducts)
+        played, _ = self._played
+        parts = [self._covariance.rows_of(i, played) for i in range(len(self._covariance.priors))]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @cached_property
+    def _columns(self) -> Array:
+        """The covariances of the rows with all arms."""
+        return self._columns_at(None)
+
+    def _columns_at(self, arms: Index | None) -> Array:
+        if arms is not None and "_columns" in vars(self):
+            return self._columns[:, arms]
+        return self._covariance.columns(self._seen.arms, self._seen.fronts, self._front, arms)
+
+    @cached_property
+    def _is_grouped(self) -> bool:
+        """Whether distinct arms are so few that rows are best taken together."""
+        if not isinstance(self._covariance, SumOfProducts):
+            return False
+        num_groups = len(self._covariance.priors) * len(self._played[0])
+        return num_groups < GROUPED * len(self._seen.arms)
+
+    @cached_property
+    def _groups(self) -> Array:
+        """``L^-1 D_l E`` of all products side by side, ``n x (num_products p)``."""
+        played, slots = self._played
+        factor, count = self._seen_factor, len(played)
+        parts = [factor.half_of_groups(slots, scale, count) for scale in self._scales]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def _halves(self, arms: Index) -> Array:
+        """Return ``L^-1 C`` of some arms."""
+        if "_groups" in vars(self):
+            return self._groups @ self._prior_rows[:, arms]
+        return self._seen_factor.half(self._columns_at(arms))
+
+    def _known_of_all(self) -> Array:
+        """Return by how much the rows lower the variance of each arm."""
+        if self._is_grouped:
+            triangle = np.linalg.qr(self._groups, mode="r")
+            halves = triangle @ self._prior_rows
+        else:
+            halves = self._seen_factor.half(self._columns)
+        return np.einsum("ij,ij->j", halves, halves)
+
+    def _gains(self, factor: RowFactor, outcomes: Array) -> Array:
+        """Return ``C' Sigma^-1 outcomes``, of as many rows as the factor has."""
+        n = factor.num_rows
+        weights = factor.whole(outcomes)
+        if not isinstance(self._covariance, SumOfProducts):
+            return weights @ self._columns[:n]
+        played, slots = self._played
+        parts = [np.bincount(slots[:n], scale[:n] * weights, len(played)) for scale in self._scales]
+        gains: Array = np.concatenate(parts) @ self._prior_rows
+        return gains
+
+    def _bounds_on_variance(self) -> Array | None:
+        """Return upper bounds on the variances; None where exact ones are as cheap."""
+        if len(self._seen.arms) < FEW_ROWS:
+            return None
+        if self._is_grouped:
+            # the products of groups: half of the digits may be lost, which the bound allows for
+            products, rows = self._groups.T @ self._groups, self._prior_rows
+            known = np.einsum("ij,ij->j", rows, products @ rows)
+            sizes = np.sqrt(products.diagonal()) @ np.abs(rows)
+            sizes *= sizes
+            sizes *= len(self._groups) * np.finfo(np.float64).eps
+            return np.maximum(self._prior_variances - known + sizes, 0.0)
+        # from some rows: what the others tell can only lower it
+        kept = self._telling_rows()
+        arms, fronts = self._seen.arms[kept], self._seen.fronts[kept]
+        among = self._covariance.among(arms, fronts)
+        among[np.diag_indices_from(among)] += self._seen.noise[kept]
+        if "_columns" in vars(self):
+            columns = self._columns[kept]
+        else:
+            columns = self._covariance.columns(arms, fronts, self._front)
+        known = FreshFactor(among).half(columns)
+        return np.maximum(self._prior_variances - np.einsum("ij,ij->j", known, known), 0.0)
+
+    def _telling_rows(self) -> Index:
+        """Return for each distinct arm the row that tells most of it now, of the best of them."""
+        seen = self._seen
+        at_own = self._covariance.at_own(seen.arms, seen.fronts, self._front)
+        told = at_own * at_own / (seen.noise + self._prior_variances[seen.arms])
+        order = np.argsort(told, kind="stable")
+        last = np.full(self.num_arms, -1)
+        last[seen.arms[order]] = order  # the last entry stays: the row that tells most
+        kept = last[self._played[0]]
+        most = max(MOST_TELLING, 2 * len(seen.arms) // 5)
+        if len(kept) > most:
+            kept = kept[np.argpartition(told[kept], -most)[-most:]]
+        return kept
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,334 @@
+r"""The closed form of posteriors of composed kernels, and of noise that differs from row to row.
+
+A single stationary kernel with one noise variance is what :mod:`botorch_bandits.models.closed_form`
+is for; the formulas and the factor are the same.
+
+**Noise of rows.** With the noise variance :math:`\lambda_i` of row ``i``, any :math:`\lambda` and
+:math:`w_i = \sqrt{\lambda / \lambda_i}`, the kernel :math:`w_i w_j k(x_i, x_j)`, the outcomes
+:math:`w_i (y_i - m)` and the one noise variance :math:`\lambda` give the same posterior and the
+same information gain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+from botorch.models import SingleTaskGP
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.closed_form import ClosedForm, InverseFactor, parts_of
+from botorch_bandits.models.composed_kernels import ComposedKernel, QueryRows
+from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood
+
+
+@dataclass(frozen=True, eq=False)
+class ComposedClosedForm(ClosedForm):
+    """A :class:`ClosedForm` of a composed kernel, with noise that may differ from row to row.
+
+    Attributes:
+        composed: The kernel. ``kernel`` only says how smooth it is and what its variance is, and
+            ``lengthscale`` is 1.
+        has_weights: Whether rows have weights ``w``; the last column of ``points``, which are those
+            of :meth:`ComposedKernel.augment` otherwise.
+    """
+
+    composed: ComposedKernel | None = None
+    has_weights: bool = False
+
+    @classmethod
+    def of_rows(
+        cls,
+        composed: ComposedKernel,
+        noise: float,
+        X: Tensor,
+        y: Tensor,
+        prior_mean: float = 0.0,
+        weights: Tensor | None = None,
+    ) -> ComposedClosedForm | None:
+        """Return the posterior given outcomes ``y`` (``n``) at ``X`` (``n x d``), ``n >= 1``.
+
+        Args:
+            composed: The kernel.
+            noise: The noise variance of a row of weight 1.
+            X: The inputs.
+            y: The outcomes.
+            prior_mean: The same at all points.
+            weights: ``n`` positive numbers ``w``: row ``i`` has the noise variance ``noise / w^2``.
+
+        Returns:
+            None if the noisy kernel matrix cannot be factorized in float64.
+        """
+        composed = composed.to(X)
+        nothing = X.new_empty(0)
+        start = cls(
+            kernel=StationaryKernel(composed.smoothness, X.new_ones(1), composed.outputscale),
+            lengthscale=X.new_ones(1),
+            noise=noise,
+            outputscale=float(composed.outputscale),
+            center=X[0].clone(),
+            points=X.new_empty(0, composed.width + 1),
+            outcomes=nothing,
+            factor=InverseFactor.empty(X),
+            weights=nothing,
+            full_weights=nothing,
+            prior_mean=prior_mean,
+            composed=composed,
+            has_weights=weights is not None,
+        )
+        return start.with_rows(X, y) if weights is None else start._with_weighted(X, y, weights)
+
+    def with_rows(self, X: Tensor, y: Tensor) -> Self | None:
+        """Return the posterior given ``r x d`` further inputs of weight 1 and their outcomes.
+
+        Returns:
+            None if the larger matrix cannot be factorized in float64.
+        """
+        points = self._augmented(X, torch.ones_like(y))
+        return self._with_points(torch.cat([self.points, points]), self._residual(y))
+
+    def _with_weighted(self, X: Tensor, y: Tensor, weights: Tensor) -> Self | None:
+        """Return the posterior of the first rows, factorized at once: weights change all rows."""
+        points = self._augmented(X, weights)
+        _, matrix = self._covariance(points, 0, len(points))
+        factor = InverseFactor.of_matrix(matrix, self.noise)
+        if factor is None:
+            return None
+        first = replace(self, points=points, factor=factor)
+        return first.with_outcomes(y)
+
+    def _augmented(self, X: Tensor, weights: Tensor) -> Tensor:
+        return torch.cat([self._kernel.augment(X - self.center), weights.unsqueeze(-1)], dim=-1)
+
+    def with_outcomes(self, y: Tensor) -> Self:
+        """Return the posterior with all ``n`` outcomes replaced; ``n^2`` operations."""
+        outcomes = self._residual(y) * self._row_weights
+        weights, full_weights = self.factor.weights(outcomes)
+        return replace(self, outcomes=outcomes, weights=weights, full_weights=full_weights)
+
+    def of_inputs_in_units(self, side: Tensor, origin: Tensor) -> Self:
+        """See the base class."""
+        composed = self._kernel.of_inputs_in_units(side)
+        return replace(self, composed=composed, center=origin + side * self.center)
+
+    def covariance(self, X: Tensor) -> Tensor:
+        """Return the posterior covariance, ``... x q x q``, among ``... x q x d`` points."""
+        X = X.detach()
+        flat = X.reshape(-1, self.dim)
+        cross = self._cross(self._kernel.queries(flat - self.center), len(flat))
+        solved = self.factor.solve(cross).reshape(*X.shape[:-1], self.num_rows)
+        covariance = self._kernel.matrix(X)
+        covariance = covariance - solved @ solved.mT
+        variance = (self.outputscale - solved.square().sum(-1)).clamp_min_(0.0)
+        covariance.diagonal(dim1=-2, dim2=-1).copy_(variance)
+        return covariance
+
+    def mean(self, X: Tensor) -> Tensor:
+        """See the base class."""
+        values = self._cross(self._kernel.queries(X.detach() - self.center), len(X))
+        return self._add_prior_mean(values @ self.weights)
+
+    def mean_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        X = X.detach()
+        queries = self._kernel.queries(X - self.center)
+        values, slopes = self._kernel.values_and_slopes(queries, self.points, len(X))
+        weights = self.coefficients
+        (gradient,) = self._gradients(X, queries, slopes, weights.expand(1, len(X), -1))
+        return self._add_prior_mean(values @ weights), gradient
+
+    @property
+    def coefficients(self) -> Tensor:
+        """See the base class."""
+        return self.weights * self._row_weights if self.has_weights else self.weights
+
+    def with_coefficients(self, coefficients: Tensor) -> Self:
+        """See the base class."""
+        return replace(self, weights=coefficients / self._row_weights)
+
+    def solve(self, residual: Tensor) -> Tensor:
+        """See the base class."""
+        return self.factor.weights(residual * self._row_weights)[0] * self._row_weights
+
+    @property
+    def row_weights(self) -> Tensor | None:
+        """See the base class."""
+        return self._row_weights if self.has_weights else None
+
+    def kernel_values(self, X: Tensor) -> tuple[Tensor, Any]:
+        """See the base class; without the weights of rows."""
+        queries = self._kernel.queries(X.detach() - self.center)
+        values, slopes = self._kernel.values_and_slopes(queries, self.points, len(X))
+        return values, (queries, slopes)
+
+    def kernel_gradients(self, X: Tensor, seen: Any, outer: Tensor) -> Tensor:
+        """See the base class."""
+        queries, slopes = seen
+        return self._gradients(X, queries, slopes, outer.unsqueeze(0))[0]
+
+    def _hyperparameters(self) -> list[Any]:
+        found: list[Any] = [self.center.tolist()]
+        for part in self._kernel.parts:
+            found += [part.kernel.smoothness, part.kernel.outputscale.tolist()]
+            found += [part.columns, part.lengthscale.tolist()]
+        return found
+
+    @property
+    def _kernel(self) -> ComposedKernel:
+        assert self.composed is not None
+        return self.composed
+
+    @property
+    def _row_weights(self) -> Tensor:
+        return self.points[:, -1]
+
+    def _covariance(self, points: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
+        """See :data:`~botorch_bandits.models.closed_form.CovarianceBlock`."""
+        new = points[start:end]
+        queries = self._kernel.queries_of_augmented(new)
+        values, _ = self._kernel.values(queries, points[:end], len(new))
+        values[:, start:].diagonal().fill_(self.outputscale)
+        if self.has_weights:
+            values *= new[:, -1:]
+            values *= points[:end, -1]
+        block = values[:, start:].contiguous()
+        block.diagonal().add_(self.noise)
+        return values[:, :start].contiguous(), block
+
+    def _cross(self, queries: list[QueryRows], num_queries: int) -> Tensor:
+        """Kernel values with the rows, times the weights of these."""
+        values, _ = self._kernel.values(queries, self.points, num_queries)
+        return values.mul_(self._row_weights) if self.has_weights else values
+
+    def _mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        values = self._cross(self._kernel.queries(X - self.center), len(X))
+        solved = self.factor.solve(values)
+        variance = torch.rsub(solved.square_().sum(-1), self.outputscale).clamp_min_(0.0)
+        return self._add_prior_mean(values @ self.weights), variance
+
+    def _value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        queries = self._kernel.queries(X - self.center)
+        values, slopes = self._kernel.values_and_slopes(queries, self.points, len(X))
+        if self.has_weights:
+            values.mul_(self._row_weights)
+        mean = self._add_prior_mean(values @ self.weights)
+        solved = self.factor.solve(values)
+        outer = values.new_empty(2, *values.shape)
+        outer[0] = self.coefficients
+        self.factor.solve_transposed(solved, out=outer[1])
+        if self.has_weights:
+            outer[1].mul_(self._row_weights)
+        variance = torch.rsub(solved.square_().sum(-1), self.outputscale).clamp_min_(0.0)
+        of_mean, of_variance = self._gradients(X, queries, slopes, outer)
+        return mean, variance, of_mean, of_variance.mul_(-2.0)
+
+    def _gradients(
+        self, X: Tensor, queries: list[QueryRows], slopes: list[Tensor], outer: Tensor
+    ) -> Tensor:
+        """Return the gradients of sums of kernel values, ``k x b x d``.
+
+        Args:
+            X: ``b x d`` points.
+            queries: The points, as each part sees them.
+            slopes: Of each part.
+            outer: ``k x b x n``, what kernel values are multiplied with in ``k`` sums.
+        """
+        gradient = X.new_zeros(len(outer), *X.shape)
+        for part, query, slope in zip(self._kernel.parts, queries, slopes, strict=True):
+            # sum_j c_j h_j (x - x_j): all sums are one matrix product
+            dim = len(part.columns)
+            rows = self._kernel.of_part(self.points, part)[:, : dim + 1]
+            sums = (outer * slope).reshape(-1, self.num_rows) @ rows
+            sums = sums.reshape(len(outer), len(X), dim + 1)
+            share = torch.addcmul(-sums[..., :dim], sums[..., dim:], query.scaled)
+            share /= part.lengthscale
+            if isinstance(part.place, slice):
+                gradient[..., part.place] += share
+            else:  # a column may be there twice
+                gradient.index_add_(-1, torch.tensor(part.columns, device=X.device), share)
+        return gradient
+
+
+class Noise(NamedTuple):
+    """The noise variances of the rows of a model, ``level / weights^2``.
+
+    Attributes:
+        level: That of a row of weight 1, and of one more observation.
+        weights: ``n``; None where all are 1.
+    """
+
+    level: float
+    weights: Tensor | None = None
+
+
+def read_noise(likelihood: Module, num_rows: int) -> Noise | None:
+    """Return the noise of a model's rows, if it is known; in the model's own units.
+
+    Args:
+        likelihood: The model's.
+        num_rows: How many rows it has.
+
+    Returns:
+        None unless noise is Gaussian with one variance, one variance over a number of repeats, or
+        fixed variances of rows.
+    """
+    module: Any = likelihood
+    if type(likelihood) is GaussianLikelihood:
+        return Noise(module.noise.detach().item()) if module.noise.numel() == 1 else None
+    if type(likelihood) is RepeatedGaussianLikelihood:
+        repeats = module.repeats
+        if repeats.shape != (num_rows,) or module.noise.numel() != 1:
+            return None
+        return Noise(module.noise.detach().item(), repeats.sqrt())
+    if type(likelihood) is FixedNoiseGaussianLikelihood:
+        levels = module.noise_covar.noise
+        if module.second_noise_covar is not None or levels.shape != (num_rows,):
+            return None
+        level = levels.mean().item()
+        return Noise(level, (level / levels).sqrt())
+    return None
+
+
+def composed_form_of(
+    model: SingleTaskGP, y: Tensor, prior_mean: float, unit: float
+) -> ComposedClosedForm | None:
+    """Factorize the kernel matrix of a model that :func:`can_be_composed`.
+
+    Args:
+        model: With the inputs that its kernel sees.
+        y: ``n`` raw outcomes.
+        prior_mean: In raw outcome units.
+        unit: How many of these are one unit of the model.
+
+    Returns:
+        The posterior in raw outcomes; None if the matrix cannot be factorized in float64.
+    """
+    inputs = model.train_inputs[0]
+    composed = ComposedKernel.read(model.covar_module, inputs.shape[-1])
+    noise = read_noise(model.likelihood, len(y))
+    assert composed is not None
+    assert noise is not None
+    if unit != 1.0:
+        composed = composed.scaled_by(unit**2)
+    level = noise.level * unit**2
+    return ComposedClosedForm.of_rows(composed, level, inputs, y, prior_mean, noise.weights)
+
+
+def can_be_composed(model: SingleTaskGP) -> bool:
+    """Return whether kernel and noise of a model without batches are known.
+
+    Args:
+        model: With at least one row.
+    """
+    inputs, (kernel, likelihood, *_) = model.train_inputs[0], parts_of(model)
+    if read_noise(likelihood, len(inputs)) is None:
+        return False
+    return ComposedKernel.read(kernel, inputs.shape[-1]) is not None
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,71 @@
+"""Posteriors of ensembles, as BoTorch's acquisition functions take them.
+
+Most of what asks for one wants means and variances. The covariances among many points, a matrix for
+each member, are computed when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from gpytorch.distributions import MultivariateNormal
+from linear_operator.operators import DenseLinearOperator
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+
+
+class LeanMixture(GaussianMixturePosterior):
+    """BoTorch's posterior of an ensemble, from marginals that are known already.
+
+    Where many points are looked at together, as BoTorch does with all rows to find the best, the
+    covariance of each member would be by far the largest part of the work, and is seldom wanted.
+
+    Args:
+        mean: ``... x members x q``.
+        variance: ``... x members x q``, with the observation noise if that was asked for.
+        covariance: Computes the ``... x members x q x q`` covariances.
+    """
+
+    def __init__(self, mean: Tensor, variance: Tensor, covariance: Callable[[], Tensor]) -> None:
+        """See the class."""
+        self._marginal_mean, self._compute_covariance = mean, covariance
+        self._mean, self._variance = mean.unsqueeze(-1), variance.unsqueeze(-1)
+        self._mixture_mean = self._mixture_variance = self._mixture_covariance_matrix = None
+        self._is_mt = False
+        self._device, self._dtype = mean.device, mean.dtype
+
+    @cached_property
+    def distribution(self) -> MultivariateNormal:
+        """The joint distribution, built on first use."""
+        covariance = DenseLinearOperator(self._compute_covariance())
+        return MultivariateNormal(self._marginal_mean, covariance)
+
+    @property
+    def _covariance_matrix(self) -> Any:
+        return self.distribution.lazy_covariance_matrix
+
+    @property
+    def mean(self) -> Tensor:
+        """The posterior mean of each member, ``... x members x q x 1``."""
+        return self._mean
+
+    @property
+    def variance(self) -> Tensor:
+        """The posterior variance of each member, ``... x members x q x 1``."""
+        return self._variance
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The joint distribution goes along, the model that would compute it does not."""
+        covariance = self.distribution.covariance_matrix
+        return self.__dict__ | {"_compute_covariance": partial(_same, covariance)}
+
+
+def _same(value: Tensor) -> Tensor:
+    return value
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,648 @@
+r"""Covariances between the arms of one round and rows that were observed under other circumstances.
+
+A row is an arm together with what stood in front of it: the round in which it was asked, the
+context that was given, or both. In the present round all arms have one front in common,
+:math:`c`, and a model needs the covariances of its rows :math:`(c_i, x_i)` with all
+:math:`(c, x)`. Two structures make them cheap.
+
+**Sums of products.** Where :math:`k((c, x), (c', x')) = \sum_l f_l(c, c') g_l(x, x')`, the
+covariances of a row are rows of the prior matrices of the arms, multiplied by one number each
+(:class:`SumOfProducts`). Squared exponential kernels are such products, as are products and sums of
+kernels with ``active_dims`` in front or behind alone.
+
+**Stationary kernels of all columns.** The scaled squared distance is one of the fronts plus one of
+the arms, and those of the arms are computed once for each arm that is played
+(:class:`JointStationary`). Every other kernel is evaluated as it is (:class:`AnyKernel`).
+
+With a time-varying kernel the first column is the round, and all of these are multiplied by
+:math:`(1 - \epsilon)^{|t - t'| / 2}`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, ProductKernel, RBFKernel
+from gpytorch.kernels import ScaleKernel as Scale
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, NEGLIGIBLE, ArmsPrior
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+ROWS_AT_ONCE = 32
+"""Rows whose covariances with all arms are computed together."""
+
+LARGEST_SUM = 4
+"""Sums of more products than this are evaluated as one kernel: each product costs as much."""
+
+
+def values_at(squared: Array, smoothness: float) -> Array:
+    """Return the values of a stationary kernel of variance 1 at scaled squared distances.
+
+    Args:
+        squared: Any shape, non-negative; it is overwritten.
+        smoothness: ``nu`` of a Matern kernel, or infinity; see :class:`.StationaryKernel`.
+    """
+    if smoothness == math.inf:
+        squared *= -0.5
+        return np.exp(squared, out=squared)
+    squared *= 2.0 * smoothness
+    scaled = np.sqrt(squared, out=squared)
+    decay = np.exp(-scaled)
+    if smoothness == 0.5:
+        return decay
+    polynomial = scaled + 1.0
+    if smoothness == 2.5:
+        scaled *= scaled
+        scaled *= 1.0 / 3.0
+        polynomial += scaled
+    decay *= polynomial
+    return decay
+
+
+def squared_distances(X: Array, Z: Array) -> Array:
+    """Return the ``n x m`` squared distances of ``n x d`` and ``m x d`` points."""
+    total: Array | None = None
+    for x, z in zip(X.T, Z.T, strict=True):  # differences before squares: near points keep theirs
+        difference = x[:, None] - z
+        difference *= difference
+        if total is None:
+            total = difference
+        else:
+            total += difference
+    return np.zeros((len(X), len(Z))) if total is None else total
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A kernel of some columns only.
+
+    Attributes:
+        kernel: As GPyTorch has it, with ``active_dims`` of all columns.
+        columns: Which of all columns it reads.
+        smoothness: ``nu`` of a Matern kernel, infinity for squared exponential, None for others.
+        lengthscale: One, or one for each of these columns, where there is a smoothness.
+    """
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+    smoothness: float | None = None
+    lengthscale: Array | None = None
+
+    def matrix(self, X: Array, Z: Array, first: int, num_columns: int) -> Array:
+        """Return the ``n x m`` values at points of which only some columns are given.
+
+        Args:
+            X: ``n x d`` points.
+            Z: ``m x d`` points.
+            first: Which of all columns their first one is.
+            num_columns: How many there are in all.
+        """
+        own = [column - first for column in self.columns]
+        if self.smoothness is not None and self.lengthscale is not None:
+            scaled = squared_distances(X[:, own] / self.lengthscale, Z[:, own] / self.lengthscale)
+            return values_at(scaled, self.smoothness)
+        padded = []
+        for points in (X, Z):
+            whole = torch.zeros(len(points), num_columns, dtype=torch.float64)
+            whole[:, first : first + points.shape[1]] = torch.from_numpy(points)
+            padded.append(whole)
+        with torch.no_grad():
+            values: Array = self.kernel(*padded).to_dense().numpy()
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product of kernels, each of columns in front or of columns behind.
+
+    Attributes:
+        scale: A number that multiplies them.
+        front: Those of columns in front.
+        behind: Those of the columns of the arms.
+    """
+
+    scale: float
+    front: tuple[Factor, ...] = ()
+    behind: tuple[Factor, ...] = ()
+
+    def times(self, other: Product) -> Product:
+        """Return the product of both."""
+        return Product(
+            self.scale * other.scale, self.front + other.front, self.behind + other.behind
+        )
+
+
+def read_products(kernel: Kernel, num_front: int, num_columns: int) -> list[Product] | None:
+    """Return a kernel as a sum of products of kernels in front and kernels behind.
+
+    Args:
+        kernel: Without batch shape, float64.
+        num_front: How many columns stand in front of those of the arms.
+        num_columns: How many there are in all.
+
+    Returns:
+        None if it is none, or has more than :data:`LARGEST_SUM` of them.
+    """
+    if kernel.batch_shape:
+        return None
+    if type(kernel) is Scale and _reads_all_of(kernel, kernel.base_kernel):
+        inner = read_products(kernel.base_kernel, num_front, num_columns)
+        own = Product(float(kernel.outputscale.detach()))
+        return None if inner is None else [own.times(each) for each in inner]
+    parts: list[list[Product]] = []
+    if type(kernel) in (ProductKernel, AdditiveKernel) and kernel.active_dims is None:
+        for part in kernel.kernels:
+            read = read_products(part, num_front, num_columns)
+            if read is None:
+                return None
+            parts.append(read)
+        if type(kernel) is AdditiveKernel:
+            total = [product for part_products in parts for product in part_products]
+        else:
+            total = [Product(1.0)]
+            for part_products in parts:
+                total = [one.times(other) for one in total for other in part_products]
+        return total if len(total) <= LARGEST_SUM else None
+    columns = _columns_of(kernel, num_columns)
+    if all(column < num_front for column in columns):
+        return [Product(1.0, front=(_factor(kernel, columns),))]
+    if all(column >= num_front for column in columns):
+        return [Product(1.0, behind=(_factor(kernel, columns),))]
+    if type(kernel) is not RBFKernel or kernel.lengthscale.numel() not in (1, len(columns)):
+        return None
+    lengthscale = kernel.lengthscale.detach().reshape(-1).expand(len(columns)).numpy()
+    halves = []
+    for is_front in (True, False):
+        kept = [i for i, column in enumerate(columns) if (column < num_front) == is_front]
+        own_columns = tuple(columns[i] for i in kept)
+        halves.append((Factor(kernel, own_columns, math.inf, lengthscale[kept]),))
+    return [Product(1.0, *halves)]
+
+
+def _reads_all_of(kernel: Kernel, inner: Kernel) -> bool:
+    """Return whether a kernel passes on all columns that the one inside reads."""
+    own, of_inner = kernel.active_dims, inner.active_dims
+    # a ScaleKernel selects the columns in place of what it scales
+    return own is None or (of_inner is not None and torch.equal(own, of_inner))
+
+
+def _columns_of(kernel: Kernel, num_columns: int) -> tuple[int, ...]:
+    """Return the columns that a kernel reads, its parts with ``active_dims`` of their own too."""
+    if kernel.active_dims is None:
+        return tuple(range(num_columns))
+    return tuple(kernel.active_dims.tolist())
+
+
+def _factor(kernel: Kernel, columns: tuple[int, ...]) -> Factor:
+    if type(kernel) is RBFKernel:
+        smoothness = math.inf
+    elif type(kernel) is MaternKernel:
+        smoothness = float(kernel.nu)
+    else:
+        return Factor(kernel, columns)
+    lengthscale = kernel.lengthscale.detach().reshape(-1).numpy()
+    if len(lengthscale) not in (1, len(columns)):
+        return Factor(kernel, columns)
+    return Factor(kernel, columns, smoothness, lengthscale)
+
+
+class FrontCovariance(ABC):
+    """The prior covariances of rows and of the arms behind any front.
+
+    Args:
+        num_arms: How many arms there are.
+        num_front: How many columns fronts have, the round included.
+        rate: Of a time-varying kernel, whose round is the first of these columns; None without.
+    """
+
+    def __init__(self, num_arms: int, num_front: int, rate: float | None) -> None:
+        """See the class."""
+        self.num_arms, self.num_front = num_arms, num_front
+        self._log_decay = None if rate is None else 0.5 * math.log1p(-rate)
+
+    @abstractmethod
+    def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
+        """Return the ``n`` covariances of rows with one more.
+
+        Args:
+            arms: ``n`` arm numbers of the rows.
+            fronts: ``n x num_front``.
+            arm: That of the other row.
+            front: ``num_front``; its front.
+        """
+
+    @abstractmethod
+    def among(self, arms: Index, fronts: Array) -> Array:
+        """Return the ``n x n`` covariances of rows with each other."""
+
+    @abstractmethod
+    def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
+        """Return the covariances of rows with arms behind a front.
+
+        Args:
+            arms: ``n`` arm numbers of the rows.
+            fronts: ``n x num_front``.
+            front: ``num_front``.
+            at: ``k`` arms; all if omitted.
+
+        Returns:
+            ``n x k``; of all arms in memory that the next call takes again.
+        """
+
+    @abstractmethod
+    def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
+        """Return the ``n`` covariances of rows with their own arms behind a front."""
+
+    @abstractmethod
+    def variances(self, front: Array) -> Array:
+        """Return the ``num_arms`` prior variances behind a front."""
+
+    @abstractmethod
+    def matrix(self, front: Array) -> Array:
+        """Return the ``num_arms x num_arms`` prior covariances behind a front."""
+
+    def decay(self, fronts: Array, others: Array) -> Array | None:
+        """Return the ``n x m`` factors that time makes of covariances, None if it makes none."""
+        if self._log_decay is None:
+            return None
+        gaps = np.abs(fronts[:, 0, None] - others[None, :, 0])
+        gaps *= self._log_decay
+        return np.exp(gaps, out=gaps)
+
+    def contexts(self, fronts: Array) -> Array:
+        """Return fronts without the round."""
+        return fronts if self._log_decay is None else fronts[:, 1:]
+
+
+class SumOfProducts(FrontCovariance):
+    """Covariances that are sums of products; see the module.
+
+    Args:
+        products: From :func:`read_products`, for columns without the round.
+        points: ``num_arms x d`` arms, as the kernels want them.
+        num_contexts: How many columns contexts have.
+        rate: See :class:`FrontCovariance`.
+    """
+
+    def __init__(
+        self, products: Sequence[Product], points: Array, num_contexts: int, rate: float | None
+    ) -> None:
+        """See the class."""
+        super().__init__(len(points), num_contexts + (rate is not None), rate)
+        self._num_contexts = num_contexts
+        self._num_columns = num_contexts + points.shape[1]
+        self._products = tuple(products)
+        self._last: dict[int, tuple[Index, Array]] = {}  # arms and their rows, by product
+        self.priors = tuple(self._prior(product, points) for product in products)
+
+    @classmethod
+    def behind_time(cls, prior: ArmsPrior, rate: float | None) -> SumOfProducts:
+        """Take arms without contexts, whose prior is known.
+
+        Args:
+            prior: Of the arms.
+            rate: See :class:`FrontCovariance`; None where nothing stands in front at all.
+        """
+        new = cls([], np.empty((prior.num_arms, 0)), 0, rate)
+        new._products, new.priors = (Product(1.0),), (prior,)
+        return new
+
+    def rows_of(self, number: int, arms: Index) -> Array:
+        """Return the ``k x num_arms`` prior covariances of arms with all, of one product.
+
+        They are not to be changed: those of the same arms are returned again.
+        """
+        last = self._last.get(number)
+        if last is not None and np.array_equal(last[0], arms):
+            return last[1]
+        rows: Array
+        matrix = self.priors[number].matrix
+        if matrix is None:
+            rows = self.priors[number].columns(torch.from_numpy(arms)).numpy()
+        else:
+            rows = matrix.numpy().take(arms, axis=0)
+        self._last[number] = arms.copy(), rows
+        return rows
+
+    def block_of(self, number: int, arms: Index, others: Index) -> Array:
+        """Return the ``k x m`` prior covariances of arms with others, of one product."""
+        matrix = self.priors[number].matrix
+        if matrix is None:
+            return self.rows_of(number, arms)[:, others]
+        block: Array = matrix.numpy()[arms[:, None], others]
+        return block
+
+    def scales(self, fronts: Array, others: Array) -> list[Array]:
+        """Return what fronts make of each product: ``n x m`` factors."""
+        if self.num_front == 0:
+            return [np.ones((len(fronts), len(others)))]
+        decay = self.decay(fronts, others)
+        X, Z = self.contexts(fronts), self.contexts(others)
+        every = []
+        for product in self._products:
+            values = decay
+            for factor in product.front:
+                own = factor.matrix(X, Z, 0, self._num_columns)
+                values = own if values is None else values * own
+            if values is None:
+                values = np.ones((len(fronts), len(others)))
+            every.append(values if product.scale == 1.0 else product.scale * values)
+        return every
+
+    def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
+        """See the base class."""
+        total = np.zeros(len(arms))
+        for prior, scale in zip(self.priors, self.scales(fronts, front[None]), strict=True):
+            total += scale[:, 0] * prior.column(arm).numpy()[arms]
+        return total
+
+    def among(self, arms: Index, fronts: Array) -> Array:
+        """See the base class."""
+        if self.num_front == 0:
+            return self.rows_of(0, arms).take(arms, axis=1)
+        scales = self.scales(fronts, fronts)
+        total = np.zeros((len(arms), len(arms)))
+        for number, scale in enumerate(scales):
+            total += scale * self.block_of(number, arms, arms)
+        return total
+
+    def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
+        """See the base class."""
+        total: Array | None = None
+        for number, scale in enumerate(self.scales(fronts, front[None])):
+            own = self.rows_of(number, arms) if at is None else self.block_of(number, arms, at)
+            if self.num_front:
+                own = own * scale
+            total = own if total is None else total + own
+        assert total is not None
+        return total
+
+    def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
+        """See the base class."""
+        total = np.zeros(len(arms))
+        for prior, scale in zip(self.priors, self.scales(fronts, front[None]), strict=True):
+            total += scale[:, 0] * prior.diagonal.numpy()[arms]
+        return total
+
+    def variances(self, front: Array) -> Array:
+        """See the base class."""
+        total = np.zeros(self.num_arms)
+        for prior, scale in zip(self.priors, self.scales(front[None], front[None]), strict=True):
+            total += scale[0, 0] * prior.diagonal.numpy()
+        return total
+
+    def matrix(self, front: Array) -> Array:
+        """See the base class."""
+        every = np.arange(self.num_arms)
+        scales = self.scales(front[None], front[None])
+        return sum(scale * self.rows_of(i, every) for i, scale in enumerate(scales))  # type: ignore[return-value]
+
+    def _prior(self, product: Product, points: Array) -> ArmsPrior:
+        def evaluate(index: Tensor) -> Tensor:
+            total = np.ones((len(index), len(points)))
+            for factor in product.behind:
+                total *= factor.matrix(
+                    points[index.numpy()], points, self._num_contexts, self._num_columns
+                )
+            return torch.from_numpy(total)
+
+        diagonal = np.ones(len(points))
+        for factor in product.behind:
+            if factor.smoothness is None:
+                whole = torch.zeros(len(points), self._num_columns, dtype=torch.float64)
+                whole[:, self._num_contexts :] = torch.from_numpy(points)
+                with torch.no_grad():
+                    diagonal *= factor.kernel(whole, diag=True).numpy()
+        own = torch.from_numpy(diagonal)
+        if len(points) > LARGEST_MATRIX:
+            return ArmsPrior(own, None, evaluate)
+        return ArmsPrior(own, evaluate(torch.arange(len(points))))
+
+
+class JointStationary(FrontCovariance):
+    """A stationary kernel of all columns at once; see the module.
+
+    Args:
+        kernel: Its closed form.
+        points: ``num_arms x d`` arms, as the kernel wants them.
+        num_contexts: How many columns contexts have.
+        rate: See :class:`FrontCovariance`.
+    """
+
+    def __init__(
+        self, kernel: StationaryKernel, points: Array, num_contexts: int, rate: float | None
+    ) -> None:
+        """See the class."""
+        super().__init__(len(points), num_contexts + (rate is not None), rate)
+        lengthscale = kernel.lengthscale.expand(num_contexts + points.shape[1]).cpu().numpy()
+        self._of_context, of_arms = lengthscale[:num_contexts], lengthscale[num_contexts:]
+        self._points = points / of_arms
+        self._smoothness, self._variance = kernel.smoothness, float(kernel.outputscale)
+        self._distances = np.empty((16, len(points)))  # of arms that were played, with all
+        self._slots = np.full(len(points), -1)
+        self._num_slots = 0
+        self._room = np.empty((0, len(points)))  # fresh memory costs more than what is put there
+
+    def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
+        """See the base class."""
+        slot = self._slots_of(np.array([arm]))[0]
+        squared = self._distances[slot, arms][:, None] + self._apart(fronts, front[None])
+        return self._values(squared, fronts, front[None])[:, 0]
+
+    def among(self, arms: Index, fronts: Array) -> Array:
+        """See the base class."""
+        slots = self._slots_of(arms)
+        squared = self._distances[slots[:, None], arms]
+        squared += self._apart(fronts, fronts)
+        return self._values(squared, fronts, fronts)
+
+    def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
+        """See the base class."""
+        slots, apart = self._slots_of(arms), self._apart(fronts, front[None])
+        if at is not None:
+            squared = self._distances[slots[:, None], at]
+            squared += apart
+            return self._values(squared, fronts, front[None])
+        if len(self._room) < len(arms):
+            self._room = np.empty((math.ceil(1.25 * len(arms)), self.num_arms))
+        columns = self._room[: len(arms)]
+        for start in range(0, len(arms), ROWS_AT_ONCE):  # so few stay in the cache
+            some = slice(start, start + ROWS_AT_ONCE)
+            squared = self._distances.take(slots[some], axis=0)
+            squared += apart[some]
+            columns[some] = self._values(squared, fronts[some], front[None])
+        return columns
+
+    def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
+        """See the base class."""
+        return self._values(self._apart(fronts, front[None]), fronts, front[None])[:, 0]
+
+    def variances(self, front: Array) -> Array:
+        """See the base class."""
+        return np.full(self.num_arms, self._variance)
+
+    def matrix(self, front: Array) -> Array:
+        """See the base class."""
+        return self._matrix
+
+    @cached_property
+    def root(self) -> tuple[Array, Index]:
+        """A Cholesky factor with pivots, ``r x num_arms``, and the arms in its order.
+
+        In this order the covariance of the arms is ``U' U``, with the factor ``U`` upper triangular
+        up to the rank ``r``: it stops where what is left is rounding error.
+        """
+        smallest = NEGLIGIBLE * self._variance
+        factor, pivots, rank, _ = dpstrf(self._matrix, tol=smallest, lower=0)
+        order: Index = pivots.astype(np.int64) - 1
+        return np.ascontiguousarray(np.triu(factor)[:rank]), order
+
+    @cached_property
+    def _matrix(self) -> Array:
+        """Of all arms: it is the same behind every front."""
+        values = values_at(squared_distances(self._points, self._points), self._smoothness)
+        values *= self._variance
+        return values
+
+    def _apart(self, fronts: Array, others: Array) -> Array:
+        X, Z = self.contexts(fronts), self.contexts(others)
+        return squared_distances(X / self._of_context, Z / self._of_context)
+
+    def _values(self, squared: Array, fronts: Array, others: Array) -> Array:
+        values = values_at(squared, self._smoothness)
+        if self._variance != 1.0:
+            values *= self._variance
+        decay = self.decay(fronts, others)
+        if decay is not None:
+            values *= decay
+        return values
+
+    def _slots_of(self, arms: Index) -> Index:
+        slots = self._slots[arms]
+        if len(slots) and slots.min() < 0:
+            for arm in dict.fromkeys(arms[slots < 0].tolist()):
+                if self._num_slots == len(self._distances):
+                    more = np.empty((2 * self._num_slots, self.num_arms))
+                    more[: self._num_slots] = self._distances
+                    self._distances = more
+                point = self._points[arm][None]
+                self._distances[self._num_slots] = squared_distances(point, self._points)[0]
+                self._slots[arm] = self._num_slots
+                self._num_slots += 1
+            slots = self._slots[arms]
+        return slots
+
+
+class AnyKernel(FrontCovariance):
+    """Any kernel of all columns, evaluated by GPyTorch.
+
+    Args:
+        kernel: Without batch shape, float64.
+        points: ``num_arms x d`` arms, as the kernel wants them.
+        num_contexts: How many columns contexts have.
+        rate: See :class:`FrontCovariance`.
+    """
+
+    def __init__(
+        self, kernel: Kernel, points: Array, num_contexts: int, rate: float | None
+    ) -> None:
+        """See the class."""
+        super().__init__(len(points), num_contexts + (rate is not None), rate)
+        self._kernel, self._points = kernel, points
+
+    def with_rows(self, arms: Index, fronts: Array, arm: int, front: Array) -> Array:
+        """See the base class."""
+        rows, other = self._inputs(arms, fronts), self._inputs(np.array([arm]), front[None])
+        return self._evaluate(rows, other, fronts, front[None])[:, 0]
+
+    def among(self, arms: Index, fronts: Array) -> Array:
+        """See the base class."""
+        rows = self._inputs(arms, fronts)
+        return self._evaluate(rows, rows, fronts, fronts)
+
+    def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
+        """See the base class."""
+        rows, here = self._inputs(arms, fronts), self._here(front)
+        here = here if at is None else here[torch.from_numpy(at)]
+        return self._evaluate(rows, here, fronts, front[None])
+
+    def at_own(self, arms: Index, fronts: Array, front: Array) -> Array:
+        """See the base class."""
+        rows = self._inputs(arms, fronts)
+        behind = self._inputs(arms, np.broadcast_to(front, fronts.shape))
+        with torch.no_grad():
+            values: Array = self._kernel(rows, behind, diag=True).numpy()
+        decay = self.decay(fronts, front[None])
+        return values if decay is None else values * decay[:, 0]
+
+    def variances(self, front: Array) -> Array:
+        """See the base class."""
+        with torch.no_grad():
+            values: Array = self._kernel(self._here(front), diag=True).numpy()
+        return values
+
+    def matrix(self, front: Array) -> Array:
+        """See the base class."""
+        here = self._here(front)
+        return self._evaluate(here, here, front[None], front[None])
+
+    def _here(self, front: Array) -> Tensor:
+        fronts = np.broadcast_to(front, (self.num_arms, len(front)))
+        return self._inputs(np.arange(self.num_arms), fronts)
+
+    def _inputs(self, arms: Index, fronts: Array) -> Tensor:
+        columns = [self.contexts(fronts), self._points[arms]]
+        return torch.from_numpy(np.concatenate(columns, axis=1))
+
+    def _evaluate(self, X: Tensor, Z: Tensor, fronts: Array, others: Array) -> Array:
+        with torch.no_grad():
+            values: Array = self._kernel(X, Z).to_dense().numpy()
+        decay = self.decay(fronts, others)
+        return values if decay is None else values * decay
+
+
+def front_covariance(
+    kernel: Kernel, points: Tensor, num_contexts: int, rate: float | None
+) -> FrontCovariance:
+    """Return the covariances of a kernel in the cheapest form that it has.
+
+    Args:
+        kernel: Of contexts and arms, without batch shape, float64, on the CPU.
+        points: ``num_arms x d`` arms, as the kernel wants them.
+        num_contexts: How many columns contexts have.
+        rate: Of a time-varying kernel, or None.
+
+    Example:
+        >>> arms = torch.linspace(0.0, 1.0, 4, dtype=torch.float64).unsqueeze(-1)
+        >>> type(front_covariance(RBFKernel().double(), arms, 1, None)).__name__
+        'SumOfProducts'
+        >>> type(front_covariance(MaternKernel().double(), arms, 1, None)).__name__
+        'JointStationary'
+    """
+    if num_contexts == 0:
+        return SumOfProducts.behind_time(ArmsPrior.from_kernel(kernel, points), rate)
+    own = points.numpy()
+    products = read_products(kernel, num_contexts, num_contexts + points.shape[1])
+    if products is not None:
+        return SumOfProducts(products, own, num_contexts, rate)
+    stationary = StationaryKernel.read(kernel)
+    num_columns = num_contexts + points.shape[1]
+    if stationary is not None and len(stationary.lengthscale) in (1, num_columns):
+        return JointStationary(stationary, own, num_contexts, rate)
+    return AnyKernel(kernel, own, num_contexts, rate)
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,217 @@
+r"""Whether outcomes are what a model expected of them: residuals, coverage and one plain verdict.
+
+If the outcomes were drawn from the model, ``y ~ N(m, A)`` with ``A = K + N``, then each one, less
+what the model with the rows before it predicts and over the predicted standard deviation (noise
+included), is a draw from N(0, 1), independent of the others. These one-step-ahead residuals are
+``L^{-1} (y - m)`` with ``A = L L^T``, also where the points were chosen by the outcomes before
+them. What all other rows predict of row ``i`` (leave one out) has mean ``y_i - (A^{-1}(y - m))_i /
+(A^{-1})_{ii}`` and variance ``1 / (A^{-1})_{ii}``. The squares of the one-step-ahead residuals sum
+to ``(y - m)^T A^{-1} (y - m)``; without row ``i`` that is less by the square of its residual from
+what all others predict.
+
+Source: Rasmussen and Williams, *Gaussian processes for machine learning*, MIT Press 2006, section
+5.4.2, equations 5.12; Dawid, *Statistical theory: the prequential approach*, 1984.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_bandits.checks import check_instance, check_matrix, check_probability
+from botorch_bandits.confidence.kernel_reading import prior_mean_at
+from botorch_bandits.confidence.width_rules import (
+    UnreadablePriorError,
+    inputs_of_kernel,
+    kernel_inputs,
+    outcome_units,
+    read_prior,
+)
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.markup import display
+
+FEWEST = 8
+"""With fewer outcomes nothing is said of the model."""
+
+LEVEL = 0.01
+"""Each of the three tests behind a verdict errs with at most this probability."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCheck:
+    """What a model expected of its outcomes; see :func:`check_model`. One entry an outcome.
+
+    Attributes:
+        outcomes: As the model has them, in raw outcome units.
+        one_step: One-step-ahead residuals in predicted standard deviations, in the order of the
+            rows.
+        left_out_means: What all other rows predict, in raw outcome units.
+        left_out_deviations: Standard deviations of that, noise included.
+        learned: What can have been learned from the same outcomes, in words; residuals are smaller
+            for it than those of the rounds themselves were.
+    """
+
+    outcomes: Tensor
+    one_step: Tensor
+    left_out_means: Tensor
+    left_out_deviations: Tensor
+    learned: tuple[str, ...] = ()
+
+    def coverage(self, level: float = 0.95) -> Tensor:
+        """Return the share of outcomes, up to each, that were within the predicted interval.
+
+        Args:
+            level: How probable the interval is to the model.
+
+        Returns:
+            One share an outcome; the last one is of all.
+        """
+        level = check_probability("level", level)
+        width = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(level, dtype=torch.float64)))
+        inside = (self.one_step.abs() <= width).to(self.one_step)
+        return inside.cumsum(0) / torch.arange(1, len(inside) + 1).to(inside)
+
+    @property
+    def verdict(self) -> str:
+        """What the residuals say of the model, in one sentence."""
+        n, z = len(self.one_step), self.one_step
+        if n < FEWEST:
+            return f"{n} outcomes are too few to say anything of the model."
+        square = float(z @ z)
+        share, ratio = _share_below(square, n), math.sqrt(square / n)
+        left_out = (self.outcomes - self.left_out_means) / self.left_out_deviations
+        k = int(left_out.abs().argmax())
+        far = abs(float(left_out[k]))
+        is_alone = _share_below(max(square - far**2, 0.0), n - 1) <= 1.0 - LEVEL / 2.0
+        if n * math.erfc(far / math.sqrt(2.0)) < LEVEL and is_alone:
+            return (
+                f"Outcome {k + 1} is {far:.3g} standard deviations from what all others predict, "
+                "and they are as expected: look at that one first."
+            )
+        if share > 1.0 - LEVEL / 2.0:
+            return (
+                f"The model is overconfident: outcomes vary {ratio:.3g} times as much as it "
+                "predicts. Its noise or its prior variance is too small, or its lengthscale too "
+                "large."
+            )
+        if share < LEVEL / 2.0:
+            return (
+                f"The model is too cautious: outcomes vary {ratio:.3g} times as much as it "
+                "predicts. Its noise or its prior variance is too large."
+            )
+        mean = float(z.mean()) * math.sqrt(n)
+        if math.erfc(abs(mean) / math.sqrt(2.0)) < LEVEL:
+            side = "above" if mean > 0.0 else "below"
+            return (
+                f"Outcomes lie {side} what the model predicts, by {abs(float(z.mean())):.3g} "
+                "predicted standard deviations on average: its prior mean is off."
+            )
+        covered = float(self.coverage()[-1])
+        return f"Nothing speaks against the model: {covered:.0%} of outcomes were in their 95%."
+
+    def __str__(self) -> str:
+        """Say the verdict, and what limits it."""
+        cautions = [f"  learned from the same outcomes: {each}" for each in self.learned]
+        return "\n".join([self.verdict, *cautions])
+
+    def _repr_html_(self) -> str:
+        """Show the verdict with its numbers, in a notebook."""
+        n = len(self.one_step)
+        facts = {
+            "outcomes": n,
+            "in their 95%": f"{float(self.coverage()[-1]):.0%}" if n else None,
+            "root mean square of residuals": f"{float((self.one_step**2).mean().sqrt()):.3g}"
+            if n
+            else None,
+            "learned from the same outcomes": ", ".join(self.learned) or None,
+        }
+        return display(self.verdict, facts)
+
+
+def _share_below(square: float, count: int) -> float:
+    """Return how probable a smaller sum of squares of standard normal draws is."""
+    half, value = (torch.tensor(each, dtype=torch.float64) for each in (count / 2.0, square / 2.0))
+    return float(torch.special.gammainc(half, value))
+
+
+def check_model(model: Model, X: Tensor | None = None, Y: Tensor | None = None) -> ModelCheck:
+    """Compare outcomes with what an exact Gaussian-process model expected of them.
+
+    Kernel, noise and mean are those of the model as it is now. :attr:`ModelCheck.verdict` is a
+    sentence, :func:`~botorch_bandits.plotting.plot_leave_one_out` draws what each outcome is beside
+    what the others predict of it.
+
+    Args:
+        model: Of one output. It is not changed.
+        X: ``n x d`` raw inputs in the order of their outcomes; the model's rows if omitted.
+        Y: ``n`` raw outcomes.
+
+    Raises:
+        TypeError: If it is no BoTorch model, or a tensor of another dtype.
+        ValueError: If the model has several outputs or a batch dimension, its prior cannot be read
+            (:class:`~botorch_bandits.confidence.UnreadablePriorError`), or its rows are means of
+            several outcomes and no ``X`` and ``Y`` are given.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bandits import BanditGP
+        >>> X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+        >>> kernel = RBFKernel().double()
+        >>> model = BanditGP(X, 30.0 * torch.sin(9.0 * X), kernel=kernel, noise=0.01)
+        >>> check_model(model).verdict.partition(":")[0]
+        'The model is overconfident'
+    """
+    check_instance("model", model, Model, "Pass a BoTorch model.")
+    if model.num_outputs != 1 or len(model.batch_shape) > 0:
+        raise ValueError(
+            f"model has {model.num_outputs} outputs and the batch shape "
+            f"{tuple(model.batch_shape)}; check each output and each model of a batch alone."
+        )
+    (prior,) = read_prior(model)
+    if (X is None) != (Y is None):
+        raise ValueError("X and Y go together: pass both, or neither.")
+    with torch.no_grad():
+        if X is None or Y is None:
+            if getattr(model, "repeats", None) is not None:
+                raise ValueError(
+                    "model has rows that are means of several outcomes, whose order is lost. Pass "
+                    "X and Y, the outcomes one by one."
+                )
+            Z, own = kernel_inputs(model), model.train_targets
+            noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
+            scale, shift = outcome_units(model)
+        else:
+            if prior.row_noise is not None:
+                raise UnreadablePriorError(
+                    "model has a noise variance for each of its rows, so that of others is not "
+                    "known. Leave X and Y out."
+                )
+            Z = inputs_of_kernel(model, check_matrix("X", X))
+            scale, shift = outcome_units(model)
+            own = (check_matrix("Y", Y.reshape(-1, 1)).squeeze(-1) - shift) / scale
+            noise = prior.noise_variance
+        n = own.shape[-1]
+        if n == 0:
+            empty = own.new_empty(0)
+            return ModelCheck(empty, empty, empty, empty, prior.learned)
+        residuals = own - prior_mean_at(model, Z)
+        A = model.covar_module(Z).to_dense() + torch.diag(noise.expand(n))
+        L = torch.linalg.cholesky(A)
+        one_step = torch.linalg.solve_triangular(L, residuals.unsqueeze(-1), upper=False)
+        inverse = torch.cholesky_inverse(L)
+        precision = inverse.diagonal()
+        left_out = own - (inverse @ residuals) / precision
+        return ModelCheck(
+            outcomes=shift + scale * own,
+            one_step=one_step.squeeze(-1),
+            left_out_means=shift + scale * left_out,
+            left_out_deviations=scale * precision.rsqrt(),
+            learned=tuple(prior.learned),
+        )
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,70 @@
+"""Fits of hyperparameters as plain values, and how a builder of models takes them up again.
+
+The fits of a loop are a chain: each starts from the one before it. A loop that is opened again from
+its journal goes on from the last one on record, which is believed if a digest says that it is of
+these very rows and unchanged. Otherwise all fits are made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.bandit_gp import ModelBuilder
+
+
+def plain_fit(X: Tensor, Y: Tensor, kernel: Kernel, noise: Tensor) -> dict[str, Any]:
+    """Return a fit as plain values, exact; parameters are raw, as PyTorch has them.
+
+    Args:
+        X: ``n x d`` inputs to which it was made.
+        Y: ``n x m`` outcomes.
+        kernel: As it was fitted.
+        noise: The noise variance.
+    """
+    plain = {
+        "num_rows": len(X),
+        "kernel": {name: value.tolist() for name, value in kernel.named_parameters()},
+        "noise": noise.tolist(),
+    }
+    return {**plain, "digest": _digest(plain, X, Y)}
+
+
+def restore_fit(builder: ModelBuilder, fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> bool:
+    """Let a builder go on from a fit on record, if it is one to these rows.
+
+    Args:
+        builder: Without fits of its own.
+        fit: From :func:`plain_fit`, maybe of an older version, which recorded no digest.
+        X: ``n x d`` inputs, with those of the fit in front.
+        Y: ``n x m`` outcomes.
+
+    Returns:
+        Whether it does.
+    """
+    num_rows = fit["num_rows"]
+    X, Y = X[:num_rows], Y[:num_rows]
+    if len(X) < num_rows or fit.get("digest") != _digest(fit, X, Y):
+        return False
+
+    parameters = {name: X.new_tensor(value) for name, value in fit["kernel"].items()}
+    builder.take_fit(X, Y, parameters, X.new_tensor(fit["noise"]))
+    return True
+
+
+def _digest(fit: Mapping[str, Any], X: Tensor, Y: Tensor) -> str:
+    values = {name: fit[name] for name in ("num_rows", "kernel", "noise")}
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
+    for rows in (X, Y):
+        digest.update(rows.detach().to("cpu", torch.float64).contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+fill_in_docstrings(__name__)

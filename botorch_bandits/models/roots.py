@@ -1,0 +1,42 @@
+"""Roots of covariances that may be singular to rounding.
+
+Exact draws multiply them by normal numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.linalg.lapack import dpstrf
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+
+
+def root_of(covariance: Tensor) -> Tensor:
+    """Return a matrix ``A`` whose product ``A A'`` is a covariance, to rounding.
+
+    Covariances of smooth kernels are singular to rounding. Where a Cholesky factorization fails,
+    one with pivots stops at the rank; where that is not to be had (in a batch, or off the CPU),
+    eigenvectors take its place. There is no jitter.
+
+    Args:
+        covariance: ``batch_shape x n x n``, positive semi-definite.
+
+    Returns:
+        ``batch_shape x n x r`` with ``r`` at most ``n``.
+    """
+    root, info = torch.linalg.cholesky_ex(covariance)
+    if not bool(info.any()):
+        return root
+    if covariance.dim() > 2 or covariance.device.type != "cpu":
+        eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
+        return eigenvectors * eigenvalues.clamp_min(0.0).sqrt().unsqueeze(-2)
+    # LAPACK stops by itself where what is left is rounding of the largest variance
+    factor, pivots, rank, _ = dpstrf(covariance.numpy(), lower=1)
+    root = torch.zeros(len(factor), rank, dtype=covariance.dtype)
+    root[torch.from_numpy(pivots).long() - 1] = torch.from_numpy(np.tril(factor[:, :rank]))
+    return root
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,74 @@
+"""What all pools of processes here share: one thread each, and no process that outlives its run.
+
+Worker processes import this file first, so it imports no more than it must.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+from botorch_bandits.docstrings import fill_in_docstrings
+
+__all__ = ["end_with_parent", "interrupts_on_hold", "one_thread_each", "terminate"]
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Processes that start in here have one thread each, as libraries read it at import."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before
+
+
+@contextmanager
+def interrupts_on_hold() -> Iterator[None]:
+    """A process that starts in here takes no interrupt before it is ready for one."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """In a worker: leave interrupts to the parent, and end when it has ended, even if killed."""
+    # a terminal interrupts all processes; it is the first one that stops the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_wait_and_end, daemon=True).start()
+
+
+def _wait_and_end() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def terminate(executor: Executor) -> None:
+    """End the processes of an executor, also in the middle of a task.
+
+    Args:
+        executor: Of processes.
+    """
+    for process in list((getattr(executor, "_processes", None) or {}).values()):
+        process.terminate()
+
+
+fill_in_docstrings(__name__)
