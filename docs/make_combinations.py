@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ class Combination:
             context_dim=CONTEXTS[self.contexts],
         )
 
+    @cache  # noqa: B019 - combinations are few, and tests ask for all of them several times
     def refusal(self) -> str | None:
         """Return why the settings are refused, or None if they go together."""
         try:

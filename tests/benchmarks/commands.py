@@ -4,7 +4,8 @@
 tests/benchmarks faults`` kills loops and cuts their journals off, and counts what was lost;
 ``python tests/benchmarks claims`` tries to refute what ``guarantee()`` says; ``python
 tests/benchmarks league`` plays our default and what a user would pick instead; ``python
-tests/benchmarks without-bounds`` measures what those get who know no bounds.
+tests/benchmarks without-bounds`` measures what those get who know no bounds; ``python
+tests/benchmarks combinations`` goes over every combination of settings.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from benchmarks import BENCHMARKS, Measurement, Scale, league_command, without_bounds
+from benchmarks import (
+    BENCHMARKS,
+    Measurement,
+    Scale,
+    combinations_command,
+    league_command,
+    without_bounds,
+)
 from benchmarks.devices import against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
 from benchmarks.faults import FaultCount, count_faults
@@ -39,6 +48,9 @@ CLAIMS = "claims"
 
 LEAGUE = "league"
 """The first word of a command that starts the league."""
+
+COMBINATIONS = "combinations"
+"""The first word of a command that measures every documented combination of settings."""
 
 WITHOUT_BOUNDS = "without-bounds"
 """The first word of a command that starts the studies of users who know no bounds."""
@@ -75,6 +87,10 @@ def parser_for(arguments: Sequence[str]) -> tuple[argparse.ArgumentParser, list[
         return build_parser(f"{PROGRAM} {CLAIMS}"), list(arguments[1:])
     if arguments[:1] == [LEAGUE]:
         return league_command.build_parser(f"{PROGRAM} {LEAGUE}"), list(arguments[1:])
+    if arguments[:1] == [COMBINATIONS]:
+        parser = combinations_command.build_parser(f"{PROGRAM} {COMBINATIONS}")
+        parser.set_defaults(start=run_combinations)
+        return parser, list(arguments[1:])
     if arguments[:1] == [WITHOUT_BOUNDS]:
         return without_bounds.build_parser(f"{PROGRAM} {WITHOUT_BOUNDS}"), list(arguments[1:])
     return build_bench_parser(), list(arguments)
@@ -118,9 +134,7 @@ def run_bench(options: argparse.Namespace) -> int:
     repeats = check_integer("--repeats", options.repeats, minimum=1)
     seed = check_integer("--seed", options.seed, minimum=0)
     scale = Scale(repeats, QUICK if options.quick else 1.0, seed)
-    before = torch.get_num_threads()
-    torch.set_num_threads(check_integer("--threads", options.threads, minimum=1))
-    try:
+    with _threads(check_integer("--threads", options.threads, minimum=1)):
         if options.device:
             lines = against_cpu(scale, options.device)
         else:
@@ -129,13 +143,31 @@ def run_bench(options: argparse.Namespace) -> int:
                 for name in names:
                     lines += BENCHMARKS[name].run(scale)
                     bar.advance(last=name)
-    finally:
-        torch.set_num_threads(before)
     ways = ("CPU", options.device) if options.device else ("BoTorch", "here")
     print(format_measurements(lines, *ways))
     if options.out:
         write_atomically(Path(options.out), _csv(lines))
     return 0 if all(line.agrees for line in lines) else 1
+
+
+def run_combinations(options: argparse.Namespace) -> int:
+    """Measure every combination of settings, on one thread.
+
+    Returns:
+        The exit code: 0, or 1 if a combination raised an error.
+    """
+    with _threads(1):
+        return combinations_command.run(options)
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def format_measurements(lines: list[Measurement], ordinary: str, ours: str) -> str:

@@ -233,7 +233,8 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _watch_parent() -> None:
+def watch_parent() -> None:
+    """Let this process end with the one that started it, even if that is killed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -288,7 +289,7 @@ def play_all(
                     runs.append((problem, text, seed))
     failed = []
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_jobs, context, initializer=_watch_parent) as pool:
+    with ProcessPoolExecutor(num_jobs, context, initializer=watch_parent) as pool:
         futures = {pool.submit(_play_in_worker, *run): run for run in runs}
         try:
             for future in as_completed(futures):

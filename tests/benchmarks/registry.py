@@ -5,7 +5,18 @@ The command line and the tests take them from here.
 
 from __future__ import annotations
 
-from benchmarks import arms, boxes, candidates, changes, fits, replicates, suggestions
+from benchmarks import (
+    arms,
+    boxes,
+    candidates,
+    changes,
+    fits,
+    growth,
+    replicates,
+    settings,
+    suggestions,
+    workers,
+)
 from benchmarks.measure import Benchmark
 
 BENCHMARKS = {
@@ -13,6 +24,9 @@ BENCHMARKS = {
     for benchmark in (
         Benchmark("arms-1k", "1000 arms, GP-UCB: the loop against rebuilding", arms.few_arms),
         Benchmark("arms-10k", "10000 arms, GP-UCB: the loop against rebuilding", arms.many_arms),
+        Benchmark(
+            "arms-100k", "100000 arms, GP-UCB: the loop against rebuilding", arms.very_many_arms
+        ),
         Benchmark("arms-100-long", "100 arms, 30000 rounds, against counts", arms.long_run),
         Benchmark("ts-exact-1k", "Thompson sampling on 1000 arms, exact draws", arms.thompson),
         Benchmark(
@@ -39,6 +53,18 @@ BENCHMARKS = {
         ),
         Benchmark("cpd-200", "the change test on all even tails", changes.all_tails),
         Benchmark("evidence", "loops that test by evidence", changes.evidence_in_loops),
+        Benchmark(
+            "settings",
+            "constraints, forgetting, contexts, DMM and draws: a round of the loop",
+            settings.suggestions_of_settings,
+        ),
+        Benchmark("growth", "how the cost of a round grows, over two decades", growth.growth),
+        Benchmark("run-async", "what workers cost a task, on arms", workers.tasks_on_arms),
+        Benchmark(
+            "fits-on-record",
+            "a journal with 200 fits is opened, against all fits again",
+            workers.fits_on_record,
+        ),
         Benchmark("memory-1000", "what a model of 1000 rows keeps", boxes.memory),
     )
 }
