@@ -25,7 +25,6 @@ PACKAGES = (architecture.PACKAGE, *architecture.BESIDE)
 
 # Imports of the package's own modules within functions, each with the reason why it is there.
 IMPORTS_WITHIN_FUNCTIONS = {
-    ("cli/parallel.py", "botorch_bandits.asynchronous"): "workers start without BoTorch",
     ("cli/session.py", "botorch_bandits.plotting"): "only for a picture, after its backend is set",
     ("cli/show.py", "botorch_bandits.plotting"): "only for a picture, after its backend is set",
 }
@@ -208,13 +207,16 @@ modules = set(sys.modules)
 import botorch_bandits
 loaded = set(sys.modules) - modules
 extras = sorted(loaded & {"matplotlib", "pandas", "sklearn", "tqdm"})
+changed = {name for name, value in state().items() if value != before[name]}
 import importlib, pkgutil
+import sklearn.model_selection # a room builds on it; what it imports in turn may draw numbers
+before = state()
 for module in pkgutil.walk_packages(botorch_bandits.__path__, "botorch_bandits."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 after = state()
-changed = sorted(name for name in before if before[name] != after[name])
-print(json.dumps({"changed": changed, "extras": extras}))
+changed |= {name for name in before if before[name] != after[name]}
+print(json.dumps({"changed": sorted(changed), "extras": extras}))
 """
 
 

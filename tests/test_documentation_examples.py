@@ -41,7 +41,9 @@ def blocks_of(path: Path, language: str) -> list[tuple[int, str]]:
     ]
 
 
-PAGES_WITH_EXAMPLES = [page for page in PAGES if blocks_of(page, "python")]
+RECIPES = ROOT / "docs" / "other-tools.md"
+"""Its blocks stand alone; each names what it needs."""
+PAGES_WITH_EXAMPLES = [page for page in PAGES if blocks_of(page, "python") and page != RECIPES]
 
 
 def test_there_are_examples():
@@ -73,6 +75,23 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
     for _, block in blocks_of(page, "output"):
         for shown in block.splitlines():
             assert any(agree(shown, line) for line in printed), f"nothing printed {shown!r}"
+
+
+def recipes():
+    text = RECIPES.read_text(encoding="utf-8")
+    return re.findall(r"^<!-- needs ([\w.]+) -->\n```python\n(.*?)^```$", text, re.M | re.S)
+
+
+@pytest.mark.parametrize(("library", "block"), recipes(), ids=[name for name, _ in recipes()])
+def test_recipes_run(library, block, tmp_path, monkeypatch):
+    """Where the other tool is installed; of them the tests' extra has Optuna alone."""
+    pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, library, "exec"), {"__name__": "__main__"})
+
+
+def test_every_recipe_names_what_it_needs():
+    assert [block for _, block in blocks_of(RECIPES, "python")] == [block for _, block in recipes()]
 
 
 def agree(shown: str, printed: str) -> bool:

@@ -312,24 +312,26 @@ def test_guarantee_and_model_say_what_was_forgotten(name: str) -> None:
             ValueError,
             "refit_every=5",
         ),
-        (
-            lambda: BanditLoop(
-                BOX,
-                MODEL,
-                GPThompsonSampling.with_options(width=1.0),
-                forgetting=TimeVaryingKernel(0.1),
-            ),
-            ValueError,
-            "no random features",
-        ),
     ],
-    ids=["kind", "censored", "random", "function", "refit", "paths"],
+    ids=["kind", "censored", "random", "function", "refit"],
 )
 def test_what_does_not_go_together_is_refused(
     build: Callable[[], BanditLoop], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         build()
+
+
+def test_a_draw_on_a_box_with_a_time_varying_kernel_is_the_same_again() -> None:
+    found = []
+    for _ in range(2):
+        recipe = GPThompsonSampling.with_options(width=1.0)
+        loop = BanditLoop(BOX, MODEL, recipe, forgetting=TimeVaryingKernel(0.1), seed=4)
+        for _ in range(5):
+            query = loop.ask()
+            loop.tell(query.id, float(query.x.sin()))
+        found.append(loop.history.inputs())
+    assert torch.equal(*found)
 
 
 def test_policy_passes_forgetting_on_to_its_loops() -> None:

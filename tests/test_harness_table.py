@@ -20,6 +20,8 @@ MIXINS = """
 from dataclasses import dataclass, field
 
 import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import SingleTaskGP
 
 
@@ -55,6 +57,66 @@ class AnalyticAcquisitionTestMixin:
     def test_maximize(self):
         for value in self.values(torch.double, maximize=False):
             self.assertTrue(torch.isfinite(value).all())
+"""
+
+SAMPLED = """
+
+@dataclass
+class MCAcquisitionSpec(AcquisitionSpec):
+    q: int = 2
+
+
+class MCAcquisitionTestMixin(AnalyticAcquisitionTestMixin):
+    def test_q_greater_than_one(self):
+        for spec in self.acquisition_specs:
+            model = self._make_model(spec, torch.double)
+            X = torch.rand(4, 3, 2, dtype=torch.double)
+            self.assertEqual(spec.cls(model=model, **spec.required_kwargs)(X).shape, X.shape[:1])
+
+    def test_X_pending(self):
+        for spec in self.acquisition_specs:
+            acqf = spec.cls(model=self._make_model(spec, torch.double), **spec.required_kwargs)
+            acqf.set_X_pending(torch.rand(2, 2, dtype=torch.double))
+            self.assertEqual(acqf.X_pending.shape, torch.Size([2, 2]))
+
+    def test_sampler_base_samples(self):
+        self.assertTrue(all("sampler" in str(spec) for spec in self.acquisition_specs))
+
+
+@dataclass
+class InputConstructorSpec:
+    cls: type
+    constructor_kwargs: dict = field(default_factory=dict)
+    supports_posterior_transform: bool = False
+    expected_defaults: dict = field(default_factory=dict)
+
+
+class InputConstructorTestMixin:
+    def _make_constructor_inputs(self, spec):
+        X = torch.rand(5, 2, dtype=torch.double)
+        return {"model": SingleTaskGP(X, X[:, :1].sin()), **spec.constructor_kwargs}
+
+    def built(self, spec, **more):
+        given = {**self._make_constructor_inputs(spec), **more}
+        return get_acqf_input_constructor(spec.cls)(**given)
+
+    def test_input_constructor_basic(self):
+        for spec in self.input_constructor_specs:
+            X = torch.rand(3, 1, 2, dtype=torch.double)
+            self.assertTrue(spec.cls(**self.built(spec))(X).isfinite().all())
+
+    def test_propagation(self):
+        for spec in self.input_constructor_specs:
+            weight = ScalarizedPosteriorTransform(torch.ones(1, dtype=torch.double))
+            given = self.built(spec, posterior_transform=weight)
+            self.assertTrue(spec.supports_posterior_transform)
+            self.assertIs(given["posterior_transform"], weight)
+
+    def test_defaults(self):
+        for spec in self.input_constructor_specs:
+            acqf = spec.cls(**self.built(spec))
+            for name, value in spec.expected_defaults.items():
+                self.assertEqual(getattr(acqf, name), value)
 """
 
 MODELS = """
@@ -105,7 +167,7 @@ def checkout(tmp_path: Path) -> Path:
     harness = tmp_path / "test" / "acquisition" / "harness"
     harness.mkdir(parents=True)
     (harness / "__init__.py").write_text("from .mixins import *\n", encoding="utf-8")
-    (harness / "mixins.py").write_text(MIXINS, encoding="utf-8")
+    (harness / "mixins.py").write_text(MIXINS + SAMPLED, encoding="utf-8")
     (tmp_path / "test" / "models").mkdir()
     path = tmp_path / "test" / "models" / "test_gp_regression.py"
     path.write_text(MODELS, encoding="utf-8")
@@ -113,8 +175,11 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def cells_of(table: str) -> dict[str, list[str]]:
+    """Return the cells of each row by its first one; a name has a row in several tables."""
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    found = {row[0].strip("`"): row[1:] for row in rows if row}
+    found: dict[str, list[str]] = {}
+    for name, *cells in filter(None, rows):
+        found.setdefault(name.strip("`"), []).extend(cells)
     return {name: row for name, row in found.items() if name not in ("Class", "Check", "---")}
 
 
@@ -134,6 +199,18 @@ def test_every_acquisition_function_is_run(script: Any, checkout: Path) -> None:
         assert wrong == "fails: `AssertionError`, torch.Size([4]) != torch.Size([5])", name
         assert maximize in ("passes", "does not apply (no `maximize`)"), name
         assert single == "refused, `TypeError`", name
+
+
+def test_checks_of_sampled_functions_and_of_the_registry(script: Any, checkout: Path) -> None:
+    rows = cells_of(script.sampled_table(checkout))
+    assert set(script.OPTIONS) < set(rows)
+    single_point = rows.pop("BoTorch's UpperConfidenceBound")
+    assert single_point == ["fails", "fails", "does not apply (no `sampler`)", *["passes"] * 3]
+    assert rows.pop("BoTorch's qUpperConfidenceBound")[:2] == ["passes", "passes"]
+    for name, (several, pending, sampler, basic, transform, defaults) in rows.items():
+        assert several == pending == basic == defaults == "passes", name
+        assert sampler == "does not apply (no `sampler`)", name
+        assert transform == "passes" or transform.startswith("does not apply ("), name
 
 
 def test_each_setting_of_a_test_of_models_is_a_case(script: Any, checkout: Path) -> None:

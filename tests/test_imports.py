@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import itertools
 import json
 import pickle
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import botorch_bandits
+from botorch_bandits.cli import commands
+from botorch_bandits.cli.first_page import format_first_page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(botorch_bandits.__file__).read_text(encoding="utf-8")
@@ -21,6 +24,40 @@ def run_fresh(code: str) -> object:
     """Run code in a process of its own and return what it prints as JSON."""
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+FORKS = """
+import json, os, sys, tempfile
+import torch, gpytorch  # and nothing of BoTorch: these take most of the time
+assert not any(name.startswith("botorch") for name in sys.modules)
+printed = []
+for code in json.load(sys.stdin):
+    with tempfile.TemporaryFile("w+") as file:
+        child = os.fork()
+        if not child:
+            os.dup2(file.fileno(), 1)
+            exec(code, {})
+            sys.stdout.flush()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, code
+        file.seek(0)
+        printed.append(json.load(file))
+print(json.dumps(printed))
+"""
+
+
+def run_fresh_each(codes: list[str]) -> list[object]:
+    """Run each code in a process that has imported torch, and return what they print as JSON."""
+    result = subprocess.run(
+        [sys.executable, "-c", FORKS],
+        input=json.dumps(codes),
         capture_output=True,
         text=True,
         timeout=300,
@@ -56,21 +93,30 @@ def test_the_loop_loads_nothing_that_only_other_rooms_need():
     assert not set(loaded) & (heavy | rooms | registry)
 
 
+@pytest.mark.parametrize("shown", ["--version", "--help"])
 @pytest.mark.parametrize("arguments", [["-m", "botorch_bandits"], ["-c", "ENTRY"]])
-def test_the_version_is_shown_without_torch(arguments):
+def test_version_and_commands_are_shown_without_torch(arguments, shown):
     entry = "import sys; from botorch_bandits.cli import main; sys.exit(main())"
     arguments = [entry if part == "ENTRY" else part for part in arguments]
     result = subprocess.run(
-        [sys.executable, "-X", "importtime", *arguments, "--version"],
+        [sys.executable, "-X", "importtime", *arguments, shown],
         capture_output=True,
         text=True,
         timeout=300,
         cwd=ROOT,
     )
-    assert result.stdout.strip() == botorch_bandits.__version__
+    if shown == "--version":
+        assert result.stdout.strip() == botorch_bandits.__version__
+    else:
+        assert "{tune,optimize,compare,resume,show}" in result.stdout
     loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert "botorch_bandits.version" in loaded
     assert not loaded & {"torch", "botorch", "gpytorch", "numpy"}
+
+
+def test_the_first_page_is_that_of_the_whole_parser():
+    whole = commands._build_parser().format_help()
+    assert format_first_page() == whole
 
 
 def test_names_are_listed_alike_for_python_and_for_type_checkers():
@@ -158,11 +204,9 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("order", ["registry first", "registry last"])
-@pytest.mark.parametrize("path", PATHS)
-def test_a_class_that_is_reached_is_registered(path, order):
+def code_that_reaches(path: str, order: str) -> str:
     parts = [ASK, PATHS[path]] if order == "registry first" else [PATHS[path], ASK]
-    code = "\n".join(
+    return "\n".join(
         [
             "import json, sys",
             "finders = list(sys.meta_path)",
@@ -176,10 +220,15 @@ def test_a_class_that_is_reached_is_registered(path, order):
             "print(json.dumps([inputs, loader, len(left), len(ours)]))",
         ]
     )
-    inputs, loader, left, ours = run_fresh(code)
-    assert inputs == {"model": None, "width": 2.0}
-    assert loader == ["SourceFileLoader", "SourceFileLoader"]
-    assert (left, ours) == (0, 18)
+
+
+def test_a_class_that_is_reached_is_registered():
+    ways = list(itertools.product(PATHS, ("registry first", "registry last")))
+    seen = run_fresh_each([code_that_reaches(*way) for way in ways])
+    for way, (inputs, loader, left, ours) in zip(ways, seen, strict=True):
+        assert inputs == {"model": None, "width": 2.0}, way
+        assert loader == ["SourceFileLoader", "SourceFileLoader"], way
+        assert (left, ours) == (0, 19), way
 
 
 def test_type_checkers_know_the_names(tmp_path):

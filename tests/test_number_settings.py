@@ -274,6 +274,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
 ]
 RESULTS = {  # what the package itself makes
     "AsyncResult",
+    "BoundsDiagnosis",
     "CalibratedThreshold",
     "CandidateStatus",
     "ChangePointTest",

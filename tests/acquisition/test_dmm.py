@@ -258,6 +258,7 @@ def test_an_ensemble_has_the_average_of_its_members_bounds(data: tuple[Tensor, T
     levels = torch.tensor([0.01, 0.04, 0.02], dtype=torch.float64).reshape(3, 1)
     kernel = ensemble.covar_module
     kernel.base_kernel.lengthscale = lengthscales
+    kernel.outputscale = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     ensemble.likelihood.noise = levels
     ensemble.eval()
     pending = torch.tensor([[0.15], [0.8]], dtype=torch.float64)
@@ -279,5 +280,7 @@ def test_an_ensemble_has_the_average_of_its_members_bounds(data: tuple[Tensor, T
         assert torch.allclose(found[0], lower, rtol=1e-8, atol=1e-8)
         assert torch.allclose(found[1], upper, rtol=1e-8, atol=1e-8)
         assert torch.allclose(acqf(GRID.unsqueeze(-2)), upper, rtol=1e-8, atol=1e-8)
+        # as many points as members, which GPyTorch could take for a matrix
+        assert torch.allclose(acqf(GRID[:3].unsqueeze(-2)), upper[:3], rtol=1e-8, atol=1e-8)
         assert any("averaged over the members" in gap for gap in acqf.guarantee().gaps)
         assert acqf.describe(GRID[4])["acquisition_value"] == pytest.approx(float(upper[4]))

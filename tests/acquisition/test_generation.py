@@ -277,8 +277,8 @@ def test_shapes_and_bounds_it_does_not_know_are_handed_over(handed_over: list[An
     X = starts(acqf, unit_box(), num=2)
     gen_candidates_batched(X, acqf)
     gen_candidates_batched(X[0], acqf, 0.0, 1.0)
-    wide = ucb(gp(10, 21))
-    gen_candidates_batched(uniform(2, 1, 21, seed=0), wide, 0.0, 1.0, options={"maxiter": 3})
+    wide = ucb(gp(10, 61))
+    gen_candidates_batched(uniform(2, 1, 61, seed=0), wide, 0.0, 1.0, options={"maxiter": 3})
     assert len(handed_over) == 3
 
 

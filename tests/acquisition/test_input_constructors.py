@@ -19,6 +19,7 @@ from botorch.acquisition.input_constructors import (
 from botorch.acquisition.objective import LinearMCObjective, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.model import ModelList
 from botorch.optim import optimize_acqf
 from botorch.utils.datasets import SupervisedDataset
 
@@ -46,7 +47,10 @@ from botorch_bandits import (
     VarianceOnly,
     WidthUpperConfidenceBound,
 )
-from botorch_bandits.acquisition import register_input_constructor
+from botorch_bandits.acquisition import (
+    CandidatesLagrangianUpperConfidenceBound,
+    register_input_constructor,
+)
 from botorch_bandits.models import candidate_grid
 from botorch_bandits.penalties import Linear, Polynomial
 from botorch_bandits.random_streams import derive_seed
@@ -74,6 +78,7 @@ OPTIONS = {
     WidthUpperConfidenceBound: {"rule": RootOfRound()},
 }
 OF_LISTS = (CandidatesUpperConfidenceBound, CandidatesThompsonSampling)  # of priors
+ONLY_IN_ITS_ROOM = CandidatesLagrangianUpperConfidenceBound  # not exported by the package itself
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
 ONE_REWARD = [cls for cls in OPTIONS if cls not in LAGRANGIAN]
 BOX = [(0.0, 1.0), (0.0, 1.0)]  # as Ax writes it
@@ -109,7 +114,7 @@ def test_every_acquisition_is_registered():
         and each is not BanditAcquisition
     }
     assert built_from_a_model == {*OPTIONS, *OF_LISTS}
-    assert built_from_a_model <= set(ACQF_INPUT_CONSTRUCTOR_REGISTRY)
+    assert {*built_from_a_model, ONLY_IN_ITS_ROOM} <= set(ACQF_INPUT_CONSTRUCTOR_REGISTRY)
 
 
 def test_registration_is_a_side_effect_of_the_import_and_does_not_import_ax():
@@ -124,7 +129,7 @@ def test_registration_is_a_side_effect_of_the_import_and_does_not_import_ax():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
     )
     registered, of_ax = json.loads(result.stdout)
-    assert set(registered) == {cls.__name__ for cls in (*OPTIONS, *OF_LISTS)}
+    assert set(registered) == {cls.__name__ for cls in (*OPTIONS, *OF_LISTS, ONLY_IN_ITS_ROOM)}
     assert of_ax == []
 
 
@@ -202,6 +207,58 @@ def test_lists_of_priors_are_built_from_a_model_that_is_one():
         build(CandidatesUpperConfidenceBound, model, posterior_transform=halved)
     with pytest.raises(TypeError, match="with_candidates"):
         build(CandidatesUpperConfidenceBound, single_model(), num_arms=9)
+
+
+def test_lists_of_priors_of_reward_and_constraints_are_put_in_order():
+    X, Y = rows()
+    three = torch.cat([Y, Y[:, :1] - Y[:, 1:] - 3.0], dim=-1)
+    model = BanditGP.with_candidates(candidate_grid([0.2, 0.5]))(X, three)
+    pending, x = uniform(2, 2, seed=4), uniform(9, 2, seed=3).unsqueeze(-2)
+    cls, given = CandidatesLagrangianUpperConfidenceBound, {"multipliers": [1.5], "num_arms": 9}
+    # minimize the second metric, subject to the third being at most 0
+    built = build(
+        cls,
+        model,
+        training_data=datasets(),
+        X_baseline=X,
+        X_pending=pending,
+        posterior_transform=ScalarizedPosteriorTransform(double([0.0, -1.0, 0.0])),
+        constraints_tuple=(double([[0.0, 0.0, 1.0]]), double([[0.0]])),
+        penalty=["exponential", 0.8],
+        **given,
+    )
+    in_order = ModelList(model.models[1], model.models[2])
+    direct = cls(in_order, penalty=Exponential(0.8), maximize=False, X_pending=pending, **given)
+    assert torch.equal(built(x), direct(x))
+    assert str(built.guarantee()) == str(direct.guarantee())
+    # without metrics of somebody else, outputs are reward and constraints as they are
+    as_it_is = build(cls, model, multipliers=[1.0, 2.0], width=2.0)
+    assert torch.equal(as_it_is(x), cls(model, multipliers=[1.0, 2.0], width=2.0)(x))
+    on_box = build(cls, in_order, multipliers=[1.0], smoothness_a=1.0, smoothness_b=2.0, bounds=BOX)
+    assert on_box.parts[0].widths.on_box
+    for weights, constraint, bound in (
+        ([0.0, 2.0, 0.0], [0.0, 0.0, 1.0], 0.0),  # no list is of a multiple,
+        ([0.0, 1.0, 0.0], [0.0, 0.0, -1.0], 0.0),
+        ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0], 0.5),  # of a shifted metric,
+        ([0.0, 1.0, 1.0], [0.0, 0.0, 1.0], 0.0),  # of a sum,
+        ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0], 0.0),  # or independent of itself
+    ):
+        with pytest.raises(UnsupportedError, match=r"a list of priors for each metric as it is"):
+            build(
+                cls,
+                model,
+                posterior_transform=ScalarizedPosteriorTransform(double(weights)),
+                constraints_tuple=(double([constraint]), double([[bound]])),
+                **given,
+            )
+    with pytest.raises(ValueError, match=r"ModelList with a list of priors.*at least 2 metrics"):
+        build(
+            cls,
+            model.models[0],
+            posterior_transform=OBJECTIVE,
+            constraints_tuple=(double([[1.0, 0.0]]), double([[0.0]])),
+            **given,
+        )
 
 
 @pytest.mark.parametrize(
@@ -317,6 +374,13 @@ def test_metrics_that_are_reward_and_constraints_already_stay_as_they_are():
     torch.testing.assert_close(LagrangianUpperConfidenceBound(**inputs)(x), direct(x))
     without_metrics = constructor(model=model, multipliers=[KAPPA], width=1.0)
     assert without_metrics.get("posterior_transform") is None
+
+
+def test_a_penalized_reward_can_be_minimized():
+    model, given = CASES[0].build(), {"multipliers": [KAPPA], "width": 1.0, "maximize": False}
+    x = uniform(9, 2, seed=3).unsqueeze(-2)
+    built = build(LagrangianUpperConfidenceBound, model, **given)
+    assert torch.equal(built(x), LagrangianUpperConfidenceBound(model, **given)(x))
 
 
 def test_lagrangian_with_metrics_in_botorchs_optimizer():

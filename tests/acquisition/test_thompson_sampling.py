@@ -41,7 +41,12 @@ from botorch_bandits import (
     LagrangianThompsonSampling,
     Space,
 )
-from botorch_bandits.acquisition.draws import PointwiseDraw, draw_path, root_of
+from botorch_bandits.acquisition.draws import (
+    PointwiseDraw,
+    draw_path,
+    factor_in_place,
+    root_of,
+)
 from botorch_bandits.confidence import ConstantWidth
 
 from .cases import (
@@ -172,11 +177,11 @@ def test_draws_of_one_posterior_are_from_one_factorization(
 ) -> None:
     factored = []
 
-    def count(covariance: Tensor) -> Tensor:
+    def count(covariance: Tensor) -> Tensor | None:
         factored.append(covariance)
-        return root_of(covariance)
+        return factor_in_place(covariance)
 
-    monkeypatch.setattr("botorch_bandits.acquisition.draws.root_of", count)
+    monkeypatch.setattr("botorch_bandits.acquisition.draws.factor_in_place", count)
     model = SingleTaskGP(ARMS[:3], ARMS[:3].sum(-1, keepdim=True).sin())
     acqf = GPThompsonSampling(model, width=1.0, choices=ARMS, seed=0)
     first = acqf(ARMS.unsqueeze(-2))
@@ -316,7 +321,7 @@ def test_a_path_on_categories_passes_through_the_data_of_each_kind() -> None:
 
 
 def test_without_an_encoding_paths_are_those_of_botorch() -> None:
-    """Bit for bit, so that suggestions on record come again."""
+    """Models of BoTorch bit for bit; ours to rounding, for they have a factor of their own."""
     model = named(MODELS, "SingleTaskGP, two outputs, scalarized").build()
     single = bandit_gp()
     x = uniform(5, 2, seed=3)
@@ -326,7 +331,7 @@ def test_without_an_encoding_paths_are_those_of_botorch() -> None:
             for draw in (draw_path, get_matheron_path_model):
                 torch.manual_seed(7)
                 drawn.append(draw(each)(x))
-        assert torch.equal(*drawn)
+        assert torch.allclose(*drawn, rtol=0.0, atol=0.0 if each is model else 1e-11)
 
 
 @pytest.mark.parametrize("groups", [[6], [1, 1, 4], [3, 3]], ids=str)

@@ -20,6 +20,7 @@ from torch import Tensor
 from botorch_bandits.confidence import Guarantee
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.history import Query
+from botorch_bandits.loop.arms_stream import ArmsStream
 from botorch_bandits.models import CandidatesModel
 from claims.building import MAX_DELAY, STEP_SIZE, Plan, as_column
 from claims.settings import LISTS, Setting
@@ -654,7 +655,7 @@ class _LoopRun(_AnyRun):
 
     def ask(self, t: int) -> None:
         loop = self.loop
-        stream = loop._chooser._stream
+        stream = self.stream_of_all_arms()
         mean = deviation = None
         looks = self.setting.forgetting == "none" and not loop._chooser.has_no_data()
         if stream is None and looks and not self.has_constraints:
@@ -680,11 +681,12 @@ class _LoopRun(_AnyRun):
             if self.has_constraints:
                 self.look_at_penalized(query, where, is_in_hand)
             else:
-                if loop._chooser._stream is not None and self.setting.method in LISTS:
+                stream = self.stream_of_all_arms()
+                if stream is not None and self.setting.method in LISTS:
                     mean, deviation = torch.empty(0), torch.empty(0)  # of which there are many
-                elif loop._chooser._stream is not None:
-                    posterior = loop._chooser._stream.engine.posterior
-                    mean = posterior.mean + loop._chooser._stream.engine.prior_mean
+                elif stream is not None:
+                    posterior = stream.engine.posterior
+                    mean = posterior.mean + stream.engine.prior_mean
                     deviation = posterior.standard_deviation
                 elif len(loop.resets) != num_resets:
                     mean, deviation = moments(loop.current_model(), self.world.inputs)
@@ -692,6 +694,11 @@ class _LoopRun(_AnyRun):
                 assert deviation is not None
                 self.look_at_band(query, row, mean, deviation, where, is_in_hand, context)
         self.new_outcome(query.id, row, query.origin, t, is_in_hand)
+
+    def stream_of_all_arms(self) -> ArmsStream | None:
+        """Return what knows the posterior of every input, if there is such a stream."""
+        stream = self.loop._chooser._stream
+        return stream if isinstance(stream, ArmsStream) else None
 
     def first_id(self, t: int) -> int:
         """Return the id of the first query that is waited for in a round."""

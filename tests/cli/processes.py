@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 import torch
 
 from botorch_bandits.cli import main
@@ -75,3 +76,9 @@ def finish(*arguments: str) -> str:
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return output + errors
+
+
+def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the workers of commands, which are spawned otherwise and import for seconds each."""
+    forking = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method=None: forking)

@@ -20,6 +20,8 @@ from sklearn.svm import SVC
 from botorch_bandits.cli import main
 from botorch_bandits.problems.tuning import TuningProblem, load_dataset
 
+from .processes import fork_workers
+
 IRIS = ["tune", "--dataset", "iris", "--folds", "3", "--initial", "3", "--epoch-length", "3"]
 LIMIT = 40.0
 
@@ -128,8 +130,9 @@ def test_other_budgets_are_another_run(folder: Path, capsys: pytest.CaptureFixtu
     ids=["multiplicative", "primal-dual", "delay", "workers", "shift"],
 )
 def test_other_rules_and_what_goes_with_them(
-    folder: Path, options: list[str], multipliers: float
+    folder: Path, options: list[str], multipliers: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fork_workers(monkeypatch)
     arguments = ["tune", "--dataset", "iris", "--folds", "2", "--initial", "3", "--quiet"]
     arguments += ["--budget", "support_vectors<=30", "--rounds", "7", "--out", "run", *options]
     if "primal-dual" not in options:

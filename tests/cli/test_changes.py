@@ -26,6 +26,8 @@ from botorch_bandits.problems.tuning import (
     split_by_feature,
 )
 
+from .processes import fork_workers
+
 # two plateaus: the reward falls by 1 in the fourteenth call
 FUNCTION = """
 def reward(x):
@@ -63,9 +65,10 @@ def queries_in(folder: Path) -> list[dict[str, Any]]:
     "waiting", [[], ["--delay", "constant:2"], ["--workers", "2"]], ids=["", "delay", "workers"]
 )
 def test_the_function_of_a_round_is_that_of_its_population(
-    folder: Path, waiting: list[str]
+    folder: Path, waiting: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each reward against the accuracy on the half of the round in which it was asked."""
+    fork_workers(monkeypatch)
     arguments = [*TUNE, "--shift", "--rounds", "6", "--initial", "2", "--quiet", "--out", "run"]
     assert main([*arguments, *waiting]) == 0
     X, y = load_dataset("iris")

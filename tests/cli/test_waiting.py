@@ -19,7 +19,7 @@ from PIL import Image
 from botorch_bandits.cli import main
 from botorch_bandits.problems.tuning import TuningProblem, load_dataset
 
-from .processes import finish, start
+from .processes import finish, fork_workers, start
 
 FUNCTION = """
 import os, time
@@ -64,6 +64,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "waiting_module", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return tmp_path
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are forked are there at once; those that are spawned import for seconds."""
+    fork_workers(monkeypatch)
 
 
 def queries_in(folder: Path) -> list[dict[str, Any]]:
@@ -265,6 +271,7 @@ def test_a_tuning_problem_can_be_sent_to_another_process() -> None:
 PARALLEL = (*OPTIMIZE, "--workers", "2", "--method", "random")
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_evaluate_at_once_and_tell_in_order_of_arrival(folder: Path) -> None:
     arguments = [name for name in PARALLEL if name != "--quiet"]
     arguments[1] = "waiting_module:slow_on_the_left"
@@ -302,8 +309,10 @@ def test_workers_have_one_thread_and_do_not_disturb_the_model(
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_stopped_workers_end_and_the_same_command_continues(
-    folder: Path, stop: signal.Signals
+    folder: Path, stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if stop is not signal.SIGINT:  # a terminal's interrupt may hit workers while they import
+        fork_workers(monkeypatch)
     process = start(*PARALLEL, "--rounds", "6", "--out", "run", HANG_FROM_CALL="3")
     wait_until(lambda: num_calls() >= 4)
     if stop is signal.SIGINT:
@@ -332,6 +341,7 @@ def test_stopped_workers_end_and_the_same_command_continues(
     assert sorted(float(line.split()[2]) for line in again) == sorted(rest)
 
 
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -360,6 +370,7 @@ def test_an_evaluation_that_fails_in_a_worker_ends_the_run(
     assert bool(told) == (name != "dying")
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_go_on_where_failures_are_skipped(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

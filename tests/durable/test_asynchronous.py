@@ -142,8 +142,8 @@ def test_a_task_that_never_returns_fails_and_the_run_goes_on(kind: str) -> None:
                 told = loop.history.to_records()
                 stop.set()  # results that come late change nothing
         else:
-            with pool() as processes:  # its end waits for no hanging process
-                result = run_async(loop, hang_at_bad, processes, 2, 4, timeout=10.0, progress=False)
+            with forked() as processes:  # its end waits for no hanging process
+                result = run_async(loop, hang_at_bad, processes, 2, 4, timeout=3.0, progress=False)
                 told = loop.history.to_records()
     finally:
         stop.set()

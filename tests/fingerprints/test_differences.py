@@ -20,6 +20,7 @@ from botorch_bandits import (
     Hallucinated,
     ImprovedUpperConfidenceBound,
 )
+from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.fingerprints import difference, fingerprint
 from botorch_bandits.journal import Journal
 
@@ -142,3 +143,32 @@ def test_rounding_of_parameters_is_no_difference() -> None:
         kernel.base_kernel.raw_lengthscale.mul_(1.0 + 1e-10)
     (line,) = difference(old, fingerprint({"kernel": kernel}))
     assert line.startswith("kernel.base_kernel.lengthscale: was")
+
+
+def test_rounding_of_eigenvalues_is_no_difference() -> None:
+    """Another processor computes others in their last bits, and cuts them off elsewhere."""
+    points = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    kernel = scaled_matern()
+    with torch.no_grad():
+        bound = WaterFillingGain(kernel(points).to_dense(), 0.05)
+    known = fingerprint({"gain": bound})
+
+    def changed(change: Any) -> list[str]:
+        described = json.loads(json.dumps(known))
+        entries = described["gain"]["_ratios"]["entries"]
+        change(entries)
+        described["gain"]["_ratios"]["shape"] = [len(entries)]
+        return difference(known, described)
+
+    assert changed(lambda entries: entries.__setitem__(0, entries[0] * (1.0 + 4e-16))) == []
+    assert changed(lambda entries: entries.append(1e-13 * entries[0])) == []
+    for change in (
+        lambda entries: entries.__setitem__(0, entries[0] * (1.0 + 1e-8)),
+        lambda entries: entries.append(1e-8 * entries[0]),
+        lambda entries: entries.pop(0),
+    ):
+        (line,) = changed(change)
+        assert line.startswith("gain._ratios: was tensor(")
+    # what a user passes in is compared exactly
+    one, other = (fingerprint({"x": torch.tensor([v])}) for v in (1.0, 1.0 + 1e-7))
+    assert len(difference(one, other)) == 1

@@ -142,17 +142,17 @@ def test_pending_queries_count_in_their_own_context() -> None:
     assert float(loop.ask(context=there).x) == float(first.x)  # another context tells nothing
 
 
-def test_growing_model_is_not_rebuilt_on_arms() -> None:
+def test_rows_on_arms_are_added_and_not_rebuilt() -> None:
     loop = make_loop("arms", ACQUISITIONS["IGP-UCB"])
-    models, are_grown = [], []
+    factors = set()
     for t in range(4):
         query = loop.ask(context=torch.tensor([t % 2], dtype=torch.float64))
         loop.tell(query.id, 0.1 * t)
-        models.append(loop.current_model())
-        are_grown.append(models[-1]._cached is not None)  # before its posterior is asked
-    factors = [model.closed_form.factor for model in models]
-    assert all(factor is not None for factor in factors)
-    assert all(are_grown[1:])
+        factor = loop._chooser._stream.engine._growing.factor
+        assert factor.num_rows == t  # as of the last query
+        factors.add(id(factor))
+    assert len(factors) == 1
+    assert loop._chooser._cached_builder is None  # no model was built
 
 
 def test_integer_dimensions_in_a_context() -> None:

@@ -38,7 +38,7 @@ from botorch_bandits.fingerprints import fingerprint
 from botorch_bandits.loop.journal import DifferentSettingsError
 from botorch_bandits.loop.settings import DEFAULT_WIDTH, EARNING_WIDTH, OBJECTIVES
 from botorch_bandits.models import winsorized
-from botorch_bandits.models.closed_form import TransformedClosedForm
+from botorch_bandits.models.growing import TransformedClosedForm
 
 SPACE = Space({"rate": Float(1e-3, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
 

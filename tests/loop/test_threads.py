@@ -125,7 +125,7 @@ def test_a_look_while_an_outcome_is_told(
             super().__init__(*args)
             if threading.get_ident() in reader_id:
                 reads.set()
-                told.wait(timeout=0.3)  # it waits in vain if the outcome has to wait
+                told.wait(timeout=0.1)  # it waits in vain if the outcome has to wait
 
     monkeypatch.setattr(readings, "Chooser", SlowChooser)
     errors: list[BaseException] = []

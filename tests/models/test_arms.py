@@ -11,7 +11,8 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel
 from torch import Tensor
 
-from botorch_bandits.models.arms import LARGEST_MATRIX, ArmsPosterior, ArmsPrior
+from botorch_bandits.models.arms import ArmsPosterior
+from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
 
 DOUBLE = torch.float64
 POINTS = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
@@ -120,7 +121,7 @@ def test_many_arms_need_no_matrix_of_all(kernel: Any) -> None:
     columns = posterior.covariance_columns(some)[:, some]
     assert torch.allclose(columns, covariance, atol=1e-8, rtol=0)
     assert float(posterior.information_gain) == pytest.approx(float(gain), abs=1e-8)
-    assert prior._columns.shape[0] <= len(some)
+    assert prior.num_columns_kept <= len(some)
 
 
 def test_rounding_does_not_build_up_over_30000_rounds() -> None:
@@ -166,6 +167,43 @@ def test_a_record_is_taken_in_to_the_last_bit() -> None:
                 assert torch.equal(getattr(record, name), getattr(single, name)), (t, name)
             normal = torch.ones(record.num_normals, dtype=torch.float64)
             assert torch.equal(record.sample(normal), single.sample(normal))
+
+
+@pytest.mark.parametrize(
+    ("num_arms", "num_played", "num_rounds"),
+    [(300, 20, 400), (300, 90, 500), (60, 60, 700), (LARGEST_MATRIX + 1, 50, 330)],
+)
+def test_of_a_record_only_the_last_rounds_are_played_again(
+    num_arms: int, num_played: int, num_rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few distinct arms, many, all, and more arms than a matrix is kept of; to the last bit."""
+    stream = torch.Generator().manual_seed(9)
+    points = torch.rand(num_arms, 1, dtype=torch.float64, generator=stream)
+    prior = ArmsPrior.from_kernel(MaternKernel(nu=2.5).double(), points)
+    arms = torch.randint(num_played, (num_rounds,), generator=stream).tolist()
+    outcomes = torch.randn(num_rounds, dtype=torch.float64, generator=stream).tolist()
+    single = ArmsPosterior(prior, 0.01)
+    played = 0
+    observe = ArmsPosterior.observe
+
+    def count(self: ArmsPosterior, *given: Any) -> None:
+        nonlocal played
+        played += 1
+        observe(self, *given)
+
+    monkeypatch.setattr(ArmsPosterior, "observe", count)
+    for t, (arm, outcome) in enumerate(zip(arms, outcomes, strict=True), start=1):
+        observe(single, arm, outcome)
+        if t % 31 == 0 or t == num_rounds:
+            played = 0
+            record = ArmsPosterior(prior, 0.01)
+            record.observe_many(arms[:t], outcomes[:t])
+            if num_played < num_arms:
+                assert played <= max(64, 2 * len(set(arms[:t])))
+            for name in ("mean", "variance", "counts", "sums", "squares", "information_gain"):
+                assert torch.equal(getattr(record, name), getattr(single, name)), (t, name)
+            some = torch.tensor([0, num_played - 1])
+            assert torch.equal(record.covariance_columns(some), single.covariance_columns(some))
 
 
 @pytest.mark.parametrize("form", FORMS)

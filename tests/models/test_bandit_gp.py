@@ -621,7 +621,10 @@ def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
         optimize_acqf(a, BOUNDS, q=1, num_restarts=3, raw_samples=16, options={"seed": 0})
         for a in (ours, theirs)
     ]
-    assert found[0][1].item() == pytest.approx(found[1][1].item(), abs=1e-6)
+    for x, value in found:  # two searches may end on two hills
+        for each in (ours, theirs):
+            assert each(x).item() == pytest.approx(value.item(), rel=1e-9, abs=1e-9)
+    assert found[0][1].item() == pytest.approx(found[1][1].item(), abs=1e-2)
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 import warnings
@@ -534,3 +535,104 @@ def test_default_list_takes_its_scales_from_the_first_outcomes_alone() -> None:
     )
     expected = torch.logsumexp(values - math.log(len(entries)), 0) - values
     torch.testing.assert_close(model.evidence.log_evidence, expected, rtol=1e-8, atol=1e-8)
+
+
+def _rows(num_rows: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(num_rows, 2, dtype=torch.float64, generator=generator)
+    noise = torch.randn(num_rows, 1, dtype=torch.float64, generator=generator)
+    return X, (6.0 * X).sin().sum(-1, keepdim=True) + 0.1 * noise
+
+
+def _box_recipe() -> CandidatesRecipe:
+    return BanditGP.with_candidates(candidate_grid([0.2, 0.4], [0.01, 0.1], [0.5, 1.0]))
+
+
+def test_a_builder_returns_a_function_of_the_rows_alone() -> None:
+    """Whatever was built before: a loop that is built again from its history goes on alike."""
+    X, Y = _rows(150)
+    live = _box_recipe().builder()
+    points = _rows(5, seed=1)[0]
+    for num_rows in (0, 1, 2, 63, 64, 65, 130, 129, 150):
+        model = live(X[:num_rows], Y[:num_rows])
+        again = _box_recipe().builder()(X[:num_rows], Y[:num_rows])
+        for ours, theirs in zip(
+            model.group_moments(points), again.group_moments(points), strict=True
+        ):
+            assert torch.equal(ours, theirs)
+        assert torch.equal(model.evidence.path, again.evidence.path)
+        at_once = _box_recipe()(X[:num_rows], Y[:num_rows])
+        for ours, dense in zip(
+            model.group_moments(points), at_once.group_moments(points), strict=True
+        ):
+            torch.testing.assert_close(ours, dense, rtol=0.0, atol=1e-10)
+        torch.testing.assert_close(
+            model.evidence.path, at_once.evidence.path, rtol=1e-10, atol=1e-8
+        )
+
+
+def test_a_builder_starts_again_where_rows_have_changed() -> None:
+    X, Y = _rows(80)
+    builder = _box_recipe().builder()
+    builder(X, Y)
+    changed = Y.clone()
+    changed[3] += 1.0
+    model, fresh = builder(X, changed), _box_recipe().builder()(X, changed)
+    points = _rows(5, seed=1)[0]
+    assert torch.equal(model.group_moments(points)[0], fresh.group_moments(points)[0])
+
+
+def test_rows_are_appended_rather_than_factorized_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = _rows(120)
+    builder, sizes = _box_recipe().builder(), []
+    factorize = torch.linalg.cholesky_ex
+
+    def counting(matrix: Tensor, *args: Any, **kwargs: Any) -> Any:
+        sizes.append(matrix.shape[-1])
+        return factorize(matrix, *args, **kwargs)
+
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", counting)
+    for num_rows in range(100, 121):
+        builder(X[:num_rows], Y[:num_rows])
+    assert sizes == [64]
+
+
+@pytest.mark.parametrize("num_rows", [5, 300])
+def test_posterior_of_many_rows_against_dense_algebra(num_rows: int) -> None:
+    """Large matrices are inverted by their quarters, one group after the other."""
+    X, Y = _rows(num_rows)
+    model = _box_recipe()(X, Y)
+    points = _rows(4, seed=1)[0]
+    posterior = model.posterior(points)
+    assert "distribution" not in vars(posterior)  # nobody has asked for a covariance
+    for member, entry in enumerate(model.members):
+        prior = model.recipe.candidates[entry]
+        with torch.no_grad():
+            gram = prior.kernel(X).to_dense() + prior.noise * torch.eye(len(X), dtype=X.dtype)
+            cross = prior.kernel(points, X).to_dense()
+            mean = cross @ torch.linalg.solve(gram, Y)
+            covariance = prior.kernel(points).to_dense() - cross @ torch.linalg.solve(gram, cross.T)
+        torch.testing.assert_close(posterior.mean[member], mean, rtol=0.0, atol=1e-9)
+        joint = posterior.distribution.covariance_matrix[member]
+        torch.testing.assert_close(joint, covariance, rtol=0.0, atol=1e-9)
+        assert torch.equal(joint.diagonal(), posterior.variance[member].squeeze(-1))
+
+
+def test_posterior_of_an_ensemble_is_pickled_with_its_covariance() -> None:
+    X, Y = _rows(5)
+    posterior = _box_recipe()(X, Y).posterior(_rows(3, seed=1)[0])
+    again = pickle.loads(pickle.dumps(posterior))
+    ours, theirs = (each.distribution.covariance_matrix for each in (again, posterior))
+    assert torch.equal(ours, theirs)
+    assert again.rsample(torch.Size([2])).shape == posterior.rsample(torch.Size([2])).shape
+
+
+def test_batches_of_points_do_not_copy_the_factors() -> None:
+    X, Y = _rows(30)
+    model = _box_recipe()(X, Y)
+    batches = _rows(12, seed=1)[0].reshape(2, 2, 3, 2)
+    mean, covariance = model._rows.mean_and_covariance(batches)
+    for index in itertools.product(range(2), range(2)):
+        one_mean, one_covariance = model._rows.mean_and_covariance(batches[index])
+        torch.testing.assert_close(mean[index], one_mean, rtol=0.0, atol=1e-12)
+        torch.testing.assert_close(covariance[index], one_covariance, rtol=0.0, atol=1e-12)

@@ -28,7 +28,8 @@ from torch.nn.functional import one_hot
 
 from botorch_bandits import Categorical, FittedSingleTaskGP, Float, Integer, Space
 from botorch_bandits.models import LearnedGP
-from botorch_bandits.models.closed_form import ClosedForm, LeanPosterior, TransformedClosedForm
+from botorch_bandits.models.closed_form import ClosedForm, LeanPosterior
+from botorch_bandits.models.growing import TransformedClosedForm
 
 from .textbook import double, uniform
 

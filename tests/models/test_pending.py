@@ -31,7 +31,7 @@ from torch import Tensor
 
 from botorch_bandits import GPThompsonSampling, GPUpperConfidenceBound
 from botorch_bandits.acquisition.draws import draw_path
-from botorch_bandits.models import hallucinate
+from botorch_bandits.models import condition, hallucinate
 from botorch_bandits.models.pending import OneByOneModel, PendingModel, read_noise
 from botorch_bandits.random_streams import seeded_globally
 
@@ -272,6 +272,67 @@ def test_noise_is_that_of_a_new_outcome() -> None:
         read_noise(model, P), shift * model.likelihood.noise.mean().expand(3, 1), atol=1e-12
     )
     assert read_noise(Waves(), P).max() == 0.0
+
+
+def dense_given_pending(
+    model: SingleTaskGP, targets: np.ndarray, rows: np.ndarray, pending: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance at NEW given rows, and outcomes at P that equal the mean, by hand.
+
+    All in the model's own units, one output.
+    """
+    kernel = model.covar_module
+    with torch.no_grad():
+        K = kernel(torch.cat([X, P, NEW])).to_dense().numpy()
+        K = K if K.ndim == 2 else K[0]
+        constant = float(model.mean_module.constant.reshape(-1)[0])
+    n, k = len(X), len(P)
+    own = K[:n, :n] + np.diag(rows)
+    mean = constant + K[n:, :n] @ np.linalg.solve(own, targets - constant)
+    observed = np.concatenate([targets, mean[:k]])
+    both = K[: n + k, : n + k] + np.diag(np.concatenate([rows, pending]))
+    cross = K[n + k :, : n + k]
+    expected = constant + cross @ np.linalg.solve(both, observed - constant)
+    covariance = K[n + k :, n + k :] - cross @ np.linalg.solve(both, cross.T)
+    return expected, covariance
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("extra", [0.0, 0.7])
+def test_given_variances_of_rows_give_pending_ones_their_mean(outputs: int, extra: float) -> None:
+    # the rule of docs/drop-in.md; extra noise is what condition() adds to it
+    variances = torch.cat([0.01 + 0.1 * X[:, :1] ** 2, 0.3 + X[:, 1:]], dim=-1)[:, :outputs]
+    model = fixed_hyperparameters(
+        SingleTaskGP(X, Y[:, :outputs], variances, outcome_transform=Standardize(outputs))
+    )
+    if extra:
+        ways = [condition(model, P, model.posterior(P).mean.detach(), extra_noise=extra)]
+    else:
+        ways = [hallucinate(model, P), PendingModel(model, P)]
+    for j in range(outputs):
+        shift = model.outcome_transform.means[..., j].item()
+        scale = model.outcome_transform.stdvs[..., j].item()
+        rows = variances[:, j].numpy() / scale**2
+        mean, covariance = dense_given_pending(
+            model,
+            (Y[:, j].numpy() - shift) / scale,
+            rows,
+            np.full(len(P), rows.mean() + extra / scale**2),
+        )
+        weights = torch.zeros(outputs, dtype=torch.float64)
+        weights[j] = 1.0
+        output = ScalarizedPosteriorTransform(weights)
+        for way in ways:
+            posterior = way.posterior(NEW, posterior_transform=output)
+            assert np.allclose(
+                posterior.mean.detach().squeeze(-1).numpy(), shift + scale * mean, 0.0, 1e-10
+            )
+            found = posterior.distribution.covariance_matrix.detach().numpy()
+            assert np.allclose(found, scale**2 * covariance, 0.0, 1e-10)
+        if not extra:  # what acquisition functions make of it
+            acqf = GPUpperConfidenceBound(model, 4.0, posterior_transform=output, X_pending=P)
+            expected = shift + scale * (mean + 2.0 * np.sqrt(np.diag(covariance)))
+            assert np.allclose(acqf(NEW.unsqueeze(-2)).detach().numpy(), expected, 0.0, 1e-10)
 
 
 class WithoutNoise(OwnGP):

@@ -109,7 +109,7 @@ def test_chunks_and_interruptions_do_not_change_results(name: str, tmp_path: Pat
 
 
 def test_processes_do_not_change_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # forked ones import nothing; test_workers.py has those that begin from nothing
+    # forked ones import nothing; test_papers_are_public.py has those that begin from nothing
     forked = multiprocessing.get_context("fork")
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: forked)
     build = partial(

@@ -1,5 +1,6 @@
 """Results of an experiment do not depend on how many processes play it."""
 
+import multiprocessing
 from functools import partial
 
 import pytest
@@ -10,7 +11,10 @@ from papers.trials import run_pieces
 
 
 @pytest.mark.parametrize("num_trials", [4])
-def test_the_table_is_the_same(tmp_path, num_trials, capsys):
+def test_the_table_is_the_same(tmp_path, num_trials, capsys, monkeypatch):
+    # forked ones import nothing; test_papers_are_public.py has those that begin from nothing
+    forked = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: forked)
     command = ["experiment", "chowdhury-functions", "--trials", str(num_trials), "--rounds", "5"]
     for workers in (1, 2):
         out = ["--out", str(tmp_path / str(workers)), "--quiet", "--workers", str(workers)]

@@ -197,6 +197,36 @@ def test_ax_builds_and_maximizes_it(name: str, built: list[BanditAcquisition]) -
     assert here >= values.max() - 0.01 * (values.max() - values.min())
 
 
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_standard_errors_that_differ(name: str, built: list[BanditAcquisition]) -> None:
+    """Each trial is told with a standard error of its own, which is the noise of its row."""
+    cls = getattr(botorch_bandits, name)
+    constrained = "multipliers" in OPTIONS[name]
+    metrics = ("loss", "level") if constrained else ("loss",)
+    constraints = ["level >= 3.0"] if constrained else None
+    client = make_client(bandit_node(cls, OPTIONS[name]), constraints=constraints)
+    errors = {-4.0: 0.1, -1.0: 0.2, 2.0: 1.0, 4.5: 3.0}
+    for x, error in errors.items():
+        index = client.attach_trial({"x": x})
+        client.complete_trial(index, {each: (outcomes(x)[each], error) for each in metrics})
+    client.attach_trial({"x": 0.5})
+    _, x = ask(client)
+    acqf = built[-1]
+    assert type(acqf) is cls
+    assert acqf.X_pending.tolist() == [[0.5]]
+    model = getattr(acqf, "base_model", acqf.model)
+    for part in getattr(model, "models", [model]):
+        unit = part.outcome_transform.stdvs.reshape(-1)
+        for noise, scale in zip(part.likelihood.noise.reshape(-1, 4), unit, strict=False):
+            told = torch.tensor(list(errors.values()), dtype=torch.float64)
+            torch.testing.assert_close(noise.detach() * scale**2, told**2)
+    with torch.no_grad():
+        values = acqf(grid())
+        here = acqf(torch.tensor([[[x]]], dtype=torch.float64))
+    assert bool(torch.isfinite(values).all())
+    assert here >= values.max() - 0.01 * (values.max() - values.min())
+
+
 def test_an_experiment_with_pending_trials_saved_and_loaded(
     built: list[BanditAcquisition], tmp_path: Any
 ) -> None:

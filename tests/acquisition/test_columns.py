@@ -1,0 +1,197 @@
+"""Points of another shape than the model's inputs are refused by name, in every class."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import gpytorch
+import pytest
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models import (
+    MixedSingleTaskGP,
+    ModelListGP,
+    MultiTaskGP,
+    SingleTaskGP,
+    SingleTaskVariationalGP,
+)
+from botorch.models.ensemble import EnsembleModel
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.models.model import Model
+from botorch.models.transforms.input import (
+    AppendFeatures,
+    ChainedInputTransform,
+    FilterFeatures,
+    Normalize,
+)
+from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+import botorch_bandits.acquisition
+from botorch_bandits import BanditGP, GPThompsonSampling, GPUpperConfidenceBound
+from botorch_bandits.acquisition import BanditAcquisition, base
+from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.models.moments import count_columns
+
+from .cases import rows, uniform
+
+X, Y = rows(8)
+CENSORED = {"minimum_proxy": 2.0, "outcome_bound": 9.0}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "CandidatesLagrangianUpperConfidenceBound": {"multipliers": (1.0,)},
+    "CensoredThompsonSampling": CENSORED,
+    "CensoredUpperConfidenceBound": CENSORED,
+    "ChangePointUpperConfidenceBound": {"horizon": 100, "smoothness": 2.5, "dim": 2},
+    "GPUpperConfidenceBound": {"width": 2.0},
+    "LagrangianThompsonSampling": {"multipliers": (1.0,)},
+    "LagrangianUpperConfidenceBound": {"multipliers": (1.0,)},
+    "RandomizedUpperConfidenceBound": {"num_arms": 50},
+    "WidthUpperConfidenceBound": {"rule": ConstantWidth(2.0)},
+}
+CLASSES = [
+    cls
+    for name in sorted(botorch_bandits.acquisition.__all__)
+    if inspect.isclass(cls := getattr(botorch_bandits.acquisition, name))
+    and issubclass(cls, BanditAcquisition)
+    and cls is not BanditAcquisition
+]
+PRIORS = [BanditGP.with_kernel(RBFKernel(), lengthscale=each) for each in (0.2, 0.5)]
+
+
+def make(cls: type, **more: Any) -> AcquisitionFunction:
+    outcomes = Y if "Lagrangian" in cls.__name__ else Y[:, :1]
+    if cls.__name__.startswith("Candidates"):
+        model: Model = BanditGP.with_candidates(PRIORS)(X, outcomes)
+    else:
+        model = SingleTaskGP(X, outcomes).eval()
+    acqf: AcquisitionFunction = cls(model, **{**OPTIONS.get(cls.__name__, {}), **more})
+    return acqf
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_other_shapes_are_refused(cls: type) -> None:
+    acqf = make(cls)
+    with pytest.raises(ValueError, match=rf"^{cls.__name__} requires X to have at least 2 dim.*"):
+        acqf(X[0])
+    for count, words in ((1, "1 column"), (3, "3 columns")):
+        told = rf"^{{}} has {words} \(shape .*\), but the inputs of the model, .*, have 2\. Pass"
+        for q in (1, 2):
+            with pytest.raises(ValueError, match=told.format("X")):
+                acqf(uniform(4, q, count, seed=3))
+        with pytest.raises(ValueError, match=told.format("X_pending")):
+            acqf.set_X_pending(uniform(2, count, seed=4))
+        with pytest.raises(ValueError, match=told.format("X_pending")):
+            make(cls, X_pending=uniform(2, count, seed=4))
+        if "choices" in inspect.signature(cls).parameters:
+            with pytest.raises(ValueError, match=told.format("choices")):
+                make(cls, choices=uniform(5, count, seed=4))
+    assert acqf.X_pending is None  # a refusal leaves everything in its place
+    assert acqf(X.unsqueeze(-2)).shape == (8,)
+
+
+def test_errors_of_draws_from_lists_name_the_class_that_was_built() -> None:
+    acqf = make(botorch_bandits.acquisition.CandidatesThompsonSampling)
+    for evaluate in (acqf, acqf.describe):
+        with pytest.raises(ValueError, match="X") as error:
+            evaluate(X[0, 0] if evaluate == acqf else X[0, :1])
+        assert "GPThompsonSampling" not in str(error.value)
+
+
+def test_the_model_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(base, "count_columns", lambda model: asked.append(model) or 2)
+    for cls in CLASSES:
+        acqf = make(cls)
+        del asked[:]
+        for _ in range(3):
+            acqf(X.unsqueeze(-2))
+        assert len(asked) <= 2, cls  # a draw from a list asks for list and member
+
+
+class Columns(gpytorch.models.ExactGP, GPyTorchModel):
+    """A model of one's own; with columns that its posterior adds, in the second form."""
+
+    _num_outputs = 1
+
+    def __init__(self) -> None:
+        super().__init__(X, Y[:, 0], gpytorch.likelihoods.GaussianLikelihood())
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(RBFKernel())
+        self.to(X)
+
+    def forward(self, x: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+class AddsColumns(Columns):
+    """Takes points without the second column."""
+
+    def posterior(self, X: Tensor, *args: Any, **options: Any) -> Any:
+        return super().posterior(torch.cat([X, torch.zeros_like(X)], -1), *args, **options)
+
+
+class Waves(EnsembleModel):
+    """Shows no rows."""
+
+    _num_outputs = 1
+
+    def forward(self, X: Tensor) -> Tensor:
+        return torch.stack([torch.sin((3 + i) * X.sum(-1, keepdim=True)) for i in range(3)], -3)
+
+
+def normalized() -> Model:
+    return SingleTaskGP(X, Y[:, :1], input_transform=Normalize(2))
+
+
+def several_tasks() -> MultiTaskGP:
+    tasks = torch.cat([torch.zeros(8, 1), torch.ones(8, 1)]).double()
+    inputs = torch.cat([torch.cat([X, X]), tasks], dim=-1)
+    outcomes = torch.cat([Y[:, :1], Y[:, 1:]])
+    return MultiTaskGP(inputs, outcomes, task_feature=-1, output_tasks=[0])
+
+
+def appended() -> Model:
+    """The second column is appended to points, not to the rows, which have it."""
+    later = AppendFeatures(feature_set=torch.zeros(1, 1).double())
+    return SingleTaskGP(X, Y[:, :1], input_transform=later)
+
+
+def filtered() -> Model:
+    kept = FilterFeatures(feature_indices=torch.tensor([0, 2]))
+    wide = torch.cat([X, X[:, :1]], dim=-1)
+    transform = ChainedInputTransform(kept=kept, unit=Normalize(2))
+    return SingleTaskGP(wide, Y[:, :1], input_transform=transform)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_columns_are_those_of_raw_points(training: bool) -> None:
+    expected = {
+        normalized: 2,
+        several_tasks: 2,
+        filtered: 3,
+        Columns: 2,
+        lambda: MixedSingleTaskGP(X, Y[:, :1], cat_dims=[1]): 2,
+        lambda: SingleTaskVariationalGP(X, Y[:, :1], input_transform=Normalize(2)): 2,
+        lambda: ModelListGP(normalized(), several_tasks()): 2,
+        # what takes other points than its rows, or shows none, is left to itself
+        appended: None,
+        AddsColumns: None,
+        Waves: None,
+        lambda: ModelListGP(normalized(), filtered()): None,
+    }
+    for build, count in expected.items():
+        assert count_columns(build().train(training)) == count, build
+
+
+def test_models_that_take_other_points_than_their_rows_are_not_refused() -> None:
+    for build, count in ((appended, 1), (AddsColumns, 1), (several_tasks, 3), (Waves, 5)):
+        points = uniform(4, 1, count, seed=3)
+        if build is several_tasks:
+            points[..., 2] = 0.0  # the task
+        value = GPUpperConfidenceBound(build().eval(), width=2.0)(points)
+        assert value.shape == (4,)
+        assert value.isfinite().all()
+    with pytest.raises(ValueError, match=r"X has 4 columns"):
+        GPThompsonSampling(several_tasks(), seed=0, choices=X)(uniform(4, 1, 4, seed=3))

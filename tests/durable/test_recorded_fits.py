@@ -1,0 +1,155 @@
+"""A loop that learns its hyperparameters takes up the last fit in its journal, if it is its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, ScaleKernel
+
+from botorch_bandits import BanditGP, BanditLoop, Box, GPUpperConfidenceBound, History
+from botorch_bandits.fingerprints import EnvironmentWarning
+from botorch_bandits.journal import Journal
+from botorch_bandits.models.bandit_gp import ModelBuilder
+
+pytestmark = pytest.mark.usefixtures("quick_disk")
+
+
+def settings(every: int) -> dict[str, Any]:
+    kernel = ScaleKernel(MaternKernel(nu=2.5))
+    return {
+        "domain": Box([[0.0], [1.0]], num_restarts=2, raw_samples=16),
+        "model": BanditGP.with_kernel(kernel, noise=0.01, lengthscale=0.3, refit_every=every),
+        "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
+        "num_initial": 4,
+        "seed": 2,
+    }
+
+
+def play(loop: BanditLoop, total: int) -> None:
+    while loop.history.num_queries < total:
+        query = loop.ask()
+        loop.tell(query.id, float(torch.sin(7.0 * query.x).sum() + 0.05 * (query.id % 5)))
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count fits, by their rows."""
+    made: list[int] = []
+    refit = ModelBuilder._refit
+
+    def counting(self: ModelBuilder, X: torch.Tensor, Y: torch.Tensor) -> Any:
+        made.append(len(X))
+        return refit(self, X, Y)
+
+    monkeypatch.setattr(ModelBuilder, "_refit", counting)
+    return made
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_opening_makes_no_fit_again_and_goes_on_as_if_nothing_had_happened(
+    every: int, tmp_path: Path, fits: list[int]
+) -> None:
+    whole, path = tmp_path / "whole.journal", tmp_path / "run.journal"
+    with BanditLoop.open(whole, **settings(every)) as loop:
+        play(loop, 16)
+    with BanditLoop.open(path, **settings(every)) as loop:
+        play(loop, 11)
+    fits.clear()
+    with BanditLoop.open(path, **settings(every)) as loop:
+        query = loop.ask()
+        # the outcome of the last round came behind the last fit on record
+        assert fits == ([11] if every == 1 else [])
+        loop.tell(query.id, float(torch.sin(7.0 * query.x).sum() + 0.05 * (query.id % 5)))
+        play(loop, 16)
+        ours = loop.history.to_records()
+    with BanditLoop.open(whole, **settings(every)) as loop:
+        theirs = loop.history.to_records()
+    names = ("x", "diagnostics", "reward")
+    assert [[each[n] for n in names] for each in ours] == [
+        [each[n] for n in names] for each in theirs
+    ]
+
+
+def change(path: Path, other: Path, edit: Any) -> Path:
+    with Journal.open(path) as journal:
+        header, records = journal.header, [json.loads(json.dumps(r)) for r in journal.records()]
+    edit(records)
+    with Journal.create(other, header) as journal:
+        for record in records:
+            journal.append(record)
+    return other
+
+
+@pytest.mark.parametrize("what", ["the fit", "a reward", "the digest", "no digest"])
+def test_a_fit_that_is_not_of_these_rows_is_made_again(
+    what: str, tmp_path: Path, fits: list[int]
+) -> None:
+    path = tmp_path / "run.journal"
+    with BanditLoop.open(path, **settings(3)) as loop:
+        play(loop, 11)
+
+    def edit(records: list[dict[str, Any]]) -> None:
+        latest = [record["fit"] for record in records if "fit" in record][-1]
+        assert latest["num_rows"] == 9
+        if what == "the fit":
+            latest["noise"] *= 1.0 + 1e-15
+        elif what == "a reward":
+            next(record for record in records if "reward" in record)["reward"] += 1e-12
+        elif what == "the digest":
+            latest["digest"] = "0" * 64
+        else:
+            for record in records:
+                record.get("fit", {}).pop("digest", None)
+
+    other = change(path, tmp_path / "other.journal", edit)
+    fits.clear()
+    with BanditLoop.open(other, **settings(3)) as loop:
+        if what == "the fit":
+            with pytest.warns(EnvironmentWarning, match="fit to 9 rows"):
+                loop.ask()
+        else:
+            loop.ask()
+    assert fits == [3, 6, 9]
+
+
+def test_a_retraction_makes_the_fits_anew(tmp_path: Path, fits: list[int]) -> None:
+    path = tmp_path / "run.journal"
+    with BanditLoop.open(path, **settings(3)) as loop:
+        play(loop, 11)
+        loop.retract(1, "a broken sensor")
+    fits.clear()
+    with BanditLoop.open(path, **settings(3)) as loop:
+        query = loop.ask()
+        assert fits == [3, 6, 9]
+        records = loop.history.to_records()[:-1]
+    history = History.from_records(records, 1)
+    assert BanditLoop(**settings(3), history=history).ask().x.tolist() == query.x.tolist()
+
+
+def test_rows_that_change_behind_a_fit_that_was_taken_are_fitted_from_the_start(
+    fits: list[int],
+) -> None:
+    X = torch.linspace(0.0, 1.0, 8, dtype=torch.float64).unsqueeze(-1)
+    Y = torch.sin(6.0 * X)
+    recipe = settings(2)["model"]
+    first = recipe.builder(seed=0)
+    first(X, Y)
+    fit = first.latest_fit
+    assert fit is not None
+    second = recipe.builder(seed=0)
+    second.take_fit(*fit[:2], dict(fit[2].named_parameters()), fit[3])
+    fits.clear()
+    again, expected = second(X, Y), first(X, Y)
+    assert not fits
+    assert torch.equal(again.posterior(X).mean, expected.posterior(X).mean)
+    changed = Y.clone()
+    changed[5] += 1.0
+    model = second(X, changed)
+    assert fits == [2, 4, 6, 8]
+    assert torch.equal(
+        model.posterior(X).mean, recipe.builder(seed=0)(X, changed).posterior(X).mean
+    )

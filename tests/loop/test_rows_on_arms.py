@@ -1,0 +1,272 @@
+"""Loops on arms with contexts or forgetting choose as their models do, without building any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from botorch.models.transforms import Normalize
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Censored,
+    DMMUpperConfidenceBound,
+    ExponentialWeights,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    History,
+    Ignored,
+    ImprovedUpperConfidenceBound,
+    LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
+    MeanOnly,
+    OracleRestart,
+    RandomizedUpperConfidenceBound,
+    SlidingWindow,
+    TimeVaryingKernel,
+    VarianceOnly,
+)
+from botorch_bandits.loop.chooser import Chooser
+from botorch_bandits.loop.rows_stream import RowsStream
+
+ARMS = Arms(torch.rand(14, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64))
+BOUNDS = {"rkhs_bound": 1.5, "noise_bound": 0.1}
+IGP_UCB = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True)
+PRODUCT = RBFKernel(active_dims=(0,)) * MaternKernel(nu=1.5, active_dims=(1,))
+FORGETTING = {
+    "all is kept": None,
+    "window": SlidingWindow(6),
+    "weights": ExponentialWeights(0.8),
+    "time": TimeVaryingKernel(0.1),
+}
+
+
+def model(kernel: Kernel | None = None, **options: Any) -> Any:
+    kernel = MaternKernel(nu=2.5) if kernel is None else kernel
+    return BanditGP.with_kernel(kernel.double(), noise=0.05, **options)
+
+
+def build(
+    forgetting: str, num_contexts: int = 0, acquisition: Any = IGP_UCB, **options: Any
+) -> BanditLoop:
+    given = {"model": model(), "seed": 3, **options}
+    return BanditLoop(
+        ARMS,
+        acquisition=acquisition,
+        context_dim=num_contexts,
+        forgetting=FORGETTING[forgetting],
+        clock=lambda: 0.0,
+        **given,
+    )
+
+
+def go_on(loop: BanditLoop, num_rounds: int, delayed: bool = False) -> None:
+    """Contexts come again now and then; of delayed outcomes one of four is told."""
+    for _ in range(num_rounds):
+        t = loop.history.num_queries + 1
+        context = [math.sin(3.0 * t) if t % 3 else 0.5]
+        loop.ask(**({"context": context} if loop.settings.context_dim else {}))
+        waiting = list(loop.history.pending())
+        if delayed:
+            waiting = [] if len(waiting) < 4 else [waiting[(5 * t) % 3]]
+        for query in waiting:
+            x = float(query.x[0])
+            shift = 0.0 if query.context is None else x * float(query.context[0])
+            told = {"constraints": [x - 0.6]} if loop.settings.constraints is not None else {}
+            loop.tell(query.id, math.cos(5.0 * x) + shift + 0.1 * math.sin(9.0 * t), **told)
+
+
+@contextmanager
+def by_models(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(Chooser, "_new_rows_stream", lambda self, played: None)
+        yield
+
+
+def assert_chooses_as_models_do(
+    monkeypatch: pytest.MonkeyPatch, delayed: bool, num_rounds: int = 13, **options: Any
+) -> None:
+    with by_models(monkeypatch):
+        known = build(**options)
+        go_on(known, num_rounds, delayed)
+        assert known._chooser._stream is None
+    loop = build(**options)
+    go_on(loop, num_rounds, delayed)
+    assert isinstance(loop._chooser._stream, RowsStream)
+    for ours, theirs in zip(loop.history.queries, known.history.queries, strict=True):
+        assert torch.equal(ours.x, theirs.x)
+        for name, value in theirs.diagnostics.items():
+            assert ours.diagnostics[name] == pytest.approx(value, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("num_contexts", [0, 1])
+@pytest.mark.parametrize("forgetting", FORGETTING)
+def test_bounds_are_those_of_the_models(
+    forgetting: str, num_contexts: int, delayed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if forgetting == "all is kept" and num_contexts == 0:
+        return
+    for kernel in (None, PRODUCT)[: 1 + num_contexts]:
+        options: dict[str, Any] = {"forgetting": forgetting, "num_contexts": num_contexts}
+        options["model"] = model(kernel, prior_mean=0.3)
+        assert_chooses_as_models_do(monkeypatch, delayed, **options)
+
+
+OTHERS = {
+    "improvement, window": (LogExpectedImprovement.with_options(), "window", 0),
+    "observed improvement, window": (
+        LogExpectedImprovement.with_options(incumbent="observed", maximize=False),
+        "window",
+        0,
+    ),
+    "improvement, weights": (LogExpectedImprovement.with_options(), "weights", 0),
+    "variance, context": (VarianceOnly.with_options(), "all is kept", 1),
+    "mean, time": (MeanOnly.with_options(maximize=False), "time", 1),
+    "theorem 1, context": (GPUpperConfidenceBound.with_options(delta=0.1), "all is kept", 1),
+    "minimized, weights": (
+        GPUpperConfidenceBound.with_options(width=2.0, maximize=False),
+        "weights",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_rules_are_those_of_the_models(
+    name: str, delayed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquisition, forgetting, num_contexts = OTHERS[name]
+    assert_chooses_as_models_do(
+        monkeypatch,
+        delayed,
+        acquisition=acquisition,
+        forgetting=forgetting,
+        num_contexts=num_contexts,
+        num_initial=3,
+    )
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "relabeled": {
+        "forgetting": "window",
+        "constraints": AdditiveEpochs(1, 4, surrogate="relabeled"),
+    },
+    "relabeled, context": {
+        "forgetting": "all is kept",
+        "num_contexts": 1,
+        "constraints": AdditiveEpochs(1, 4, surrogate="relabeled"),
+    },
+    "fresh": {"forgetting": "time", "constraints": AdditiveEpochs(1, 5, surrogate="fresh")},
+    "restart": {"forgetting": "weights", "restart": OracleRestart(change_points=(8,))},
+    "restart, context": {
+        "forgetting": "time",
+        "num_contexts": 1,
+        "restart": OracleRestart(change_points=(8,)),
+    },
+    "restart, relabeled, context": {
+        "forgetting": "window",
+        "num_contexts": 1,
+        "restart": OracleRestart(change_points=(8,)),
+        "constraints": AdditiveEpochs(1, 3, surrogate="relabeled"),
+    },
+    "ignored": {"forgetting": "window", "num_contexts": 1, "feedback": Ignored()},
+    "transformed": {
+        "forgetting": "time",
+        "num_contexts": 1,
+        "model": model(
+            PRODUCT,
+            input_transform=Normalize(2, bounds=torch.tensor([[-1.0, 0.0], [1.0, 2.0]]).double()),
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_combine(name: str, delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_chooses_as_models_do(monkeypatch, delayed, num_rounds=14, **SETTINGS[name])
+
+
+THOMPSON = {
+    name: GPThompsonSampling.with_options(**BOUNDS, any_lambda=True, pending=name)
+    for name in ("redraw", "hallucinate")
+}
+
+
+@pytest.mark.parametrize(
+    ("acquisition", "delayed"),
+    [(IGP_UCB, True), (THOMPSON["redraw"], False), (THOMPSON["hallucinate"], True)],
+    ids=["IGP-UCB", "GP-TS", "GP-BTS"],
+)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"forgetting": f, "num_contexts": n} for f in FORGETTING for n in (0, 1)),
+        *(SETTINGS[name] for name in SETTINGS if name != "ignored"),
+    ],
+    ids=str,
+)
+def test_a_rebuilt_loop_goes_on_to_the_last_bit(
+    settings: dict[str, Any], acquisition: Any, delayed: bool
+) -> None:
+    whole = build(acquisition=acquisition, **settings)
+    go_on(whole, 12, delayed)
+    sizes = {
+        "dim": 1,
+        "context_dim": whole.settings.context_dim,
+        "num_constraints": int("constraints" in settings),
+    }
+    records = whole.history.to_records()
+    again = build(
+        acquisition=acquisition, history=History.from_records(records, **sizes), **settings
+    )
+    go_on(whole, 3, delayed)
+    go_on(again, 3, delayed)
+    assert again.history.to_records() == whole.history.to_records()
+
+
+def test_randomized_widths_have_draws_of_their_own() -> None:
+    loop = build("window", 1, RandomizedUpperConfidenceBound.with_options(num_arms=14))
+    go_on(loop, 5)
+    widths = [query.diagnostics["width"] for query in loop.history.queries]
+    assert len(set(widths)) == 5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"feedback": Censored(minimum=-3.0, outcome_bound=6.0, max_delay=4)},
+        {"model": model(refit_every=4)},
+        {"acquisition": DMMUpperConfidenceBound.with_options(**BOUNDS)},
+        {"acquisition": LogExpectedImprovement.with_options(), "num_initial": 2},
+        {
+            "acquisition": LagrangianUpperConfidenceBound.with_options(width=2.0),
+            "constraints": AdditiveEpochs(1, 4, surrogate="separate"),
+        },
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_needs_a_model_builds_one(options: dict[str, Any]) -> None:
+    loop = build("all is kept", 1, **options)
+    go_on(loop, 4)
+    assert loop._chooser._stream is None
+
+
+def test_many_arms_keep_columns_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the largest matrix only the columns of arms that were played are kept."""
+    monkeypatch.setattr("botorch_bandits.models.prior_on_arms.LARGEST_MATRIX", 5)
+    monkeypatch.setattr("botorch_bandits.models.front_kernels.LARGEST_MATRIX", 5)
+    for kernel in (PRODUCT, None):
+        options = {"model": model(kernel)}
+        assert_chooses_as_models_do(monkeypatch, True, forgetting="time", num_contexts=1, **options)

@@ -1,0 +1,160 @@
+"""Searches and fits make the host wait for a device once a step, growing factors once in all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import NormalPrior
+from host_copies import HostCopies
+from torch import Tensor
+
+from botorch_bandits import (
+    BanditGP,
+    FittedSingleTaskGP,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
+    optim,
+)
+from botorch_bandits.acquisition import gen_candidates_batched
+from botorch_bandits.models import marginal_likelihood
+from botorch_bandits.models.growing import closed_form_of
+from botorch_bandits.models.marginal_likelihood import MarginalLikelihoodObjective
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.rand(400, 3, dtype=torch.float64, generator=GENERATOR)
+Y = (6.0 * X).sin().sum(-1, keepdim=True)
+BOUNDS = [[0.0] * 3, [1.0] * 3]
+ZERO, ONE = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+
+ACQUISITIONS: dict[str, Callable[[Any], Any]] = {
+    "constant width": lambda model: GPUpperConfidenceBound(model, width=2.0),
+    "IGP-UCB": lambda model: ImprovedUpperConfidenceBound(model, rkhs_bound=1.0, noise_bound=0.1),
+    "EI": lambda model: LogExpectedImprovement(model, best_f=1.0),
+}
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As on a device: tensors go to the host by a copy. Has the number of tensors of each."""
+    seen: list[int] = []
+
+    def copy(*tensors: Tensor) -> list[Any]:
+        seen.append(len(tensors))
+        return optim.copy_at_once(tensors)
+
+    monkeypatch.setattr(optim, "to_host", copy)
+    monkeypatch.setattr(marginal_likelihood, "to_host", copy)
+    return seen
+
+
+def count(function: Callable[[], Any]) -> int:
+    with HostCopies() as copies:
+        function()
+    return copies.number
+
+
+def test_it_sees_copies() -> None:
+    row = X[0]
+    for read in (
+        lambda: row.sum().item(),
+        lambda: bool((row > 0.0).any()),
+        lambda: float(row[0]),
+        lambda: row.cpu().numpy(),
+        lambda: row.tolist(),
+        lambda: torch.equal(row, row),
+        lambda: row[row > 0.5],
+        lambda: row.to(torch.float64).max().item(),
+    ):
+        assert count(read) == 1
+    host = np.ones(3)
+    for work in (
+        lambda: row.sum() + 1.0,
+        lambda: row.detach().clone().numpy(),
+        lambda: torch.tensor(host).sum().item(),
+        lambda: torch.zeros(3)[0].item(),
+    ):
+        assert count(work) == 0
+    # what goes to the device is there
+    assert count(lambda: torch.tensor(host).to(row).sum().item()) == 1
+    assert count(lambda: torch.zeros(3, device=row.device).sum().item()) == 1
+
+
+def test_one_copy_has_the_numbers_of_many() -> None:
+    tensors = X[:4], Y[:3], Y.sum(), X[0]
+    for one, other, tensor in zip(
+        optim.to_host(*tensors), optim.copy_at_once(tensors), tensors, strict=True
+    ):
+        assert one.shape == other.shape == tensor.shape
+        assert (one == other).all()
+    assert count(lambda: optim.copy_at_once(tensors)) == 1
+    assert count(lambda: optim.to_host(*tensors)) == 0
+
+
+@pytest.mark.parametrize("name", ACQUISITIONS)
+def test_a_search_copies_once_a_step(name: str, steps: list[int]) -> None:
+    acquisition = ACQUISITIONS[name](BanditGP(X[:40], Y[:40], MaternKernel(nu=2.5), 0.01))
+    start = torch.rand(5, 1, 3, dtype=torch.float64, generator=GENERATOR)
+
+    def search(num_steps: int) -> None:
+        gen_candidates_batched(start, acquisition, ZERO, ONE, options={"maxiter": num_steps})
+
+    search(1)
+    besides, lengths = set(), []
+    for num_steps in (2, 50):
+        steps.clear()
+        besides.add(count(lambda n=num_steps: search(n)) - len(steps))
+        lengths.append(len(steps))
+    assert 2 <= lengths[0] < lengths[1]
+    # beginning a search takes the same few copies, however long it is
+    assert len(besides) == 1
+    assert besides.pop() <= 6
+
+
+@pytest.mark.parametrize("kernel", [RBFKernel, lambda **options: MaternKernel(nu=2.5, **options)])
+@pytest.mark.parametrize("dim", [None, 3])
+def test_a_fit_copies_once_an_evaluation(kernel: Any, dim: int | None, steps: list[int]) -> None:
+    model = FittedSingleTaskGP(BOUNDS)(X[:40], Y[:40])
+    model.covar_module = kernel(ard_num_dims=dim).double()
+    objective = MarginalLikelihoodObjective(ExactMarginalLogLikelihood(model.likelihood, model))
+    for shift in (0.0, 0.01):
+        steps.clear()
+        assert count(lambda s=shift: objective(objective.start + s)) == len(steps) == 1
+    # a prior that only GPyTorch evaluates is another one
+    model.covar_module.register_prior("lengthscale_prior", NormalPrior(0.5, 1.0), "lengthscale")
+    objective = MarginalLikelihoodObjective(ExactMarginalLogLikelihood(model.likelihood, model))
+    assert count(lambda: objective(objective.start)) == 2
+
+
+def test_a_factor_is_looked_at_once_however_many_rows_it_has() -> None:
+    def factorize(num_rows: int) -> None:
+        model = BanditGP(X[:num_rows], Y[:num_rows], MaternKernel(nu=2.5), 0.01)
+        seen.append(count(lambda: closed_form_of(model)))
+
+    seen: list[int] = []
+    for num_rows in (3, 40, 400):
+        factorize(num_rows)
+    assert len(set(seen)) == 1
+    assert seen[0] <= 3  # noise, output scale, the smallest pivot
+
+
+def test_rows_that_are_added_cost_two_copies() -> None:
+    """One sees whether the rows are finite, the other whether the factor can be trusted."""
+    model = BanditGP(X[:40], Y[:40], MaternKernel(nu=2.5), 0.01)
+    model.posterior(X[:1])
+
+    def add(num_rows: int, each: int) -> None:
+        grown = model
+        for start in range(40, 40 + num_rows, each):
+            rows = slice(start, start + each)
+            grown = grown.condition_on_observations(X[rows], Y[rows])
+
+    few, many, at_once = (count(lambda a=a: add(*a)) for a in ((5, 1), (25, 1), (300, 300)))
+    assert many - few == 2 * 20
+    assert at_once <= 6

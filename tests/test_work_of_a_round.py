@@ -1,0 +1,134 @@
+"""What a round of a loop costs, counted: factorizations, the rows factored, and bytes. No time.
+
+One of each kind of combination is played on 60 arms or on a box, behind 80 outcomes, and two rounds
+are looked at. The bounds are what the fast ways need, and little more. A loop that falls back on a
+slow one, by a change of code that no result shows, factors more rows or takes more memory.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import scipy.linalg.lapack
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.combinations import PRIMAL_DUAL, SEPARATE, Player
+from benchmarks.peak_memory import kept_bytes, peak_bytes
+from benchmarks.settings import BOX, CONTEXTS, PRODUCT, TIME, WEIGHTS, WINDOW, plain
+
+NUM_ARMS, NUM_ROWS = 60, 80
+SMALL = 8
+"""Systems of so many rows are those of a search, and do not count."""
+
+OF_TORCH = ("linalg_cholesky_ex", "_linalg_eigh", "_linalg_svd", "linalg_qr", "cholesky")
+OF_NUMPY = ("cholesky", "eigh", "svd", "qr", "inv")
+OF_LAPACK = ("dpstrf", "dpotrf", "dsyevr", "dsyevd")
+
+
+class Factored(TorchDispatchMode):
+    """Notes how many rows each factorization has, those of numpy and LAPACK included."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        for home, names in ((np.linalg, OF_NUMPY), (scipy.linalg.lapack, OF_LAPACK)):
+            for name in names:
+                function = getattr(home, name)
+                counted = self._counting(function)
+                for module in [home, *sys.modules.values()]:
+                    is_ours = getattr(module, "__name__", "").startswith("botorch_bandits")
+                    if (is_ours or module is home) and vars(module).get(name) is function:
+                        monkeypatch.setattr(module, name, counted)
+
+    @property
+    def num_rows(self) -> int:
+        return sum(self.sizes)
+
+    def _counting(self, function):
+        def counted(matrix, *args, **kwargs):
+            self._note(np.shape(matrix))
+            return function(matrix, *args, **kwargs)
+
+        return counted
+
+    def _note(self, shape):
+        if shape[-1] > SMALL:
+            self.sizes += [shape[-1]] * math.prod(shape[:-2])
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.overloadpacket.__name__ in OF_TORCH:
+            self._note(args[0].shape)
+        return func(*args, **(kwargs or {}))
+
+
+def player_of(num_rows: int, settings: dict[str, str]) -> Player:
+    """Return a loop behind a few rounds, so that what is built once is built."""
+    player = Player(plain(num_rows, **settings), NUM_ARMS)
+    for _ in range(3):
+        player.step()
+    return player
+
+
+# settings: rows in all factorizations of two rounds; kB that are kept; kB beyond that in a round
+CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
+    "IGP-UCB on arms": ({}, 0, 150, 10),
+    "GP-TS on arms": ({"acquisition": "GP-TS"}, 0, 500, 12),
+    "DMM on arms": ({"acquisition": "DMM"}, 120, 150, 350),
+    "list of priors on arms": ({"acquisition": "list of priors, UCB"}, 0, 330, 20),
+    "separate on arms": ({"constraints": SEPARATE}, 0, 220, 15),
+    "relabeled on arms": ({"constraints": '`"relabeled"`'}, 60, 160, 12),
+    "window on arms": ({"forgetting": WINDOW}, 110, 180, 170),
+    "weights on arms": ({"forgetting": WEIGHTS}, 110, 180, 170),
+    "drift on arms": ({"forgetting": TIME}, 115, 250, 200),
+    "contexts on arms": ({"contexts": CONTEXTS}, 0, 230, 85),
+    "draws with a window on arms": ({"acquisition": "GP-TS", "forgetting": WINDOW}, 110, 400, 110),
+    "draws with contexts on arms": ({"acquisition": "GP-TS", "contexts": CONTEXTS}, 200, 730, 300),
+    "IGP-UCB on a box": ({"domain": BOX}, 0, 190, 1000),
+    "EI on a box": ({"domain": BOX, "acquisition": "EI"}, 0, 190, 1000),
+    "DMM on a box": ({"domain": BOX, "acquisition": "DMM"}, 200, 190, 1800),
+    "separate on a box": ({"domain": BOX, "constraints": PRIMAL_DUAL}, 0, 380, 1100),
+    "drift on a box": ({"domain": BOX, "forgetting": TIME}, 0, 190, 1050),
+    "weights on a box": ({"domain": BOX, "forgetting": WEIGHTS}, 200, 90, 1100),
+    "product on a box": ({"domain": BOX, "contexts": PRODUCT}, 0, 200, 1050),
+}
+
+
+def work_of(settings: dict[str, str]) -> tuple[int, float, float]:
+    """Return rows in factorizations, and kB that are kept and taken beyond that."""
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as monkeypatch:
+        warnings.simplefilter("ignore")
+        player = player_of(NUM_ROWS, settings)
+        with Factored(monkeypatch) as factored:
+            player.step()
+            player.step()
+        kept = kept_bytes(player.loop)
+        return factored.num_rows, kept / 1e3, peak_bytes(player.step) / 1e3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_round_factors_few_rows_and_takes_little_memory(name):
+    settings, num_rows, kept, beyond = CASES[name]
+    found = work_of(settings)
+    bounds = (num_rows, kept, beyond)
+    assert all(number <= bound for number, bound in zip(found, bounds, strict=True)), found
+
+
+def test_factorizations_of_all_kinds_are_counted(monkeypatch):
+    matrix = torch.eye(20, dtype=torch.float64)
+    with Factored(monkeypatch) as factored:
+        torch.linalg.cholesky(matrix.expand(3, 20, 20))
+        torch.linalg.eigh(matrix[:9, :9])
+        torch.linalg.eigh(matrix[:SMALL, :SMALL])
+        np.linalg.cholesky(matrix.numpy())
+        scipy.linalg.lapack.dpstrf(matrix.numpy())
+    assert factored.sizes == [20, 20, 20, 9, 20, 20]
+
+
+if __name__ == "__main__":
+    for case, (its_settings, *_) in CASES.items():  # to set the bounds anew
+        print(case, *(f"{number:.4g}" for number in work_of(its_settings)))
