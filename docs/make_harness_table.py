@@ -77,6 +77,12 @@ NUM_OUTPUTS = {name: 2 for name in OPTIONS if "Lagrangian" in name}
 
 ACQUISITION_CHECKS = ("test_dtype", "test_output_shapes", "test_fixed_noise", "test_maximize")
 
+SAMPLED_CHECKS = ("test_q_greater_than_one", "test_X_pending", "test_sampler_base_samples")
+"""Checks of BoTorch's Monte Carlo acquisition functions: several points, and pending ones."""
+
+CONSTRUCTOR_CHECKS = ("test_input_constructor_basic", "test_propagation", "test_defaults")
+"""Checks of what BoTorch's registry, and so Ax, builds."""
+
 JOINT_CHECK = ("test_output_shapes", 3)
 """The check that is repeated with several points together, and how many."""
 
@@ -222,14 +228,19 @@ def run_acquisition(
         builder: Of the model; None for the harness's own.
         q: How many points are evaluated jointly.
     """
-    if check == "test_maximize" and "maximize" not in inspect.signature(cls).parameters:
+    parameters = inspect.signature(cls).parameters
+    if check == "test_maximize" and "maximize" not in parameters:
         return Outcome(0, [], ["no `maximize`"])
-    spec_class = harness.AcquisitionSpec
+    if check == "test_sampler_base_samples" and "sampler" not in parameters:
+        return Outcome(0, [], ["no `sampler`"])
+    spec_class, mixin = harness.AcquisitionSpec, harness.AnalyticAcquisitionTestMixin
+    if check in SAMPLED_CHECKS:
+        spec_class, mixin = harness.MCAcquisitionSpec, harness.MCAcquisitionTestMixin
     names = {each.name for each in fields(spec_class)}  # two of them differ between versions
     class_field = "cls" if "cls" in names else "acqf_class"
     q_field = "q_dim" if "q_dim" in names else "q"
 
-    class Case(harness.AnalyticAcquisitionTestMixin, BotorchTestCase):  # type: ignore[misc, name-defined]
+    class Case(mixin, BotorchTestCase):  # type: ignore[misc, valid-type]
         """The harness with one acquisition function."""
 
         @property
@@ -241,6 +252,51 @@ def run_acquisition(
             m = NUM_OUTPUTS.get(cls.__name__, m)
             made = super()._make_model(spec, dtype, m)
             return _build_model(cls.__name__, builder, made)
+
+    return outcome_of(Case(check))
+
+
+def run_constructor(
+    harness: ModuleType, check: str, cls: type, options: dict[str, Any], builder: Builder | None
+) -> Outcome:
+    """Run one check of the harness on what BoTorch's registry builds.
+
+    Args:
+        harness: The harness, imported.
+        check: The name of the check.
+        cls: The acquisition function.
+        options: What the registry is given, beside model and training data.
+        builder: Of the model; None for the harness's own.
+    """
+    name = cls.__name__
+    takes_transform = "posterior_transform" in inspect.signature(cls).parameters
+    if check == "test_propagation" and name in NUM_OUTPUTS:
+        return Outcome(0, [], ["the objective is one of several outputs"])
+    if check == "test_propagation" and not takes_transform:
+        return Outcome(0, [], ["no `posterior_transform`"])
+    defaults = {} if cls in BOTORCHS else {"maximize": True, "X_pending": None}
+
+    class Case(harness.InputConstructorTestMixin, BotorchTestCase):  # type: ignore[misc, name-defined]
+        """The harness with one acquisition function."""
+
+        @property
+        def input_constructor_specs(self) -> list[Any]:
+            """Return the one."""
+            return [
+                harness.InputConstructorSpec(
+                    cls,
+                    constructor_kwargs=dict(options),
+                    supports_posterior_transform=takes_transform,
+                    expected_defaults=defaults,
+                )
+            ]
+
+        def _make_constructor_inputs(self, spec: Any) -> dict[str, Any]:
+            inputs = super()._make_constructor_inputs(spec)
+            made, m = inputs["model"], NUM_OUTPUTS.get(name, 1)
+            if m > 1:
+                made = SingleTaskGP(made.train_inputs[0], torch.rand(5, m, dtype=torch.double))
+            return {**inputs, "model": _build_model(name, builder, made)}
 
     return outcome_of(Case(check))
 
@@ -370,17 +426,27 @@ def merged(outcomes: dict[str, Outcome]) -> str:
     return "; ".join(f"{name}: {cell}" for name, cell in cells.items())
 
 
+BOTORCHS: dict[type, str] = {
+    UpperConfidenceBound: "BoTorch's UpperConfidenceBound",
+    qUpperConfidenceBound: "BoTorch's qUpperConfidenceBound",
+}
+"""BoTorch's own classes, for comparison, and what the tables call them."""
+
+
+def _all_classes() -> Iterator[tuple[str, type, dict[str, Any]]]:
+    """Yield names in the tables, classes and options: BoTorch's, then the package's."""
+    for cls, name in BOTORCHS.items():
+        yield name, cls, {"beta": 0.2}
+    for name, cls in acquisition_classes().items():
+        yield f"`{name}`", cls, OPTIONS[name]
+
+
 def acquisition_table(root: Path) -> str:
     """Return the table of acquisition functions: what came out with every model."""
     harness = load("botorch_harness", root / HARNESS)
     mixins = sys.modules["botorch_harness.mixins"]
     rows = []
-    classes: dict[str, type] = {
-        "BoTorch's UpperConfidenceBound": UpperConfidenceBound,
-        "BoTorch's qUpperConfidenceBound": qUpperConfidenceBound,
-    }
-    for name, cls in {**classes, **acquisition_classes()}.items():
-        options = {"beta": 0.2} if name in classes else OPTIONS[name]
+    for name, cls, options in _all_classes():
         cells = []
         for check, q in (*((each, 1) for each in ACQUISITION_CHECKS), JOINT_CHECK):
             with precision(mixins, single=False):
@@ -389,13 +455,34 @@ def acquisition_table(root: Path) -> str:
                     for model, builder in MODELS.items()
                 }
             cell = merged(outcomes)
-            cells.append("fails" if name in classes and "fails" in cell else cell)
+            cells.append("fails" if cls in BOTORCHS and "fails" in cell else cell)
         with precision(mixins, single=True):
             single = run_acquisition(harness, "test_dtype", cls, options, None)
         cells.append(_in_single(single))
-        rows.append([name if name in classes else f"`{name}`", *cells])
+        rows.append([name, *cells])
     header = [*(f"`{each}`" for each in ACQUISITION_CHECKS), "`{}`, `q = {}`".format(*JOINT_CHECK)]
     return _table(["Class", *header, "float32"], rows)
+
+
+def sampled_table(root: Path) -> str:
+    """Return the table of the checks of sampled acquisition functions and of the registry."""
+    harness = load("botorch_harness", root / HARNESS)
+    mixins = sys.modules["botorch_harness.mixins"]
+    rows = []
+    for name, cls, options in _all_classes():
+        cells = []
+        for check in (*SAMPLED_CHECKS, *CONSTRUCTOR_CHECKS):
+            run = run_constructor if check in CONSTRUCTOR_CHECKS else run_acquisition
+            with precision(mixins, single=False):
+                outcomes = {
+                    model: run(harness, check, cls, options, builder)
+                    for model, builder in MODELS.items()
+                }
+            cell = merged(outcomes)
+            cells.append("fails" if cls in BOTORCHS and "fails" in cell else cell)
+        rows.append([name, *cells])
+    checks = [f"`{each}`" for each in (*SAMPLED_CHECKS, *CONSTRUCTOR_CHECKS)]
+    return _table(["Class", *checks], rows)
 
 
 def _in_single(outcome: Outcome) -> str:
@@ -425,12 +512,13 @@ def model_table(root: Path) -> str:
 
 
 def render(root: Path, revision: str) -> str:
-    """Return the page: which version was checked, and both tables."""
+    """Return the page: which version was checked, and the tables."""
     versions = (
         f"BoTorch {botorch.__version__}, GPyTorch {importlib.metadata.version('gpytorch')}, "
         f"PyTorch {torch.__version__.split('+')[0]}; tests of BoTorch's repository at {revision}."
     )
-    return "\n\n".join([versions, acquisition_table(root), model_table(root)]) + "\n"
+    tables = [acquisition_table(root), sampled_table(root), model_table(root)]
+    return "\n\n".join([versions, *tables]) + "\n"
 
 
 def main() -> None:
