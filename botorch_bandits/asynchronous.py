@@ -31,6 +31,7 @@ from botorch_bandits.checks import (
     check_callable,
     check_instance,
     check_integer,
+    check_observed,
     check_one_of,
     check_positive,
     check_reward,
@@ -39,7 +40,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import ByRound, Contexts, check_contexts, context_of, progress_of
 from botorch_bandits.feedback import Censored
-from botorch_bandits.history import Event, History, Query, check_observed
+from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.processes import one_thread_each
 from botorch_bandits.progress import ProgressBar

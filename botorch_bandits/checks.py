@@ -437,6 +437,28 @@ def check_callable(name: str, value: Any, remedy: str) -> Any:
     return value
 
 
+def check_observed(name: str, values: Any, length: int | None = None) -> list[float]:
+    """Return constraint values as they were observed, as Python floats.
+
+    Args:
+        name: Of the argument, for errors.
+        values: A float64 tensor or array, a tensor or array with one entry of any real dtype, or a
+            sequence of numbers as :func:`check_reward` takes them.
+        length: How many there must be, if that is known.
+
+    Raises:
+        TypeError: If they are of another dtype, or not numeric.
+        ValueError: If they are too few or too many, or one is not finite.
+    """
+    is_list = isinstance(values, list | tuple) and not any(
+        isinstance(value, list | tuple) for value in values
+    )
+    if is_list or getattr(values, "shape", None) == (1,):
+        values = [check_reward(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    found: list[float] = check_vector(name, values, length).tolist()
+    return found
+
+
 def store_checked(settings: Any, **values: Any) -> None:
     """Store what checks returned in a frozen dataclass, in place of what its user passed.
 

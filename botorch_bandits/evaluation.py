@@ -181,6 +181,32 @@ def read_told(loop: BanditLoop, returned: Any) -> Told:
     return returned
 
 
+def check_direction(loop: BanditLoop, problem: Any) -> None:
+    """Raise if a problem is to be maximized and the loop minimizes, or the other way round.
+
+    Args:
+        loop: The loop.
+        problem: Any; a user's function may be either.
+
+    Raises:
+        ValueError: If so.
+    """
+    name, maximize = type(problem).__name__, loop.settings.maximize
+    if isinstance(problem, BaseTestProblem) and problem.is_minimization_problem and maximize:
+        raise ValueError(
+            f"problem ({name}) is to be minimized, but a bandit maximizes. Build it with "
+            "negate=True, or the loop with maximize=False."
+        )
+    is_reward = isinstance(problem, ChangingProblem) or (
+        isinstance(problem, BaseTestProblem) and not problem.is_minimization_problem
+    )
+    if is_reward and not maximize:
+        raise ValueError(
+            f"problem ({name}) is to be maximized, but the loop has maximize=False. Leave "
+            "maximize= out, or pass a problem whose values are costs."
+        )
+
+
 def observe_constraints(loop: BanditLoop, problem: Problem, query: Query) -> Tensor | None:
     """Return noisy constraint values, whose noise depends on seed and round alone."""
     if loop.history.num_constraints == 0:
@@ -243,7 +269,7 @@ def replay(problem: ChangingProblem, X: Tensor, rounds: list[int]) -> tuple[Tens
 
 
 def known_optimum(problem: Problem) -> float | None:
-    """Return the largest noiseless reward, where the problem knows it."""
+    """Return the largest noiseless reward, or the least cost, where the problem knows it."""
     if not isinstance(problem, BaseTestProblem):
         return None
     try:
@@ -264,7 +290,8 @@ class RunResult:
         history: The loop's history.
         rewards: Observed rewards; NaN where the outcome has not arrived.
         values: Noiseless rewards where the problem knows them, otherwise None.
-        optimal_value: The largest noiseless reward where the problem knows it, otherwise None.
+        optimal_value: The largest noiseless reward where the problem knows it, otherwise None. Of a
+            loop with ``maximize=False`` rewards are costs, and this is the least.
         optimal_values: Where the reward depends on the round, the largest noiseless reward of each
             round's function; otherwise None.
         arrivals: How many rounds of this run had been asked when each outcome arrived; infinite
@@ -299,23 +326,35 @@ class RunResult:
             self.optimal_values is not None or self.optimal_value is not None
         )
         regret = float(self.regret.sum()) if has_optimum else None
+        name = self.history.outcome_name
+        best = f"{self._sign * float((self._sign * arrived).max()):.6g}" if len(arrived) else None
         facts = {
             "rounds": len(self.rewards),
             "stopped": self.stopped,
-            "largest reward": f"{float(arrived.max()):.6g}" if len(arrived) else None,
-            "mean reward": f"{float(arrived.mean()):.6g}" if len(arrived) else None,
+            f"{'largest' if self._sign > 0 else 'least'} {name}": best,
+            f"mean {name}": f"{float(arrived.mean()):.6g}" if len(arrived) else None,
             "cumulative regret": None if regret is None else f"{regret:.6g}",
         }
         return display("RunResult", facts, Markup(self.history._repr_html_()))
 
     @property
     def best_so_far(self) -> Tensor:
-        """The largest reward that had arrived by each round; minus infinity before the first."""
-        return self._best_arrived(self.rewards)
+        """The largest reward that had arrived by each round; minus infinity before the first.
+
+        With ``maximize=False`` the least cost; infinity before the first.
+        """
+        return self._sign * self._best_arrived(self._sign * self.rewards)
+
+    @property
+    def _sign(self) -> float:
+        """What makes of an outcome a reward."""
+        return 1.0 if self.history.maximize else -1.0
 
     @property
     def regret(self) -> Tensor:
         """The regret of each round: optimal minus noiseless value, never from noisy rewards.
+
+        With ``maximize=False`` it is the noiseless cost minus the least one.
 
         Where the reward depends on the round this is the dynamic regret: the optimum is that of the
         function of the round in which the query was asked. With constraints it is measured against
@@ -325,13 +364,13 @@ class RunResult:
             ValueError: If the problem does not know both.
         """
         if self.values is not None and self.optimal_values is not None:
-            return self.optimal_values - self.values
+            return self._sign * (self.optimal_values - self.values)
         if self.values is None or self.optimal_value is None:
             raise ValueError(
                 "regret needs a problem that knows its noiseless values and optimum, such as "
                 "those in botorch_bandits.problems, and no contexts."
             )
-        return self.optimal_value - self.values
+        return self._sign * (self.optimal_value - self.values)
 
     @property
     def cumulative_regret(self) -> Tensor:
@@ -382,7 +421,8 @@ def run(
 
     Args:
         loop: The loop; it continues from its history.
-        problem: A BoTorch test problem to be maximized (its noise is drawn from a stream of the
+        problem: A BoTorch test problem to be maximized, or minimized if the loop has
+            ``maximize=False`` (its noise is drawn from a stream of the
             loop's seed), an environment (:class:`~botorch_bandits.problems.ChangingProblem`, whose
             function of a round answers the query that is asked in it, whenever that is told), or a
             function of one argument that returns one number, any real one. On a
@@ -417,7 +457,8 @@ def run(
         The rounds that were evaluated.
 
     Raises:
-        ValueError: If the problem is one that BoTorch minimizes, or has not as many constraints as
+        ValueError: If the problem is to be minimized and the loop maximizes, or the other way
+            round; if it has not as many constraints as
             the loop; if ``on_error`` is another text; if ``stop_after_no_gain`` is given and the
             loop has contexts or forgets.
         EvaluationError: If the function returned no usable reward and ``on_error`` is ``"raise"``,
@@ -444,12 +485,8 @@ def run(
         torch.Size([5])
     """
     num_rounds = check_integer("num_rounds", num_rounds, minimum=0)
-    if isinstance(problem, BaseTestProblem) and problem.is_minimization_problem:
-        raise ValueError(
-            f"problem ({type(problem).__name__}) is to be minimized, but a bandit maximizes. Build "
-            "it with negate=True."
-        )
     check_instance("loop", loop, BanditLoop, "Pass the BanditLoop that is to be run.")
+    check_direction(loop, problem)
     if not isinstance(problem, ChangingProblem | ByRound):
         check_callable(
             "problem", problem, "Pass a test problem or a function from a point to a number."

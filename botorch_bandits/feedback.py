@@ -100,8 +100,8 @@ class Censored(Censoring, Feedback):
     .. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min\{m, t - s\}, \text{ else } y_{\min}.
 
     Attributes:
-        minimum: No reward without its noise is smaller. None: it is unknown, and ``minimum_proxy``
-            stands in.
+        minimum: No reward without its noise is smaller. In a loop with ``maximize=False``: no cost
+            is LARGER. None: it is unknown, and ``minimum_proxy`` stands in.
         outcome_bound: ``B_y``: no outcome exceeds the minimum by more. In units of the reward, or,
             like the other bounds, in prior standard deviations where the acquisition has
             ``units="prior"``. None, with a constant width only: the width has no sum.
@@ -174,31 +174,35 @@ class Censored(Censoring, Feedback):
             MinimumLoweredWarning: If it is the lowest one so far and ``on_lower="lower"``.
             LateOutcomeWarning: If its query was given up.
         """
-        if self.minimum is not None and reward < self.minimum:
-            lowest = min((outcome.reward for outcome in history.outcomes), default=math.inf)
+        if self.minimum is not None and history.is_better(self.minimum, reward):
+            told = [outcome.reward for outcome in history.outcomes]
+            # of costs, the minimum is the largest: what is worse lies above it
+            below, lowered = ("below", "lowered") if history.maximize else ("above", "raised")
             if self.on_lower == "lower":
-                if reward < lowest:
+                if all(history.is_better(y, reward) for y in told):
                     warnings.warn(
-                        f"the reward {reward} lies below minimum={self.minimum}, which is lowered "
-                        "to it; no theorem covers a minimum that depends on the outcomes.",
+                        f"the {history.outcome_name} {reward} lies {below} "
+                        f"minimum={self.minimum}, which is {lowered} to it; no theorem covers a "
+                        "minimum that depends on the outcomes.",
                         MinimumLoweredWarning,
                         stacklevel=level_of_users_line(),
                     )
             else:
                 least = self.least_reward(history, scale)
                 assert least is not None
-                if reward < least:
+                if history.is_better(least, reward):
                     raise BelowMinimumError(
-                        f"reward is {reward}, below minimum={self.minimum} by more than the "
-                        f"{self.minimum - least:.4g} that noise explains. State a minimum that "
-                        "holds, pass tolerance= to allow for more noise, or on_lower='lower' to "
-                        "lower the minimum as outcomes arrive."
+                        f"reward is {reward}, {below} minimum={self.minimum} by more than the "
+                        f"{abs(self.minimum - least):.4g} that noise explains. State a minimum "
+                        "that holds, pass tolerance= to allow for more noise, or on_lower='lower' "
+                        "to lower the minimum as outcomes arrive."
                     )
-                if lowest >= self.minimum:
+                if not any(history.is_better(self.minimum, y) for y in told):
                     warnings.warn(
-                        f"the reward {reward} lies below minimum={self.minimum}, by no more than "
-                        "noise explains. It is recorded as it was told, and so are further ones, "
-                        "without a warning; pending queries stay at the minimum.",
+                        f"the {history.outcome_name} {reward} lies {below} "
+                        f"minimum={self.minimum}, by no more than noise explains. It is recorded "
+                        "as it was told, and so are further ones, without a warning; pending "
+                        "queries stay at the minimum.",
                         BelowMinimumWarning,
                         stacklevel=level_of_users_line(),
                     )
@@ -212,7 +216,7 @@ class Censored(Censoring, Feedback):
             )
 
     def least_reward(self, history: History, scale: OutcomeScale | None = None) -> float | None:
-        """Return the least reward that is recorded; None if every one is.
+        """Return the worst reward that is recorded, or the largest cost; None if every one is.
 
         Args:
             history: What was told before.
@@ -220,10 +224,11 @@ class Censored(Censoring, Feedback):
         """
         if self.minimum is None or self.on_lower == "lower":
             return None
-        heights = [outcome.reward - self.minimum for outcome in history.outcomes]
+        sign = 1.0 if history.maximize else -1.0
+        heights = [sign * (outcome.reward - self.minimum) for outcome in history.outcomes]
         noise_bound, in_outcomes = (None, True) if scale is None else scale
         bound = self.outcome_bound if in_outcomes else None
-        return self.minimum - self.tolerated(noise_bound, bound, heights)
+        return self.minimum - sign * self.tolerated(noise_bound, bound, heights)
 
     def current_minimum(self, history: History) -> float | None:
         """Return what pending queries are at: the minimum, or what it was lowered to.

@@ -15,8 +15,10 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
+    check_instance,
     check_integer,
     check_number,
+    check_observed,
     check_reward,
     check_text,
     check_vector,
@@ -66,6 +68,8 @@ class History:
         dim: The dimension of the points.
         context_dim: The dimension of the contexts; 0 where there are none.
         num_constraints: How many constraint values come with each reward.
+        maximize: Whether large rewards are sought. If False, what is told is a cost: it stands in
+            the place of the reward as it was told, and the best is the least.
 
     Example:
         >>> history = History(dim=1)
@@ -76,8 +80,13 @@ class History:
         ([[0.5]], [[2.0]])
     """
 
-    def __init__(self, dim: int, context_dim: int = 0, num_constraints: int = 0) -> None:
+    maximize: bool = True  # of histories that were pickled before there was the other
+
+    def __init__(
+        self, dim: int, context_dim: int = 0, num_constraints: int = 0, maximize: bool = True
+    ) -> None:
         """See the class."""
+        self.maximize = check_instance("maximize", maximize, bool, "Pass True or False.")
         self.dim = check_integer("dim", dim, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.num_constraints = check_integer("num_constraints", num_constraints, minimum=0)
@@ -349,6 +358,7 @@ class History:
         dim: int,
         context_dim: int = 0,
         num_constraints: int = 0,
+        maximize: bool = True,
     ) -> History:
         """Rebuild a history from what :meth:`to_records` returned.
 
@@ -357,13 +367,14 @@ class History:
             dim: The dimension of the points.
             context_dim: The dimension of the contexts.
             num_constraints: How many constraint values come with each reward.
+            maximize: See the class.
 
         Raises:
             ValueError: If the records are not a history: ids out of order, an outcome that
                 arrived before its query was asked or before an earlier one, orders of arrival
                 with gaps.
         """
-        history = cls(dim, context_dim, num_constraints)
+        history = cls(dim, context_dim, num_constraints, maximize)
         fill(history, records)
         return history
 
@@ -381,14 +392,37 @@ class History:
             state = self.state(query.id)
             rows.append([query.round_number, query.origin, state, reward, point_text(query)])
         facts = {
-            "largest reward": None
+            "largest reward" if self.maximize else "least cost": None
             if best is None
             else f"{best[1].reward:.6g} in round {best[0].round_number}, at {point_text(best[0])}",
             "pending": self.num_pending or None,
             "failed": self.num_failed or None,
         }
-        names = ["round", "origin", "state", "reward", "point"]
+        names = ["round", "origin", "state", self.outcome_name, "point"]
         return display(repr(self), facts, last_rows(names, rows, self.num_queries))
+
+    @property
+    def outcome_name(self) -> str:
+        """What a told number is called: ``"reward"``, or ``"cost"`` where it is minimized."""
+        return "reward" if self.maximize else "cost"
+
+    def is_better(self, one: float, other: float) -> bool:
+        """Return whether one reward is better than another: larger, or less where costs are told.
+
+        Args:
+            one: As it was told.
+            other: The one that it is compared with, as it was told.
+        """
+        return one > other if self.maximize else one < other
+
+    def rank(self, outcome: Outcome) -> tuple[float, int]:
+        """Return a key that is largest for the best outcome, of equals for the first asked.
+
+        Args:
+            outcome: Of this history.
+        """
+        reward = outcome.reward if self.maximize else 0.0 - outcome.reward
+        return reward, -outcome.query_id
 
     @property
     def version(self) -> int:
@@ -623,7 +657,10 @@ class History:
         return self._stack(self._pending.values())
 
     def best(self) -> tuple[Query, Outcome] | None:
-        """Return the query with the largest observed reward (the first of equals), if any."""
+        """Return the query with the best observed reward (the first of equals), if any.
+
+        That is the largest, or the least cost where ``maximize`` is False.
+        """
         if not self._outcomes:
             return None
         assert self._best is not None
@@ -750,7 +787,7 @@ class History:
             row[j] = value
         self._outcomes[outcome.query_id] = outcome
         self._arrivals.append(outcome)
-        if self._best is None or _rank(outcome) > _rank(self._best):
+        if self._best is None or self.rank(outcome) > self.rank(self._best):
             self._best = outcome
 
     def _withdraw(self, retraction: Retraction) -> None:
@@ -764,34 +801,7 @@ class History:
         self._retractions[retraction.query_id] = retraction
         self._rows, self._arrivals = rows, arrivals
         self._outcomes = {kept.query_id: kept for kept in arrivals}
-        self._best = max(arrivals, key=_rank, default=None)
-
-
-def check_observed(name: str, values: Any, length: int | None = None) -> list[float]:
-    """Return constraint values as they were observed, as Python floats.
-
-    Args:
-        name: Of the argument, for errors.
-        values: A float64 tensor or array, a tensor or array with one entry of any real dtype, or a
-            sequence of numbers as :func:`~botorch_bandits.checks.check_reward` takes them.
-        length: How many there must be, if that is known.
-
-    Raises:
-        TypeError: If they are of another dtype, or not numeric.
-        ValueError: If they are too few or too many, or one is not finite.
-    """
-    is_list = isinstance(values, list | tuple) and not any(
-        isinstance(value, list | tuple) for value in values
-    )
-    if is_list or getattr(values, "shape", None) == (1,):
-        values = [check_reward(f"{name}[{i}]", value) for i, value in enumerate(values)]
-    found: list[float] = check_vector(name, values, length).tolist()
-    return found
-
-
-def _rank(outcome: Outcome) -> tuple[float, int]:
-    """Order outcomes by reward; of equals the first that was asked is the largest."""
-    return outcome.reward, -outcome.query_id
+        self._best = max(arrivals, key=self.rank, default=None)
 
 
 def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:

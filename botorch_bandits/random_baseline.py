@@ -11,7 +11,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from botorch_bandits.checks import check_integer, check_probability, check_reward
+from botorch_bandits.checks import (
+    check_instance,
+    check_integer,
+    check_probability,
+    check_reward,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 
 __all__ = ["RandomBaseline"]
@@ -26,9 +31,11 @@ class RandomBaseline:
 
     Args:
         rewards: One for each point; in any order.
+        maximize: If False, they are costs, and the best is the least.
 
     Attributes:
         rewards: The same, smallest first.
+        maximize: Whether the largest is the best, or the least.
 
     Raises:
         TypeError: If one is no number.
@@ -44,12 +51,15 @@ class RandomBaseline:
         (0.5, 4.0)
     """
 
-    def __init__(self, rewards: Iterable[float]) -> None:
+    def __init__(self, rewards: Iterable[float], maximize: bool = True) -> None:
         """See the class."""
         checked = [check_reward(f"rewards[{i}]", y) for i, y in enumerate(rewards)]
         if not checked:
             raise ValueError("rewards is empty; give the reward of at least one random point.")
         self.rewards = tuple(sorted(checked))
+        self.maximize = check_instance("maximize", maximize, bool, "Pass True or False.")
+        sign = 1.0 if maximize else -1.0
+        self._sign, self._ascending = sign, tuple(sorted(sign * y for y in checked))
 
     def __len__(self) -> int:
         """Return how many rewards there are."""
@@ -57,6 +67,8 @@ class RandomBaseline:
 
     def __repr__(self) -> str:
         """Show how many rewards there are, and the largest."""
+        if not self.maximize:
+            return f"RandomBaseline({len(self)} costs, the least {self.rewards[0]:g})"
         return f"RandomBaseline({len(self)} rewards, the largest {self.rewards[-1]:g})"
 
     def expected_best(self, num_rounds: int) -> float:
@@ -69,10 +81,12 @@ class RandomBaseline:
             ValueError: If it is not within that range.
         """
         below = self._chances_below(num_rounds)
-        return float(np.diff(below, prepend=0.0) @ np.array(self.rewards))
+        return self._sign * float(np.diff(below, prepend=0.0) @ np.array(self._ascending))
 
     def quantile(self, num_rounds: int, level: float) -> float:
         """Return what the best reward stays at or below, in a share ``level`` of the searches.
+
+        The least cost stays at or above it in such a share.
 
         Args:
             num_rounds: From 1 to the number of rewards.
@@ -83,10 +97,10 @@ class RandomBaseline:
         """
         level = check_probability("level", level)
         below = self._chances_below(num_rounds)
-        return self.rewards[int(np.searchsorted(below, level * (1.0 - 1e-12)))]
+        return self._sign * self._ascending[int(np.searchsorted(below, level * (1.0 - 1e-12)))]
 
     def chance(self, num_rounds: int, reward: float) -> float:
-        """Return the share of searches whose best reward is at least this one.
+        """Return the share of searches whose best reward is at least as good as this one.
 
         Args:
             num_rounds: From 1 to the number of rewards.
@@ -104,24 +118,24 @@ class RandomBaseline:
     def rounds_to(self, reward: float) -> float | None:
         """Return how many rounds random search needs on average until it finds such a reward.
 
-        That is the inverse of the share of the rewards that are at least as large.
+        That is the inverse of the share of the rewards that are at least as good.
 
         Args:
             reward: To be reached.
 
         Returns:
-            None if no reward is as large, so that it takes more rounds than there are rewards.
+            None if no reward is as good, so that it takes more rounds than there are rewards.
         """
         reached = len(self) - self._num_below(reward)
         return len(self) / reached if reached else None
 
     def _num_below(self, reward: float) -> int:
-        reward = check_reward("reward", reward)
+        reward = self._sign * check_reward("reward", reward)
         # sums of the same numbers in another order count as equal
-        return int(np.searchsorted(self.rewards, reward - 1e-12 * abs(reward), side="left"))
+        return int(np.searchsorted(self._ascending, reward - 1e-12 * abs(reward), side="left"))
 
     def _chances_below(self, num_rounds: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Return for each reward the share of searches that find it or a smaller one at best."""
+        """Return for each reward the share of searches that find it or a worse one at best."""
         n, total = check_integer("num_rounds", num_rounds, minimum=1), len(self)
         if n > total:
             raise ValueError(

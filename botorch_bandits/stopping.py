@@ -8,7 +8,6 @@ loop against a function.
 from __future__ import annotations
 
 import json
-import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator
@@ -22,12 +21,13 @@ from torch import Tensor
 from botorch_bandits.checks import (
     check_carried,
     check_integer,
+    check_observed,
     check_reward,
     level_of_users_line,
     shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.history import Failure, Outcome, Query, check_observed
+from botorch_bandits.history import Failure, Outcome, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.queries import argument_of
 
@@ -345,7 +345,7 @@ def check_told(
 
 
 def rounds_without_gain(loop: BanditLoop) -> int:
-    """Return how many rounds have ended since the reward that is the best so far.
+    """Return how many rounds have ended since the reward, or cost, that is the best so far.
 
     What ends a round is its outcome or its failure. Initial rounds and attached points do not
     count; nor, after a reset, do the rounds before those that it kept. With constraints the best
@@ -364,13 +364,17 @@ def rounds_without_gain(loop: BanditLoop) -> int:
     """
     history, resets = loop.history, loop.resets
     first_id = resets[-1].num_before if resets else 0
-    best, count = -math.inf, 0
+    best, count = None, 0
     for event in history.events:
         query = history.query(event.query_id)
         if query.id < first_id:
             continue
         is_feasible = isinstance(event, Outcome) and max(event.constraints, default=0.0) <= 0.0
-        if isinstance(event, Outcome) and is_feasible and event.reward > best:
+        if (
+            isinstance(event, Outcome)
+            and is_feasible
+            and (best is None or history.is_better(event.reward, best))
+        ):
             best, count = event.reward, 0
         elif query.origin not in ("initial", "attached"):
             count += 1
@@ -406,7 +410,8 @@ class NoGain:
         """Return why no other query is to be asked, or None."""
         if self._num_rounds is None or rounds_without_gain(self._loop) < self._num_rounds:
             return None
-        return f"no better reward in {self._num_rounds} rounds"
+        name = self._loop.history.outcome_name
+        return f"no better {name} in {self._num_rounds} rounds"
 
 
 fill_in_docstrings(__name__)

@@ -150,8 +150,8 @@ def check_maximizes(name: str, options: Mapping[str, Any]) -> None:
     """
     if check_one_of("maximize", options.get("maximize", True), (True, False)) is False:
         raise ValueError(
-            f"{name} has maximize=False, but a loop maximizes the reward under constraints. Tell "
-            "the negative reward instead, and leave maximize= out."
+            f"{name} has maximize=False, but a loop maximizes the reward under constraints. Pass "
+            "maximize=False to the loop in its place."
         )
 
 

@@ -97,7 +97,7 @@ class Changes:
         return first, loop.best() if first == 1 else self.best_since(loop, first)
 
     def best_since(self, loop: BanditLoop, round_number: int) -> tuple[Query, Outcome] | None:
-        """Return the query with the largest reward among those from a round on, if any.
+        """Return the query with the best reward among those from a round on, if any.
 
         With budgets it is among those that met them, as :meth:`BanditLoop.best` is.
         """
@@ -106,7 +106,7 @@ class Changes:
             outcome = loop.history.outcome(query.id)
             if outcome is None or max(outcome.constraints, default=0.0) > 0.0:
                 continue
-            if best is None or outcome.reward > best[1].reward:
+            if best is None or loop.history.is_better(outcome.reward, best[1].reward):
                 best = query, outcome
         return best
 
@@ -114,7 +114,9 @@ class Changes:
         """Return what the progress bar shows beside the best reward of now."""
         shown = {}
         if self.beginnings(loop) and (largest := loop.history.best()) is not None:
-            shown["largest ever"] = f"{largest[1].reward:.6g}"
+            shown["largest ever" if loop.history.maximize else "least ever"] = (
+                f"{largest[1].reward:.6g}"
+            )
         if loop.resets:
             shown["reset"] = f"after round {loop.resets[-1].after_round}"
         return shown

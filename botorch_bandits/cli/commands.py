@@ -338,10 +338,10 @@ def _build_parser() -> argparse.ArgumentParser:
     optimize = commands.add_parser(
         "optimize",
         help=COMMANDS["optimize"],
-        description="Maximize a function of yours. It is called with one argument, and returns one "
-        "number: with --param the argument is a dict of values by name, with --bounds a "
-        "one-dimensional float64 tensor (x.tolist() makes it a list). The same function works "
-        "under run and run_async in Python.",
+        description="Maximize a function of yours, or minimize it with --minimize. It is called "
+        "with one argument, and returns one number: with --param the argument is a dict of values "
+        "by name, with --bounds a one-dimensional float64 tensor (x.tolist() makes it a list). The "
+        "same function works under run and run_async in Python.",
     )
     optimize.add_argument("function", metavar="MODULE:FUNCTION", help="for example mymodule:reward")
     optimize.add_argument(
@@ -360,6 +360,12 @@ def _build_parser() -> argparse.ArgumentParser:
         default="",
         metavar="I,J",
         help="with --bounds: dimensions (from 0) that take whole numbers",
+    )
+    optimize.add_argument(
+        "--minimize",
+        action="store_true",
+        help="the function returns a cost: find where it is least. What is printed, drawn and "
+        "written has the numbers that it returns, and --minimum is the largest of them",
     )
     add_method_arguments(optimize)
     add_run_arguments(optimize)
@@ -395,6 +401,8 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
     left_out |= {"on_error", "stop_after_no_gain", "html"}
     left_out.add("objective")  # it has become the method
+    if not getattr(options, "minimize", False):  # which earlier versions did not know
+        left_out.add("minimize")
     return {name: value for name, value in vars(options).items() if name not in left_out}
 
 
@@ -545,6 +553,7 @@ def _start_optimize(options: argparse.Namespace) -> Session:
     changes = read_changes(options, box, known)
     settings = {**_settings(options), **waiting.settings, **changes.settings}
     parts: dict[str, Any] = {"feedback": waiting.feedback, "restart": changes.restart}
+    parts["maximize"] = not options.minimize
     build = partial(build_loop, box, acquisition, options.initial, options.seed, **parts)
     fresh = build()
     output = OutputFolder(folder, settings, options.overwrite, options.journal)
@@ -553,7 +562,7 @@ def _start_optimize(options: argparse.Namespace) -> Session:
         function=AtAnyRound(function),
         num_rounds=options.rounds,
         output=output,
-        title=f"{options.function}, {METHODS[options.method]}",
+        title=f"{options.function}{', minimized' * options.minimize}, {METHODS[options.method]}",
         waiting=waiting,
         changes=changes,
         settings={**settings, "workers": waiting.num_workers},

@@ -127,6 +127,7 @@ def build_loop(
     restart: Restart | None = None,
     constraints: MultiplierRule | None = None,
     journal: str | None = None,
+    maximize: bool = True,
 ) -> BanditLoop:
     """Return a loop on a box with the model of practitioners."""
     # torch imports much at this function's first call, which fits make, and an interrupt in the
@@ -144,6 +145,7 @@ def build_loop(
         restart=restart,
         constraints=constraints,
         journal=journal,
+        maximize=maximize,
     )
 
 

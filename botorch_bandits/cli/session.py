@@ -142,16 +142,20 @@ class OutputFolder:
         if self._known is not None:
             self._refuse_other_settings(self._known["settings"])
 
-    def load_history(self, dim: int, num_constraints: int = 0) -> History | None:
+    def load_history(
+        self, dim: int, num_constraints: int = 0, maximize: bool = True
+    ) -> History | None:
         """Return the history of the run that the folder holds, if any.
 
         Args:
             dim: The dimension of its points.
             num_constraints: How many constraint values come with each reward.
+            maximize: Whether large rewards are sought, or least costs.
         """
         if self._known is None:
             return None
-        return History.from_records(self._known["queries"], dim, num_constraints=num_constraints)
+        sizes: dict[str, Any] = {"num_constraints": num_constraints, "maximize": maximize}
+        return History.from_records(self._known["queries"], dim, **sizes)
 
     def _refuse_other_journal(self, journal: str | None) -> None:
         """Raise if the folder has the results of a run that is recorded in another place."""
@@ -300,7 +304,8 @@ def open_loop(
         ValueError: If the journal was begun with other settings, or cannot be begun.
     """
     if options.journal is None:
-        return build(history=output.load_history(fresh.settings.domain.dim, num_constraints))
+        known = (fresh.settings.domain.dim, num_constraints, fresh.settings.maximize)
+        return build(history=output.load_history(*known))
     begin_journal(options.journal, fresh.settings, options.arguments, settings)
     return build(journal=options.journal)
 
@@ -471,8 +476,9 @@ class Session:
             exit_code = INTERRUPTED
         except BelowMinimumError as error:
             minimum = self.loop.settings.feedback.minimum  # type: ignore[attr-defined]
+            side = "below" if self.loop.settings.maximize else "above"
             print(
-                f"error: {str(error).partition(',')[0]}, below --minimum {minimum:g} by more than "
+                f"error: {str(error).partition(',')[0]}, {side} --minimum {minimum:g} by more than "
                 "noise explains. Start afresh with a minimum that holds or a larger --tolerance, "
                 "and --overwrite.",
                 file=sys.stderr,
@@ -570,6 +576,7 @@ class Session:
             "interrupted": interrupted,
             "stopped": stopped,
             "seconds": round(seconds, 3),
+            **({} if history.maximize else {"outcome_name": history.outcome_name}),
             "best_reward": None if best is None else best[1].reward,
             "best_since_round": best_since,
             "best_round": None if best is None else best[0].round_number,

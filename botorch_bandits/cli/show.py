@@ -255,12 +255,12 @@ def page_facts(reader: JournalReader) -> PageFacts:
     needs_model = settings["context_dim"] or settings.get("forgetting")
     told = () if needs_model else history.outcomes
     current = [
-        (outcome.reward, -outcome.query_id, outcome)
+        outcome
         for outcome in told
         if history.query(outcome.query_id).round_number > since
         and all(g <= 0.0 for g in outcome.constraints)
     ]
-    best = max(current, default=None)
+    best = max(current, key=history.rank, default=None)
     command = reader.header.get("command")
     return PageFacts(
         history=history,
@@ -268,7 +268,7 @@ def page_facts(reader: JournalReader) -> PageFacts:
         now=now,
         settings=setting_rows(settings),
         domain=rebuild_domain(settings),
-        best=None if best is None else (history.query(best[2].query_id), best[2]),
+        best=None if best is None else (history.query(best.query_id), best),
         resets=resets,
         guarantee="A guarantee needs the model, and a journal does not hold it. Print "
         "loop.guarantee() in Python, or run tune, optimize or resume with --html.",
@@ -343,7 +343,8 @@ def read_history(reader: JournalReader) -> History:
     dim = next((len(entry["x"]) for entry in entries if entry.get("x")), 1)
     names = ("constraints", "retracted_constraints")
     counts = (len(entry[name]) for entry in entries for name in names if entry.get(name))
-    history = History(dim, settings["context_dim"], next(counts, 0))
+    sizes = (dim, settings["context_dim"], next(counts, 0), settings.get("maximize", True))
+    history = History(*sizes)
     if snapshot is not None:
         read_state(snapshot.state, history)
     for record in records:
@@ -351,7 +352,6 @@ def read_history(reader: JournalReader) -> History:
             given = record["history"]
             for query in given:
                 query["diagnostics"] = decode_floats(query["diagnostics"])
-            sizes = (history.dim, history.context_dim, history.num_constraints)
             history = History.from_records(given, *sizes)
         else:
             replay(record, history)
@@ -409,7 +409,9 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
     best = history.best()
     if best is not None:
         changes = settings["context_dim"] or settings.get("forgetting") or settings.get("restart")
-        what = "largest reward" if history.num_constraints or changes else "best reward"
+        largest = "largest reward" if history.maximize else "least cost"
+        is_one = not (history.num_constraints or changes)
+        what = f"best {history.outcome_name}" if is_one else largest
         rows.append([what, f"{best[1].reward:.6g} in round {best[0].round_number}"])
         rows += [[f"  {k}", show_value(v)] for k, v in parameters_of(best[0]).items()]
         start = None if history.num_constraints or changes else best_at_the_start(history)
@@ -419,8 +421,8 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
     for first in resets_on_record(history)[-1:]:
         since = [outcome for outcome in history.outcomes if outcome.query_id >= first]
         if since:
-            reward, query_id = max((outcome.reward, -outcome.query_id) for outcome in since)
-            found = f"{reward:.6g} in round {history.query(-query_id).round_number}"
+            last = max(since, key=history.rank)
+            found = f"{last.reward:.6g} in round {history.query(last.query_id).round_number}"
             rows.append([f"since round {first + 1}", found])
     return _table([], rows)
 
@@ -433,7 +435,8 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
         best = None if query.id in resets else best
         outcome = history.outcome(query.id)
         if outcome is not None:
-            best = outcome.reward if best is None else max(best, outcome.reward)
+            is_better = best is None or history.is_better(outcome.reward, best)
+            best = outcome.reward if is_better else best
         late = " late" if _is_late(history, query, censored) else ""
         rows.append(
             [
@@ -449,7 +452,7 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
     shown = rows if num_rounds is None else rows[-num_rounds:]
     left_out = len(rows) - len(shown)
     note = f"{left_out} earlier rounds are left out; --all shows them\n" if left_out else ""
-    names = ["round", "origin", "state", "delay", "reward", "best so far", "point"]
+    names = ["round", "origin", "state", "delay", history.outcome_name, "best so far", "point"]
     return note + _table(names, shown) if rows else "no rounds yet"
 
 
@@ -478,7 +481,8 @@ def _retractions(history: History) -> str:
         row = [retraction.query_id, history.query(told.query_id).round_number, f"{told.reward:.6g}"]
         row += [values, retraction.retracted_round, " ".join(retraction.reason.split())]
         rows.append(row)
-    names = ["retracted", "round", "reward", "constraints", "after round", "reason"]
+    names = ["retracted", "round", history.outcome_name]
+    names += ["constraints", "after round", "reason"]
     return _table(names, rows) if rows else ""
 
 

@@ -59,7 +59,8 @@ def expected_at(loop: BanditLoop, query: Query) -> dict[str, float] | None:
     with torch.no_grad():
         posterior = loop.current_model().posterior(query.x.unsqueeze(0))
     variance = float(posterior.variance.clamp_min(0.0))
-    return {"mean": float(posterior.mean), "standard_deviation": variance**0.5}
+    sign = 1.0 if loop.settings.maximize else -1.0  # of minus the cost
+    return {"mean": sign * float(posterior.mean), "standard_deviation": variance**0.5}
 
 
 def best_at_the_start(history: History) -> dict[str, Any] | None:
@@ -69,8 +70,10 @@ def best_at_the_start(history: History) -> dict[str, Any] | None:
         history: Of a run without constraints and changes.
     """
     origins = {query.id: query.origin for query in history.queries}
-    rewards = [o.reward for o in history.outcomes if origins[o.query_id] == "initial"]
-    return {"num_rounds": len(rewards), "best_reward": max(rewards)} if rewards else None
+    told = [o for o in history.outcomes if origins[o.query_id] == "initial"]
+    if not told:
+        return None
+    return {"num_rounds": len(told), "best_reward": max(told, key=history.rank).reward}
 
 
 SHORTEST = {"--rounds": "--ro", "--stop-after-no-gain": "--sto"}
@@ -215,7 +218,8 @@ def closing_lines(
     if result["num_failed"]:
         what = "evaluation" if result["num_failed"] == 1 else "evaluations"
         rows.append(("failed", f"{result['num_failed']} {what} (reasons: history.csv)"))
-    rows += _found(result, "best within budget" if has_budgets else "best reward")
+    name = result.get("outcome_name", "reward")
+    rows += _found(result, "best within budget" if has_budgets else f"best {name}")
     rows += further
     rows += _compared(result)
     rows += _how_sure(result)

@@ -1,18 +1,22 @@
-"""The answer of :meth:`.BanditLoop.check_model`: which rows a check of the loop's model is about.
+"""What a loop looks at before it records something, and the answer of ``check_model()``.
 
-Rows that are no outcomes as they were told are refused, for what they say of the model is not
-known.
+Queries of a history that is given, and requests, are refused if they do not fit. A check of the
+loop's model refuses rows that are no outcomes as they were told.
 """
 
 from __future__ import annotations
 
+import torch
 from botorch.models.model import Model, ModelList
+from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
-from botorch_bandits.history import History
+from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import CandidatesModel, ModelCheck, check_model
+from botorch_bandits.spaces import Space
 
 
 def check_of_loop(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
@@ -47,6 +51,33 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
             "surrogate='separate', or a domain whose points are not repeated."
         )
     return check_model(model, *history.arrived())
+
+
+def check_given(domain: Domain, query: Query) -> None:
+    """Raise unless a query of a history that is given is of the domain, and its names are too."""
+    x = domain.check_point(f"x of query {query.id} in history", query.x)
+    if query.parameters is None or not isinstance(domain, Space):
+        return
+    at = domain.check_point(f"parameters of query {query.id} in history", query.parameters)
+    if not torch.allclose(at, x, rtol=1e-9, atol=1e-9):
+        raise ValueError(
+            f"query {query.id} in history has the parameters {query.parameters}, but its x is "
+            f"{domain.decode(x)} on this domain; pass the history of a loop on the same Space."
+        )
+
+
+def check_request(query: Query, context: Tensor | None, x: Tensor | None = None) -> Query:
+    """Return the query that a request was answered with, if it is the same request."""
+    is_same = (query.origin == "attached") == (x is not None)
+    is_same = is_same and (x is None or torch.equal(query.x, x))
+    if context is not None and query.context is not None:
+        is_same = is_same and torch.equal(query.context, context.to(query.context))
+    if not is_same:
+        raise ValueError(
+            f"request_id {query.request_id!r} was answered with query {query.id}, for another "
+            "context or point, or by another method. Use another name."
+        )
+    return query
 
 
 fill_in_docstrings(__name__)

@@ -61,6 +61,13 @@ from botorch_bandits.loop.guarantees import (
     with_restarts,
     with_retractions,
 )
+from botorch_bandits.loop.minimizing import (
+    guarantee_of_costs,
+    settings_of_model,
+    turned_diagnostics,
+    turned_entry,
+    turned_history,
+)
 from botorch_bandits.loop.probing import probe
 from botorch_bandits.loop.rows_stream import RowsStream
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
@@ -84,6 +91,9 @@ class Chooser:
 
     It can be thrown away and built again at any time: the next choice is the same.
 
+    A loop that minimizes has its outcomes turned here, where they come in, and what is said of them
+    where it goes out; between these all is as if the negatives were told.
+
     Args:
         settings: The loop's settings.
         history: What happened so far.
@@ -97,6 +107,9 @@ class Chooser:
         self, settings: LoopSettings, history: History, fit: Mapping[str, Any] | None = None
     ) -> None:
         """See the class."""
+        self._minimizes = not settings.maximize
+        if self._minimizes:
+            settings, history = settings_of_model(settings), turned_history(history)
         self._settings, self._history = settings, history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
@@ -153,7 +166,7 @@ class Chooser:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
         if self.segments is not None:
             diagnostics = {**diagnostics, **self.segments.describe()}
-        return x, origin, diagnostics
+        return x, origin, turned_diagnostics(diagnostics) if self._minimizes else diagnostics
 
     def _lower_bounds(
         self, x: Tensor, round_number: int, context: Tensor | None, now: float
@@ -185,15 +198,17 @@ class Chooser:
             ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
         """
         if self.segments is not None:
-            self.segments.check_outcome(outcome)
+            self.segments.check_outcome(turned_entry(outcome) if self._minimizes else outcome)
 
     def add_query(self, query: Query) -> None:
         """Take in a query that was added to the history."""
+        query = self._taken_in(query)
         if self.segments is not None:
             self.segments.add_query(query)
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Take in an outcome that was added to the history; a reset may follow."""
+        outcome = self._taken_in(outcome)
         if self.segments is not None and self.segments.add_outcome(outcome) is not None:
             self._begin_segment()
         if self._watch is not None:
@@ -202,8 +217,21 @@ class Chooser:
 
     def add_failure(self, failure: Failure) -> None:
         """Take in a failure that was added to the history."""
+        self._taken_in(failure)
         if self.segments is not None:
             self.segments.add_failure(failure)
+
+    def _taken_in(self, entry: Any) -> Any:
+        """Return a query or an event in the sign of the model, whose history has it then, too."""
+        if self._minimizes:
+            entry = turned_entry(entry)
+            self._history.record(entry)
+        return entry
+
+    @property
+    def history(self) -> History:
+        """The whole history, in the sign of the model."""
+        return self._history
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return the hyperparameters of the last refit and which rows it was to; None if none."""
@@ -265,7 +293,8 @@ class Chooser:
             given = settings.restart, number, settings.num_constraints, settings.model
             guarantee = with_restarts(guarantee, *given)
         guarantee = with_retractions(guarantee, self._history)
-        return with_regret(guarantee, self._history, starts, num_given)
+        guarantee = with_regret(guarantee, self._history, starts, num_given)
+        return guarantee_of_costs(guarantee) if self._minimizes else guarantee
 
     def _choose(
         self, round_number: int, context: Tensor | None, now: float

@@ -69,6 +69,7 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
         for name in ("horizon", "num_initial", "context_dim")
         if settings.get(name)
     ]
+    rows += [] if settings.get("maximize", True) else [["maximize", "False"]]
     return [*rows, ["seed", str(settings["seed"])]]
 
 

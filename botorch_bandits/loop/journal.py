@@ -196,7 +196,7 @@ class LoopJournal:
     def __init__(self, path: str | Path, settings: LoopSettings, given: History | None) -> None:
         """See the class."""
         self._domain = settings.domain
-        self._sizes = (settings.domain.dim, settings.context_dim, settings.num_constraints)
+        self._sizes = settings.history_sizes
         self.num_given = 0
         self._covered = 0  # records that the snapshot has
         self._recorded_fit: Fit | None = None  # the latest that is on record
@@ -345,7 +345,11 @@ def header_of(settings: LoopSettings) -> dict[str, Any]:
         "content": CONTENT,
         "version": VERSION,
         "settings": fingerprint(
-            {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+            {
+                field.name: getattr(settings, field.name)
+                for field in dataclasses.fields(settings)
+                if "added" not in field.metadata or getattr(settings, field.name) != field.default
+            }
         ),
         "environment": environment(points.device),
     }

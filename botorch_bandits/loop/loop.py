@@ -12,11 +12,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
@@ -39,11 +39,16 @@ from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.best import best_now
-from botorch_bandits.loop.checking import check_of_loop
+from botorch_bandits.loop.checking import (
+    check_given,
+    check_of_loop,
+    check_request,
+)
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
+from botorch_bandits.loop.minimizing import turned_check, turned_view
 from botorch_bandits.loop.settings import (
     DEFAULT_INITIAL,
     AcquisitionFactory,
@@ -55,16 +60,16 @@ from botorch_bandits.loop.settings import (
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, CandidatesModel, ModelCheck
-from botorch_bandits.spaces import Space
 
 
 class BanditLoop:
     """Sequential decisions under uncertainty: :meth:`ask`, evaluate, :meth:`tell`, repeat.
 
-    The reward is maximized. Any number of queries may be asked before an outcome is told, and
-    outcomes may be told in any order; queries without an outcome are passed to the acquisition
-    function as pending points. Several threads may ask, tell and read on one loop; they take turns.
-    Recipes and rules are copied: later changes to those that were passed do not reach the loop.
+    The reward is maximized, or with ``maximize=False`` a cost minimized. Any number of queries may
+    be asked before an outcome is told, and outcomes may be told in any order; queries without an
+    outcome are passed to the acquisition function as pending points. Several threads may ask, tell
+    and read on one loop; they take turns. Recipes and rules are copied: later changes to those that
+    were passed do not reach the loop.
 
     With ``journal=``, or :meth:`open`, whatever is asked or told is on disk before the call
     returns, and a loop that is opened again goes on as if nothing had happened.
@@ -100,6 +105,10 @@ class BanditLoop:
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random; 0
             if omitted, 5 if no acquisition is given.
         seed: Seeds everything that is drawn.
+        maximize: If False, what is told is a cost, and the loop minimizes it. History, journal,
+            :meth:`best`, diagnostics and plots have the numbers as they are told; a prior mean and
+            the ``minimum`` of ``Censored`` (the largest cost) are in the same sign. Models, also
+            those of a function of yours, see minus the cost. Constraints keep their sign.
         clock: Returns the time in seconds; passed in so that tests and replays are exact.
         history: Continue from this history; it is used, not copied.
         journal: The path of a file in which everything is recorded. If it is there already, the
@@ -149,6 +158,7 @@ class BanditLoop:
         num_initial: int | None = None,
         context_dim: int = 0,
         seed: int = 0,
+        maximize: bool = True,
         clock: Callable[[], float] = time.time,
         history: History | None = None,
         journal: str | Path | None = None,
@@ -180,13 +190,14 @@ class BanditLoop:
             num_initial=num_initial,
             context_dim=context_dim,
             seed=seed,
+            maximize=maximize,
         )
         self._clock = clock
         self._lock = threading.RLock()
-        sizes = (settings.domain.dim, settings.context_dim, settings.num_constraints)
+        sizes = settings.history_sizes
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
-            _check_given(settings.domain, query)
+            check_given(settings.domain, query)
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
         self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
@@ -322,7 +333,7 @@ class BanditLoop:
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)
                 if answered is not None:
-                    return _check_request(answered, context)
+                    return check_request(answered, context)
             round_number = self._next_round()
             now = self._clock()
             with self._derived_state() as chooser:
@@ -498,7 +509,7 @@ class BanditLoop:
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)
                 if answered is not None:
-                    _check_request(answered, context, x)
+                    check_request(answered, context, x)
                     return self.tell(answered.id, reward, constraints)
             round_number = self._next_round()
             now = self._clock()
@@ -537,14 +548,16 @@ class BanditLoop:
         with self._lock:
             current = self._chooser.current
             view = feedback.view(current, current.num_queries + 1, self._clock())
+            view = view if self.settings.maximize else turned_view(view)
             return view.shifted(self._chooser.rounds_before)
 
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
 
-        It is the one with the largest observed reward. With constraints it is the best of those
-        whose observed values meet all of them; see :meth:`feasibility` for the nearest if there is
-        none. Where the reward is not the same in all rounds, what counts now counts:
+        It is the one with the largest observed reward, or least cost. With constraints it is the
+        best of those whose observed values meet all of them; see :meth:`feasibility` for the
+        nearest if there is none. Where the reward is not the same in all rounds, what counts now
+        counts:
 
         * After a reset only queries since then do.
         * With ``SlidingWindow`` only those in the window do.
@@ -580,7 +593,9 @@ class BanditLoop:
             )
         context = self._check_context(context)
         with self._lock:
-            return best_now(self.settings, self._history, self._chooser, context, self._clock())
+            chooser = self._chooser
+            best = best_now(self.settings, chooser.history, chooser, context, self._clock())
+            return None if best is None else self._as_told(best[0].id)
 
     @property
     def resets(self) -> tuple[Reset, ...]:
@@ -632,7 +647,19 @@ class BanditLoop:
         if width is not None:
             width = check_positive("width", width)
         with self._lock:
-            return self._chooser.feasibility(self._clock(), width)
+            found = self._chooser.feasibility(self._clock(), width)
+            if found.nearest is None:
+                return found
+            return replace(found, nearest=self._as_told(found.nearest[0].id))
+
+    def _as_told(self, query_id: int) -> tuple[Query, Outcome]:
+        """Return a query and its outcome from the history itself, for the chooser's may be turned.
+
+        It has that outcome.
+        """
+        outcome = self._history.outcome(query_id)
+        assert outcome is not None
+        return self._history.query(query_id), outcome
 
     @property
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
@@ -679,7 +706,8 @@ class BanditLoop:
             12
         """
         with self._lock:
-            return check_of_loop(self.settings, self.current_model(), self._chooser.current)
+            check = check_of_loop(self.settings, self.current_model(), self._chooser.current)
+            return check if self.settings.maximize else turned_check(check)
 
     def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
         """Return what the outcomes since the last reset say of each prior on the list.
@@ -718,7 +746,8 @@ class BanditLoop:
     def current_model(self) -> Model:
         """Return the model of what arrived since the last reset; it is shared: do not change it.
 
-        With censored feedback it is the model of what arrived in time and of pseudo-values.
+        With censored feedback it is the model of what arrived in time and of pseudo-values. With
+        ``maximize=False`` it is the model of minus the cost.
 
         Raises:
             RuntimeError: If the loop has no model, or a user's model lacks data.
@@ -836,38 +865,11 @@ class BanditLoop:
         return check_vector("context", context, length=context_dim)
 
 
-def _check_given(domain: Domain, query: Query) -> None:
-    """Raise unless a query of a history that is given is of the domain, and its names are too."""
-    x = domain.check_point(f"x of query {query.id} in history", query.x)
-    if query.parameters is None or not isinstance(domain, Space):
-        return
-    at = domain.check_point(f"parameters of query {query.id} in history", query.parameters)
-    if not torch.allclose(at, x, rtol=1e-9, atol=1e-9):
-        raise ValueError(
-            f"query {query.id} in history has the parameters {query.parameters}, but its x is "
-            f"{domain.decode(x)} on this domain; pass the history of a loop on the same Space."
-        )
-
-
 def _check_size(outcome: Outcome) -> None:
     """Raise unless models can carry an outcome; see :data:`.LARGEST_OUTCOME`."""
     check_carried("reward", outcome.reward)
     for i, value in enumerate(outcome.constraints):
         check_carried(f"constraints[{i}]", value)
-
-
-def _check_request(query: Query, context: Tensor | None, x: Tensor | None = None) -> Query:
-    """Return the query that a request was answered with, if it is the same request."""
-    is_same = (query.origin == "attached") == (x is not None)
-    is_same = is_same and (x is None or torch.equal(query.x, x))
-    if context is not None and query.context is not None:
-        is_same = is_same and torch.equal(query.context, context.to(query.context))
-    if not is_same:
-        raise ValueError(
-            f"request_id {query.request_id!r} was answered with query {query.id}, for another "
-            "context or point, or by another method. Use another name."
-        )
-    return query
 
 
 fill_in_docstrings(__name__)

@@ -56,6 +56,7 @@ from botorch_bandits.constraints import MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
+from botorch_bandits.fingerprints import added_field
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -212,7 +213,7 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
     if options.get("maximize") is False:
         raise ValueError(
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
-            "minimum must be the worst outcome. Tell the negative instead, and leave maximize= out."
+            "minimum must be the worst outcome. Pass maximize=False to the loop in its place."
         )
     if feedback.predictive and played in (GPThompsonSampling, RandomizedUpperConfidenceBound):
         raise ValueError(
@@ -279,8 +280,10 @@ def _check_probing(restart: Restart | None, feedback: Feedback, constraints: Any
         )
 
 
-def check_history(history: History, dim: int, context_dim: int, num_constraints: int) -> History:
-    """Return a history if it is of these sizes.
+def check_history(
+    history: History, dim: int, context_dim: int, num_constraints: int, maximize: bool
+) -> History:
+    """Return a history if it is of these sizes, and its rewards or costs are the loop's.
 
     Raises:
         ValueError: If it is not.
@@ -292,7 +295,61 @@ def check_history(history: History, dim: int, context_dim: int, num_constraints:
             f"history is for {found[0]} dimensions, {found[1]} context dimensions and {found[2]} "
             f"constraints; the domain has {dim}, and the loop {context_dim} and {num_constraints}."
         )
+    if history.maximize is not maximize:
+        raise ValueError(
+            f"history has maximize={history.maximize}, but the loop maximize={maximize}: what it "
+            "has for good would count for bad. Pass the history of a loop with the same maximize=, "
+            "or History.from_records(..., maximize=...) of records in the sign that is meant."
+        )
     return history
+
+
+def check_minimizing(model: Any, acquisition: Any, restart: Any, constraints: Any) -> None:
+    """Raise unless all that a loop with ``maximize=False`` has can be turned.
+
+    Args:
+        model: The loop's.
+        acquisition: The loop's.
+        restart: The loop's.
+        constraints: The loop's.
+
+    Raises:
+        ValueError: If something cannot.
+    """
+    options = acquisition.options if isinstance(acquisition, AcquisitionRecipe) else {}
+    if options.get("maximize") is not None:
+        raise ValueError(
+            f"the acquisition has maximize={options['maximize']}, and the loop maximize=False, "
+            "which turns the outcomes themselves. Leave maximize= out of the acquisition."
+        )
+    for name, remedy in (
+        ("posterior_transform", "Have the transformed cost told, and leave it out."),
+        ("minimum", "Pass feedback=Censored(minimum=...) and an acquisition without minimum=."),
+    ):
+        if options.get(name) is not None:
+            raise ValueError(
+                f"the acquisition has {name}={options[name]!r}, which is for outcomes as the model "
+                f"has them, and with maximize=False these are minus what is told. {remedy}"
+            )
+    listed = getattr(restart, "candidates", None)
+    priors = [*_priors_of(model), *_priors_of(listed)]
+    for prior in priors:
+        if prior.prior_mean and not isinstance(prior, BanditGPRecipe):
+            raise ValueError(
+                f"a model on the list of priors has the prior mean {prior.prior_mean:g}, which "
+                "maximize=False cannot turn in a model that is built already. Put "
+                "BanditGP.with_kernel(..., prior_mean=...) on the list."
+            )
+    is_shared = constraints is not None and (
+        constraints.surrogate_in_use == "separate" or hasattr(restart, "candidates")
+    )
+    means = [prior.prior_mean for prior in priors if prior.prior_mean]
+    if is_shared and means:
+        raise ValueError(
+            f"prior_mean is {means[0]:g} for the cost and for each constraint, but with "
+            "maximize=False that of the cost would have to be turned alone. Tell the cost less "
+            "that number, and constraints likewise, and leave prior_mean= out."
+        )
 
 
 LAGRANGIAN = (
@@ -519,6 +576,7 @@ class LoopSettings:
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         context_dim: The dimension of the contexts.
         seed: Seeds everything that is drawn.
+        maximize: Whether large rewards are sought; if False, least costs.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -536,6 +594,7 @@ class LoopSettings:
     num_initial: int = 0
     context_dim: int = 0
     seed: int = 0
+    maximize: bool = added_field(True)
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
@@ -571,6 +630,8 @@ class LoopSettings:
                 "or surrogate='relabeled'."
             )
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
+        if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
+            check_minimizing(model, acquisition, self.restart, self.constraints)
         check_forgetting(self.forgetting, model, self.feedback)
         store_checked(
             self,
@@ -609,6 +670,11 @@ class LoopSettings:
     def num_constraints(self) -> int:
         """How many constraint values come with each reward."""
         return 0 if self.constraints is None else self.constraints.num_constraints
+
+    @property
+    def history_sizes(self) -> tuple[int, int, int, bool]:
+        """What the loop's :class:`.History` is made with."""
+        return self.domain.dim, self.context_dim, self.num_constraints, self.maximize
 
 
 def _priors_of(model: Any) -> tuple[BanditGPRecipe, ...]:

@@ -96,7 +96,19 @@ class Seen:
 
     def posterior(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation at ``n x d`` points, here and now."""
-        return read_posterior(self.model, torch.cat([self.front.expand(len(X), -1), X], dim=-1))
+        inputs = torch.cat([self.front.expand(len(X), -1), X], dim=-1)
+        mean, deviation = read_posterior(self.model, inputs)
+        return self.sign * mean, deviation
+
+    @property
+    def sign(self) -> float:
+        """What makes of the model's outputs what is told, and of that what is to be maximized."""
+        return 1.0 if self.history.maximize else -1.0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the model is of what is told."""
+        return self.reward_name == self.history.outcome_name
 
     def is_here(self, query: Query) -> bool:
         """Whether a query was asked in the context of the last one, since the last restart."""
@@ -119,11 +131,11 @@ class Seen:
 
     def best(self) -> tuple[Tensor, float] | None:
         """Return the best point from here that met all constraints, and its reward."""
-        rows = [(reward, -q.round_number, q) for q, reward, met in self.told() if met]
+        rows = [(self.sign * reward, -q.round_number, q) for q, reward, met in self.told() if met]
         if not rows:
             return None
-        reward, _, query = max(rows, key=lambda row: row[:2])
-        return query.x, reward
+        value, _, query = max(rows, key=lambda row: row[:2])
+        return query.x, self.sign * value
 
     def center(self) -> Tensor | None:
         """Return the point through which slices are drawn: the best one, or any that was told."""
@@ -141,7 +153,7 @@ def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Seque
     kept_from = max([0, *(getattr(r, "num_before", after_round(r)) for r in resets)])
     since = max([kept_from, *changes])
     since = since if since < history.num_queries else 0
-    name = "reward"
+    name = history.outcome_name
     if is_loop:
         settings = run.settings
         domain = settings.domain if domain is None else domain
@@ -152,7 +164,7 @@ def see(run: Any, model: Any, domain: Any, resets: Sequence[Any], changes: Seque
         if getattr(model, "num_outputs", 1) > 1:  # the reward, then the constraints
             model = model.subset_output([0])
         elif settings.constraints is not None:
-            name = "penalized reward"
+            name = f"penalized {name}"
         if hasattr(settings.forgetting, "rate"):  # the round is an input of the model
             front = torch.tensor([float(history.num_queries - kept_from + 1)], dtype=DTYPE)
     queries = history.queries
@@ -203,14 +215,20 @@ def by_relevance(seen: Seen, count: int) -> list[int]:
 
 
 def _color_range(seen: Seen, mean: Tensor | None) -> tuple[float, float]:
-    """Return from where to where colors go: what is far below the middle of the rewards is cut."""
-    rewards = sorted(reward for _, reward, _ in seen.told())
+    """Return from where to where colors go: what is far below the middle of the rewards is cut.
+
+    Of costs it is what is far above.
+    """
+    if mean is not None:
+        mean = seen.sign * mean
+    rewards = sorted(seen.sign * reward for _, reward, _ in seen.told())
     values = rewards or ([] if mean is None else mean.tolist()) or [0.0]
     top = max(values) if mean is None else max(*values, float(mean.max()))
     low = values[0] if mean is None else min(values[0], float(mean.min()))
     middle = values[len(values) // 4]
     low = max(low, top - 2.0 * (top - middle)) if top > middle else low
-    return low, top
+    first, last = sorted((seen.sign * low, seen.sign * top))
+    return first, last
 
 
 def _spread(seen: Seen, i: int, numbers: Sequence[int]) -> np.ndarray[Any, Any]:
@@ -246,12 +264,14 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
             X = seen.domain.choices.cpu()
         if X is not None:
             mean, _ = seen.posterior(X)
-    low, high = _color_range(seen, mean if seen.reward_name == "reward" else None)
-    if seen.reward_name != "reward" and mean is not None:
+    low, high = _color_range(seen, mean if seen.is_plain else None)
+    if not seen.is_plain and mean is not None:
         low, high = float(mean.min()), float(mean.max())
     if high - low <= 1e-9 * max(abs(low), abs(high)):  # there is nothing between
         low, high = low - 0.5, high + 0.5
-    colors: dict[str, Any] = {"cmap": COLORS, "norm": Normalize(low, high)}
+    names = {"cmap": COLORS if seen.history.maximize else f"{COLORS}_r"}  # the better the lighter
+    colors: dict[str, Any] = {**names, "norm": Normalize(low, high)}
+    cut_end = "min" if seen.history.maximize else "max"
     has_colors = mean is not None
     if mean is not None and sides is not None:
         (x, x_all), (y, y_all) = sides
@@ -260,7 +280,7 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
             ax.pcolormesh(x.numpy(), y.numpy(), z, shading="nearest", **colors)
         else:
             levels = np.linspace(low, high, 15)
-            ax.contourf(x.numpy(), y.numpy(), z, levels, extend="min", **colors)
+            ax.contourf(x.numpy(), y.numpy(), z, levels, extend=cut_end, **colors)
             ax.contour(x.numpy(), y.numpy(), z, levels, colors="white", linewidths=0.3)
     elif mean is not None and X is not None:
         u, v = X[:, list(pair)].T.numpy()
@@ -272,13 +292,13 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
         if rows:
             u, v = _positions(seen, pair, [q for q, _, _ in rows])
             fill = {"c": [y for _, y, _ in rows], **colors}
-            if seen.reward_name != "reward":
+            if not seen.is_plain:
                 fill = {"c": ["black" if met else "white" for _, _, met in rows]}
             ax.scatter(
                 u, v, marker=marker, s=30, edgecolors="black", linewidths=0.8, label=label,
                 zorder=3, clip_on=False, path_effects=halo, **fill,
             )  # fmt: skip
-            has_colors = has_colors or seen.reward_name == "reward"
+            has_colors = has_colors or seen.is_plain
     waiting = seen.pending()
     if waiting:
         u, v = _positions(seen, pair, waiting)
@@ -295,10 +315,11 @@ def draw_map(seen: Seen, ax: Axes, pair: Sequence[int]) -> None:
         ax.set_xlim(*seen.domain.bounds[:, pair[0]].tolist())
         ax.set_ylim(*seen.domain.bounds[:, pair[1]].tolist())
     if has_colors:
-        smallest = min([y for _, y, _ in told] + ([] if mean is None else mean.tolist()))
+        values = [y for _, y, _ in told] + ([] if mean is None else mean.tolist())
+        is_cut = min(values) < low if seen.history.maximize else max(values) > high
         bar = ax.figure.colorbar(
             ScalarMappable(**colors), ax=ax, pad=0.02, aspect=30,
-            extend="min" if smallest < low else "neither",
+            extend=cut_end if is_cut else "neither",
         )  # fmt: skip
         bar.ax.ticklabel_format(useOffset=False)
         bar.set_label(seen.reward_name, fontsize=SMALL)
@@ -319,7 +340,7 @@ def draw_slice(seen: Seen, ax: Axes, i: int) -> None:
     center = seen.center() if seen.model is not None else None
     if center is not None:
         _draw_expected(seen, ax, i, center)
-    if seen.reward_name == "reward":
+    if seen.is_plain:
         is_line = seen.dim == 1 or center is None
         for origin, marker, label in ORIGINS if is_line else ():
             rows = [(float(q.x[i]), y) for q, y, _ in told if q.origin == origin]
@@ -396,10 +417,10 @@ def _thin_ticks(ax: Axes, seen: Seen, i: int) -> None:
 
 
 def draw_best_arms(seen: Seen, ax: Axes) -> None:
-    """Draw the arms of which the model expects most; see :func:`plot_run`."""
+    """Draw the arms of which the model expects most, or the least cost; see :func:`plot_run`."""
     X = seen.domain.choices.cpu()
     mean, deviation = seen.posterior(X)
-    order = mean.argsort(descending=True, stable=True)[:MOST_ARMS].flip(0)
+    order = (seen.sign * mean).argsort(descending=True, stable=True)[:MOST_ARMS].flip(0)
     names = [
         ", ".join(f"{value:.3g}" for value in X[k].tolist()) if seen.dim <= 3 else f"arm {int(k)}"
         for k in order
@@ -478,7 +499,7 @@ def plot_run(
     rewards.set_xlim(0, max(history.num_queries, 1) + 1)
     if history.num_arrived == 0:
         rewards.set_yticks([])
-        write_in_the_middle(rewards, "no reward yet")
+        write_in_the_middle(rewards, f"no {history.outcome_name} yet")
     if map_ax is not None:
         draw_map(seen, map_ax, by_relevance(seen, 2))
         behind = " (background: what the model expects)" if seen.model is not None else ""
@@ -541,7 +562,7 @@ def _draw_rest(seen: Seen, rest: Sequence[Axes]) -> None:
     if not seen.told():
         for ax in rest:
             ax.set_yticks([])
-            write_in_the_middle(ax, "no reward yet")
+            write_in_the_middle(ax, f"no {seen.history.outcome_name} yet")
     shown = by_relevance(seen, len(rest))
     for k, (ax, i) in enumerate(zip(rest, shown, strict=True)):
         draw_slice(seen, ax, i)
@@ -553,7 +574,7 @@ def _draw_rest(seen: Seen, rest: Sequence[Axes]) -> None:
     _limit_rewards(seen, rest[0])
     rest[0].set_title(
         _here(
-            "the rewards, one parameter at a time"
+            f"the {seen.history.outcome_name}s, one parameter at a time"
             if seen.model is None
             else "what the model expects"
             if seen.dim == 1
@@ -567,7 +588,7 @@ def _draw_rest(seen: Seen, rest: Sequence[Axes]) -> None:
 def _limit_rewards(seen: Seen, ax: Axes) -> None:
     """Cut off what a wide band adds beyond the rewards that were told."""
     told = [reward for _, reward, _ in seen.told()]
-    if seen.reward_name != "reward" or len(told) < 2 or max(told) <= min(told):
+    if not seen.is_plain or len(told) < 2 or max(told) <= min(told):
         return
     low, high = ax.get_ylim()
     size = max(told) - min(told)

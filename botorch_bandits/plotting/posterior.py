@@ -170,6 +170,7 @@ def draw_plane(
     axes: Any,
     is_arms: bool,
     section: Section,
+    name: str = "reward",
 ) -> Any:
     """Draw mean and standard deviation side by side; see :func:`.plot_posterior`.
 
@@ -184,6 +185,7 @@ def draw_plane(
         axes: A pair of axes, or None for new ones.
         is_arms: Whether points are drawn in place of contours.
         section: What is drawn.
+        name: What the values are: a reward, or a cost.
 
     Returns:
         An array of two axes.
@@ -205,7 +207,7 @@ def draw_plane(
         if star is not None:
             x, y = star.tolist()
             ax.plot(x, y, "*", color="black", mfc="white", label="next query", **_STAR)
-        ax.set_title(f"{title} (units of the reward)", fontsize=SMALL + 2)
+        ax.set_title(f"{title} (units of the {name})", fontsize=SMALL + 2)
         section.name_axes(ax.xaxis, ax.yaxis)
         ax.grid(False)
     if true_values is not None and not is_arms:
@@ -213,7 +215,7 @@ def draw_plane(
         side = round(len(X) ** 0.5)
         x, y, z = (v.reshape(side, side).numpy() for v in (X[:, 0], X[:, 1], true_values))
         panels[0].contour(x, y, z, levels=levels, colors="black", linestyles="--", linewidths=0.8)
-        panels[0].plot([], [], color="black", ls="--", lw=0.8, label="reward function")
+        panels[0].plot([], [], color="black", ls="--", lw=0.8, label=f"{name} function")
     handles, labels = panels[0].get_legend_handles_labels()
     if handles:
         panels[0].figure.legend(
@@ -297,7 +299,8 @@ def plot_posterior(
     right; on arms, points in shades of gray.
 
     Args:
-        model: A BoTorch model of one output.
+        model: A BoTorch model of one output. With the history of a loop with ``maximize=False`` it
+            is that loop's, of minus the cost, and the cost is drawn.
         domain: A :class:`~botorch_bandits.Space`, whose names and native values stand at the axes,
             a :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms` or bounds as ``Box``
             takes them; or the left end of an interval.
@@ -328,7 +331,10 @@ def plot_posterior(
     front = torch.empty(0, dtype=DTYPE) if context is None else check_vector("context", context)
     section, X, is_arms = _section(domain, high, front, at)
     _check_columns(model, len(section.point), front)
+    is_turned = isinstance(history, History) and not history.maximize
+    sign, name = (-1.0, "cost") if is_turned else (1.0, "reward")
     mean, deviation = read_posterior(model, section.inputs(X))
+    mean = sign * mean
     points = section.points(X)
     true_values = None if function is None else _evaluate("function", function, points)
     excluded = None if constraint is None else _evaluate("constraint", constraint, points)
@@ -338,7 +344,7 @@ def plot_posterior(
     star = None if next_query is None else _read_star(next_query, section)
     if X.shape[-1] == 2:
         return draw_plane(
-            X, mean, deviation, true_values, excluded, queries, star, ax, is_arms, section
+            X, mean, deviation, true_values, excluded, queries, star, ax, is_arms, section, name
         )
     ax = axes_or_new(ax)
     x, half = X.squeeze(-1).numpy(), (width * deviation).numpy()
@@ -352,15 +358,15 @@ def plot_posterior(
         ax.plot(x, middle, color="black", lw=1.5, label="posterior mean")
     if true_values is not None:
         style = {"ls": "none", "marker": "_", "ms": 9} if is_arms else {"ls": "--"}
-        ax.plot(x, true_values.numpy(), color="black", lw=1.0, label="reward function", **style)
+        ax.plot(x, true_values.numpy(), color="black", lw=1.0, label=f"{name} function", **style)
     if excluded is not None:
         _hatch(ax, X.squeeze(-1), excluded, middle, is_arms)
-    queries.draw_on_line(ax, lambda drawn: _mean_at(model, drawn, section))
+    queries.draw_on_line(ax, lambda drawn: sign * _mean_at(model, drawn, section))
     if star is not None:
-        y = float(_mean_at(model, star.unsqueeze(0), section))
+        y = sign * float(_mean_at(model, star.unsqueeze(0), section))
         ax.plot(float(star), y, "*", color="black", mfc="white", ms=13, label="next query")
     section.name_axes(ax.xaxis)
-    ax.set_ylabel("reward")
+    ax.set_ylabel(name)
     ax.legend(fontsize=SMALL)
     return ax
 

@@ -52,6 +52,8 @@ def plot_rewards(
     With constraints, the best so far is of the rewards that came with all of them met; the others
     are crosses.
 
+    Costs of a history with ``maximize=False`` are drawn as they were told: less is better.
+
     Args:
         history: Rounds without an outcome have a mark at the foot, open while it is pending and a
             cross where it failed.
@@ -61,14 +63,14 @@ def plot_rewards(
             the mean of the best reward that random search has after as many rounds, and the band
             holds four of five searches.
         zoom: Cut the axis off below, so that the gain of the later rounds can be seen. Rewards
-            below are small triangles at the foot.
+            below are small triangles at the foot. Of costs it is the upper end that is cut off.
         restarts: After which rounds the best so far begins anew.
     """
     check_history(history)
     ax = axes_or_new(ax)
     levels = []
     if random_search is not None:
-        levels = _draw_random_search(ax, random_search, history.num_queries)
+        levels = _draw_random_search(ax, random_search, history)
     arrived = scatter_rewards(history, ax)
     over = [(t, o.reward) for t, o in arrived if any(g > 0.0 for g in o.constraints)]
     if over:
@@ -83,20 +85,30 @@ def plot_rewards(
         levels.append(value)
     _mark_missing(history, ax)
     if zoom:
-        _zoom(ax, arrived, [y for _, y in steps if not math.isnan(y)], levels)
+        _zoom(ax, arrived, [y for _, y in steps if not math.isnan(y)], levels, history.maximize)
     ax.set_xlabel("round")
-    ax.set_ylabel("reward")
+    ax.set_ylabel(history.outcome_name)
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(loc="lower right", fontsize=SMALL)
+        ax.legend(loc="lower right" if history.maximize else "upper right", fontsize=SMALL)
     return ax
 
 
 def _draw_random_search(
-    ax: Axes, rewards: RandomBaseline | Iterable[float], num_rounds: int
+    ax: Axes, rewards: RandomBaseline | Iterable[float], history: History
 ) -> list[float]:
     """Draw what random search has after each round; return where it stands in the later half."""
-    baseline = rewards if isinstance(rewards, RandomBaseline) else RandomBaseline(rewards)
-    rounds = range(1, min(max(num_rounds, 1), len(baseline)) + 1)
+    baseline = (
+        rewards
+        if isinstance(rewards, RandomBaseline)
+        else RandomBaseline(rewards, history.maximize)
+    )
+    if baseline.maximize is not history.maximize:
+        raise ValueError(
+            f"random_search has maximize={baseline.maximize}, but the history "
+            f"maximize={history.maximize}; build RandomBaseline(..., maximize={history.maximize}) "
+            "of outcomes in the sign of the history."
+        )
+    rounds = range(1, min(max(history.num_queries, 1), len(baseline)) + 1)
     mean = [baseline.expected_best(n) for n in rounds]
     # of more than half of the points, all searches find nearly the same
     varying = [n for n in rounds if 2 * n <= len(baseline)]
@@ -128,15 +140,16 @@ def _best_so_far(
 ) -> list[tuple[float, float]]:
     """Return rounds and the best reward up to each; a NaN stands where it begins anew."""
     steps: list[tuple[float, float]] = []
-    best, begins = -math.inf, sorted(restarts)
+    worst = -math.inf if history.maximize else math.inf
+    best, begins = worst, sorted(restarts)
     for t, outcome in arrived:
         while begins and begins[0] < t:
             if math.isfinite(best):
                 steps += [(begins[0] + 0.5, best), (begins[0] + 0.5, math.nan)]
-            best = -math.inf
+            best = worst
             begins.pop(0)
         if all(g <= 0.0 for g in outcome.constraints):
-            best = max(best, outcome.reward)
+            best = outcome.reward if history.is_better(outcome.reward, best) else best
         if math.isfinite(best):
             steps.append((t, best))
     if steps and steps[-1][0] < history.num_queries:
@@ -149,22 +162,31 @@ def _zoom(
     arrived: Sequence[tuple[int, Outcome]],
     best: Sequence[float],
     levels: Sequence[float],
+    maximize: bool = True,
 ) -> None:
-    """Cut the reward axis off below what matters from the first quarter of the rounds on."""
+    """Cut the reward axis off below what matters from the first quarter of the rounds on.
+
+    Costs are turned, so that what is worse lies below.
+    """
     if not best:
         return
-    top = max(*best, *levels, *(outcome.reward for _, outcome in arrived))
+    sign = 1.0 if maximize else -1.0
+    told = [(t, sign * outcome.reward) for t, outcome in arrived]
+    best, levels = [sign * y for y in best], [sign * y for y in levels]
+    top = max(*best, *levels, *(y for _, y in told))
     low = min(best[len(best) // 4], best[-1], *levels)
     if top <= low:
         return
     low, top = low - 0.25 * (top - low), top + 0.08 * (top - low)
-    below = [t for t, outcome in arrived if outcome.reward < low]
+    below = [t for t, y in told if y < low]
     if not below:
         return
-    ax.set_ylim(low, top)
-    style: dict[str, Any] = {"marker": 7, "color": "0.35", "ms": 5.0, "ls": "none"}
+    ax.set_ylim(*sorted((sign * low, sign * top)))
+    # a triangle that points to where they are
+    style: dict[str, Any] = {"marker": 7 if maximize else 6, "color": "0.35", "ms": 5.0}
+    height, label = (0.03, "below this axis") if maximize else (0.97, "above this axis")
     ax.plot(
-        below, [0.03] * len(below), transform=ax.get_xaxis_transform(), label="below this axis",
+        below, [height] * len(below), transform=ax.get_xaxis_transform(), label=label, ls="none",
         **style,
     )  # fmt: skip
 
@@ -268,7 +290,7 @@ def plot_timeline(
     column = axes[:, 0]
     rewards, tests = column
     scatter_rewards(history, rewards)
-    rewards.set_ylabel("reward")
+    rewards.set_ylabel(history.outcome_name)
     if change_tests:
         _draw_change_tests(tests, change_tests, resets)
     else:

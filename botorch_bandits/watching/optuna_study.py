@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from botorch_bandits.checks import check_instance
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -56,7 +56,7 @@ def to_optuna(
         storage: Of the study, such as ``"sqlite:///run.db"``; in memory if omitted.
 
     Returns:
-        The study; its direction is ``"maximize"``.
+        The study; its direction is ``"maximize"``, or ``"minimize"`` where costs were told.
 
     Raises:
         ImportError: If Optuna is not installed.
@@ -92,7 +92,8 @@ def to_optuna(
                 "Pass the domain with which the loop was built."
             )
     known = _distributions(optuna, history, domain)
-    study = optuna.create_study(storage=storage, study_name=study_name, direction="maximize")
+    direction: Literal["maximize", "minimize"] = "maximize" if history.maximize else "minimize"
+    study = optuna.create_study(storage=storage, study_name=study_name, direction=direction)
     trials = [_trial(optuna, history, domain, known, query) for query in history.queries]
     with warnings.catch_warnings():
         # of values of categories that a database may not hold; they are plain, and it does

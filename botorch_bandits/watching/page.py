@@ -169,12 +169,14 @@ def _heading(facts: PageFacts) -> Markup:
         found = f"{_number(outcome.reward)} in round {query.round_number}, at {point_text(query)}"
         rows.append(("best now", found))
     largest = history.best()
-    if largest is not None and (facts.best is None or largest[1].reward > facts.best[1].reward):
+    if largest is not None and (
+        facts.best is None or history.is_better(largest[1].reward, facts.best[1].reward)
+    ):
         found = f"{_number(largest[1].reward)} in round {largest[0].round_number}"
-        rows.append(("largest reward", found))
+        rows.append(("largest reward" if history.maximize else "least cost", found))
     if history.num_arrived:
         mean = math.fsum(outcome.reward for outcome in history.outcomes) / history.num_arrived
-        rows.append(("mean reward", _number(mean)))
+        rows.append((f"mean {history.outcome_name}", _number(mean)))
         ago = facts.now - history.outcomes[-1].arrived_at
         rows.append(("last outcome", f"{ago:.0f} s ago"))
     bar = []
@@ -198,18 +200,22 @@ def _is_met(outcome: Outcome) -> bool:
 def _rewards(facts: PageFacts) -> Markup:
     history = facts.history
     if not history.num_queries:
-        return _section("Rewards", _soft("No query was asked yet."))
+        return _section(_title(facts), _soft("No query was asked yet."))
     rewards = [outcome.reward for _, outcome in facts.told]
     rounds = numbers_axis([0.5, history.num_queries + 0.5], "round", whole=True, pad=0.01)
-    chart = Chart(rounds, _reward_axis(rewards), "Rewards and the best so far, by round")
+    chart = Chart(
+        rounds, _reward_axis(facts, rewards), f"{_title(facts)} and the best so far, by round"
+    )
+    foot = chart.y.low if history.maximize else chart.y.high
     _draw_resets(chart, facts)
     shapes = {origin: shape for origin, shape, _ in ORIGINS}
+    out = "v" if history.maximize else "^"
     step = math.ceil(len(facts.told) / MOST_MARKS)
     for query, outcome in facts.told[:: max(step, 1)]:
         met = _is_met(outcome)
         title = f"round {query.round_number}: {_number(outcome.reward)} at {point_text(query)}"
-        is_low = outcome.reward < chart.y.low
-        shape = "v" if is_low else shapes.get(query.origin, "o") if met else "x"
+        is_low = history.is_better(foot, outcome.reward)
+        shape = out if is_low else shapes.get(query.origin, "o") if met else "x"
         kind = "old" if is_low else "told" if met else "over"
         chart.mark(query.round_number, outcome.reward, shape, kind, title, 3.0, 0.35)
     waiting = [(query, "o", "pending") for query in history.pending()]
@@ -227,33 +233,47 @@ def _rewards(facts: PageFacts) -> Markup:
     )
     if waiting or failed:
         words.append("at the foot: pending (open) and failed (crosses)")
-    if any(reward < chart.y.low for reward in rewards):
-        words.append("triangles at the foot: rewards below this axis")
+    if any(history.is_better(foot, reward) for reward in rewards):
+        words.append(
+            "triangles at the foot: rewards below this axis"
+            if history.maximize
+            else "triangles at the top: costs above this axis"
+        )
     if step > 1:
-        words.append(f"one of {step} rewards is drawn")
-    return _section("Rewards", _picture(chart, "; ".join(words) + "."))
+        words.append(f"one of {step} {history.outcome_name}s is drawn")
+    return _section(_title(facts), _picture(chart, "; ".join(words) + "."))
 
 
-def _reward_axis(rewards: Sequence[float]) -> Axis:
-    """Return an axis that holds the better rewards; what is far below their middle is cut off."""
-    found = sorted(rewards)
+def _title(facts: PageFacts) -> str:
+    """Return what the outcomes are called, at the beginning of a line."""
+    return f"{facts.history.outcome_name.capitalize()}s"
+
+
+def _reward_axis(facts: PageFacts, rewards: Sequence[float]) -> Axis:
+    """Return an axis that holds the better rewards; what is far below their middle is cut off.
+
+    Of costs it is what is far above.
+    """
+    sign = 1.0 if facts.history.maximize else -1.0
+    found = sorted(sign * reward for reward in rewards)
     if found:
         middle, top = found[len(found) // 2], found[-1]
         floor = top - 4.0 * (top - middle)
         if floor < top:
             found = [reward for reward in found if reward >= floor]
-    return numbers_axis(found, "reward")
+    return numbers_axis([sign * y for y in found], facts.history.outcome_name)
 
 
 def _best_so_far(facts: PageFacts) -> list[tuple[float, float | None]]:
     """Return rounds and the best reward that met all constraints; it begins anew after resets."""
-    begins, best = sorted(after for after, _ in facts.resets), -math.inf
+    worst = -math.inf if facts.history.maximize else math.inf
+    begins, best = sorted(after for after, _ in facts.resets), worst
     steps: list[tuple[float, float | None]] = []
     for query, outcome in facts.told:
         while begins and begins[0] < query.round_number:
-            after, best = begins.pop(0), -math.inf
+            after, best = begins.pop(0), worst
             steps += [(after + 0.5, None)] if steps else []
-        if _is_met(outcome) and outcome.reward > best:
+        if _is_met(outcome) and facts.history.is_better(outcome.reward, best):
             best = outcome.reward
             steps.append((query.round_number, best))
     if steps:
@@ -306,7 +326,8 @@ def _map(facts: PageFacts) -> Markup:
         charts = [_map_of(facts, i, j) for i, j in combinations(range(dim), 2)]
     if dim != 2:
         charts += [_slice_of(facts, i) for i in shown]
-    words = ["the stronger the color, the larger the reward"]
+    better = "larger" if history.maximize else "less"
+    words = [f"the stronger the color, the {better} the {history.outcome_name}"]
     words += ["open circles: before the last reset"] if facts.since else []
     words += (
         ["crosses: a constraint was not met"] if not all(map(_is_met, history.outcomes)) else []
@@ -322,7 +343,8 @@ def _map(facts: PageFacts) -> Markup:
 def _marks(facts: PageFacts) -> list[tuple[Query, Outcome, str, str, float | None]]:
     """Return told queries with shape, kind and strength, the weakest first."""
     current = [pair for pair in facts.told if pair[0].round_number > facts.since]
-    order = {p[0].id: k for k, p in enumerate(sorted(current, key=lambda p: p[1].reward))}
+    sign = 1.0 if facts.history.maximize else -1.0  # a sort keeps the order of equals
+    order = {p[0].id: k for k, p in enumerate(sorted(current, key=lambda p: sign * p[1].reward))}
     marks: list[tuple[Query, Outcome, str, str, float | None]] = []
     for query, outcome in facts.told[-MOST_MARKS:]:
         rank = order.get(query.id)
@@ -354,8 +376,8 @@ def _map_of(facts: PageFacts, i: int, j: int) -> Markup:
 
 def _slice_of(facts: PageFacts, i: int) -> Markup:
     x = _coordinate_axis(facts, i)
-    y = _reward_axis([outcome.reward for _, outcome in facts.told])
-    chart = Chart(x, y, f"Rewards by {x.label}", 430.0, 240.0)
+    y = _reward_axis(facts, [outcome.reward for _, outcome in facts.told])
+    chart = Chart(x, y, f"{_title(facts)} by {x.label}", 430.0, 240.0)
     for query, outcome, shape, kind, strength in _marks(facts):
         title = f"round {query.round_number}: {_number(outcome.reward)} at {point_text(query)}"
         chart.mark(_at(facts, query, i), outcome.reward, shape, kind, title, 4.0, strength)
@@ -419,7 +441,7 @@ def _retractions(facts: PageFacts) -> Markup:
         ]
         for retraction in facts.history.retractions
     ]
-    names = ["query", "reward", "after round", "reason"]
+    names = ["query", facts.history.outcome_name, "after round", "reason"]
     return _section("Retracted", *_last(rows, names)) if rows else Markup("")
 
 
@@ -525,7 +547,7 @@ def _last_rounds(facts: PageFacts) -> Markup:
             context = query.context
             row.append("" if context is None else ", ".join(map(_number, context.tolist())))
         rows.append(row)
-    names = ["round", "origin", "state", "reward", "point"]
+    names = ["round", "origin", "state", history.outcome_name, "point"]
     names += ["context"] if history.context_dim else []
     return _section("Last rounds", table(names, rows[::-1])) if rows else Markup("")
 

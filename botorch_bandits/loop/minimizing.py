@@ -1,0 +1,238 @@
+"""A loop that minimizes: the one place where outcomes, settings and answers change their sign.
+
+History and journal have the user's own numbers. What models, widths, tests and multipliers see is
+minus these, so that everything below this file maximizes and knows nothing of it: the choices are
+those of a loop that maximizes and is told the negatives. Constraint values keep their sign.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from botorch_bandits.acquisition import AcquisitionRecipe
+from botorch_bandits.acquisition.output_widths import of_minus_the_reward
+from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart, Restart
+from botorch_bandits.checks import store_checked
+from botorch_bandits.confidence import Guarantee
+from botorch_bandits.confidence.guarantee import FunctionAssumption
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.feedback import Censored, CensoredView
+from botorch_bandits.history import Event, History, Outcome, Query, Retraction
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, ModelCheck
+
+_Entry = TypeVar("_Entry", bound=Query | Event)
+
+
+def turned(value: float) -> float:
+    """Return minus a value; 0 stays 0."""
+    return 0.0 - value
+
+
+def turned_diagnostics(known: Mapping[str, float]) -> dict[str, float]:
+    """Return what was known at a query in the other sign; twice is once back.
+
+    The value of the acquisition function stays: it is maximized in either case.
+
+    Args:
+        known: By name.
+    """
+    told = dict(known)
+    if "mean" in told:
+        told["mean"] = turned(told["mean"])
+    if "lower_bound" in told and "upper_bound" in told:
+        told["lower_bound"] = turned(known["upper_bound"])
+        told["upper_bound"] = turned(known["lower_bound"])
+    return told
+
+
+def turned_entry(entry: _Entry) -> _Entry:
+    """Return a query or an event with the reward, and what was known of it, in the other sign.
+
+    Args:
+        entry: It is not changed.
+    """
+    told: Any = entry
+    if isinstance(entry, Query):
+        told = replace(entry, _diagnostics=turned_diagnostics(entry._diagnostics))
+    elif isinstance(entry, Outcome):
+        told = replace(entry, reward=turned(entry.reward))
+    elif isinstance(entry, Retraction):
+        told = replace(entry, outcome=turned_entry(entry.outcome))
+    return cast(_Entry, told)
+
+
+def turned_history(history: History) -> History:
+    """Return a history of the same queries and events whose rewards have the other sign.
+
+    Args:
+        history: It is not changed.
+    """
+    other = History(history.dim, history.context_dim, history.num_constraints, not history.maximize)
+    for query in history.queries:
+        other.record(turned_entry(query))
+    for event in history.events:
+        outcome = event.outcome if isinstance(event, Retraction) else event
+        other.record(turned_entry(outcome))
+    for retraction in history.retractions:  # in their own order
+        # it must hold the very outcome that the other history has
+        told = other.outcome(retraction.query_id)
+        assert told is not None
+        other.record(replace(retraction, outcome=told))
+    return other
+
+
+def settings_of_model(settings: LoopSettings) -> LoopSettings:
+    """Return settings for outcomes in the other sign: whatever the user said of a cost is turned.
+
+    These are the prior mean, the ``minimum`` of censored feedback and ``best_f``.
+
+    Args:
+        settings: Of a loop that minimizes; checked, see :func:`check_minimizing`.
+    """
+    told = copy.copy(settings)
+    store_checked(
+        told,
+        model=_turned_model(settings.model),
+        acquisition=_turned_acquisition(settings.acquisition),
+        feedback=_turned_feedback(settings.feedback),
+        restart=_turned_restart(settings.restart),
+        maximize=True,
+    )
+    return told
+
+
+def _turned_model(model: Any) -> Any:
+    if isinstance(model, CandidatesRecipe) and any(c.prior_mean for c in model.candidates):
+        # the names are kept, so that they say what the user gave
+        return replace(model, candidates=tuple(map(_turned_model, model.candidates)))
+    if isinstance(model, BanditGPRecipe) and model.prior_mean:
+        return replace(model, prior_mean=turned(model.prior_mean))
+    return model
+
+
+def _turned_acquisition(acquisition: Any) -> Any:
+    given = getattr(acquisition, "options", {})
+    if not isinstance(acquisition, AcquisitionRecipe) or given.get("best_f") is None:
+        return acquisition
+    options = {**given, "best_f": turned(given["best_f"])}
+    return AcquisitionRecipe(acquisition.acquisition_class, options)
+
+
+def _turned_feedback(feedback: Any) -> Any:
+    if not isinstance(feedback, Censored) or not feedback.minimum:
+        return feedback
+    return replace(feedback, minimum=turned(feedback.minimum))
+
+
+def _turned_restart(restart: Restart | None) -> Restart | None:
+    if isinstance(restart, ChangePointRestart) and restart.detector.prior_mean:
+        mean = turned(restart.detector.prior_mean)
+        return replace(restart, detector=replace(restart.detector, prior_mean=mean))
+    if isinstance(restart, EvidenceRestart) and restart.candidates is not None:
+        return replace(restart, candidates=_turned_model(restart.candidates))
+    return restart
+
+
+def turned_view(view: CensoredView) -> CensoredView:
+    """Return what a censored model sees, in the other sign.
+
+    Args:
+        view: It is not changed.
+    """
+    rewards = tuple(None if reward is None else turned(reward) for reward in view.rewards)
+    return replace(view, rewards=rewards)
+
+
+def turned_check(check: ModelCheck) -> ModelCheck:
+    """Return a check of the model of minus the outcomes as one of the outcomes.
+
+    Args:
+        check: It is not changed.
+    """
+    return replace(
+        check,
+        outcomes=0.0 - check.outcomes,
+        one_step=0.0 - check.one_step,
+        left_out_means=0.0 - check.left_out_means,
+    )
+
+
+_NUMBER = r"(-?\d[\d.]*(?:e[+-]?\d+)?)"
+_NUMBERS_IN_WORDS = re.compile(rf"(the prior mean is |prior mean of |minimum=){_NUMBER}")
+
+_WORDS = (
+    ("that maximizes the bound of the penalized reward", "that maximizes the bound of minus the "
+     "penalized cost"),
+    ("maximizes the upper confidence bound", "minimizes the lower confidence bound"),
+    ("largest rewards", "least costs"),
+    ("largest reward", "least cost"),
+    ("the least reward", "the least cost"),
+    ("below the minimum", "above the largest cost"),
+    ("its minimum", "its largest value"),
+    ("the minimum", "the largest cost"),
+)  # fmt: skip
+
+
+def in_costs(text: str) -> str:
+    """Return what is said of a reward in words for a cost.
+
+    Args:
+        text: Of a guarantee.
+
+    Example:
+        >>> in_costs("the reward lies within the width of the posterior mean")
+        'the cost lies within the width of the posterior mean'
+    """
+    for old, new in _WORDS:
+        text = text.replace(old, new)
+    text = re.sub(r"\breward(s?)\b", r"cost\1", text)
+    return _NUMBERS_IN_WORDS.sub(lambda m: f"{m[1]}{turned(float(m[2])):g}", text)
+
+
+def guarantee_of_costs(guarantee: Guarantee) -> Guarantee:
+    """Return what is said of minus a cost in words and numbers for the cost.
+
+    The regret of a round is the cost at its point less the least cost, so that it is not negative,
+    and every bound on it stays what it is.
+
+    Args:
+        guarantee: Of the loop of minus the cost.
+    """
+    regret = guarantee.regret
+    if regret is not None and "penalized reward" in regret.wording:
+        guarantee = of_minus_the_reward(guarantee)
+    else:
+        guarantee = guarantee.for_minimizing()
+    statements: dict[str, Any] = {
+        name: replace(
+            each, wording=in_costs(each.wording), gaps=tuple(in_costs(gap) for gap in each.gaps)
+        )
+        for name, each in guarantee.statements.items()
+    }
+    assumptions = [
+        FunctionAssumption(*(in_costs(part) for part in (each.before, each.after, each.function)))
+        if isinstance(each, FunctionAssumption)
+        else in_costs(each)
+        for each in guarantee.assumptions
+    ]
+    constants = {
+        name: turned(value) if name.startswith("prior_mean") else value
+        for name, value in guarantee.constants.items()
+    }
+    return replace(
+        guarantee,
+        method=in_costs(guarantee.method),
+        theorem=None if guarantee.theorem is None else in_costs(guarantee.theorem),
+        assumptions=tuple(assumptions),
+        gaps=tuple(in_costs(gap) for gap in guarantee.gaps),
+        constants=constants,
+        **statements,
+    )
+
+
+fill_in_docstrings(__name__)
