@@ -77,6 +77,7 @@ from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.front_kernels import FrontCovariance
+from botorch_bandits.models.merged_rows import MergingBuilder
 from botorch_bandits.models.moments import prior_means, variances_of_outputs
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
@@ -511,7 +512,13 @@ class AcquisitionBuilder:
             and isinstance(settings.domain, Box)
         )
         self._build_model = (
-            settings.model.builder(settings.seed, self._collapses, self._separates_outputs)
+            settings.model.builder(
+                settings.seed,
+                self._collapses,
+                self._separates_outputs,
+                # what is censored is replaced row by row
+                None if on_arms or isinstance(settings.feedback, Censored) else MergingBuilder,
+            )
             if isinstance(settings.model, BanditGPRecipe)
             else settings.model.builder()
             if isinstance(settings.model, CandidatesRecipe)
@@ -587,13 +594,14 @@ class AcquisitionBuilder:
             X_pending = inputs if len(inputs) else None
         if isinstance(acquisition, AcquisitionRecipe):
             X, Y = self._history.arrived()
+            builder = self._build_model
             return acquisition.build(
                 model,
                 domain,
                 round_number=round_number,
                 X_pending=X_pending,
                 seed=self._seed_of(round_number),
-                X_observed=X,
+                X_observed=builder.distinct(X) if isinstance(builder, MergingBuilder) else X,
                 Y_observed=Y,
             )
         assert not isinstance(acquisition, RandomSearch)

@@ -62,7 +62,11 @@ from botorch_bandits.models.kernels import (
     kernel_of_output,
     kernel_of_outputs,
 )
-from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, collapse_repeats
+from botorch_bandits.models.likelihoods import (
+    RepeatedGaussianLikelihood,
+    check_repeats,
+    collapse_repeats,
+)
 from botorch_bandits.models.marginal_likelihood import (
     fit_marginal_likelihood,
     fit_ordinarily,
@@ -160,7 +164,7 @@ class BanditGP(DataViews):
             ).to(train_X)
         else:
             likelihood = RepeatedGaussianLikelihood(
-                _check_repeats(repeats, train_Y),
+                check_repeats(repeats, train_Y),
                 noise_constraint=constraint,
                 batch_shape=levels.shape,
             ).to(train_X)
@@ -326,7 +330,7 @@ class BanditGP(DataViews):
         if self.num_rows == 0:
             return self._with_data(X, Y)
         if self.repeats is not None:
-            return self._with_distinct_rows(X, Y, self.repeats)
+            return self.continued_by(self._with_distinct_rows(X, Y, self.repeats))
         is_plain = not kwargs and X.dim() == Y.dim() == 2 and not self.batch_shape
         if is_plain and not self.grows() and self._is_tiny:
             # what GPyTorch adds for stability when it extends its caches is absolute
@@ -351,6 +355,9 @@ class BanditGP(DataViews):
         """
         if self.repeats is None or observation_noise is not True:
             return super().posterior(X, output_indices, observation_noise, posterior_transform)
+        lean = self._lean_posterior(X, True, posterior_transform)
+        if lean is not None:
+            return lean
         # the noise of one observation, even where there are as many points as rows
         latent = super().posterior(X).distribution
         covariance = latent.lazy_covariance_matrix.add_diagonal(self.likelihood.noise)
@@ -530,7 +537,11 @@ class BanditGPRecipe:
         return model
 
     def builder(
-        self, seed: int, collapses: bool = False, separates_outputs: bool = False
+        self,
+        seed: int,
+        collapses: bool = False,
+        separates_outputs: bool = False,
+        kind: type[ModelBuilder] | None = None,
     ) -> Callable[[Tensor, Tensor], Any]:
         """Return a function that builds models and refits only when it must.
 
@@ -548,6 +559,7 @@ class BanditGPRecipe:
             separates_outputs: Build a ``ModelListGP`` of one model for each output where there are
                 several. Its posterior is that of the model with several outputs, for these are
                 independent, but it takes a small part of the time and memory.
+            kind: The class of the function; :class:`ModelBuilder` if None.
 
         Returns:
             A function from ``n x d`` inputs and ``n x m`` outcomes to a model.
@@ -558,7 +570,7 @@ class BanditGPRecipe:
             input_transform=self.input_transform,
             prior_mean=self.prior_mean,
         )
-        return ModelBuilder(
+        return (kind or ModelBuilder)(
             build_model,
             self.kernel,
             self.noise,
@@ -637,7 +649,7 @@ class BuiltModel:
         num_known = self.X.shape[0]
         if (
             kernel is not self.kernel
-            or not _keeps_rows_apart(transform)
+            or not keeps_rows_apart(transform)
             or not all(isinstance(rows, Tensor) and rows.dtype == self.X.dtype for rows in (X, Y))
             or X.shape[1:] != self.X.shape[1:]
             or Y.shape != (X.shape[0], 1)
@@ -660,7 +672,7 @@ class BuiltModel:
         return len(found) == len(self.parameters) and all(map(torch.equal, found, self.parameters))
 
 
-def _keeps_rows_apart(transform: InputTransform | None) -> bool:
+def keeps_rows_apart(transform: InputTransform | None) -> bool:
     """Whether a transformed row is the same, to the last bit, whatever the other rows are."""
     return transform is None or (type(transform) is Normalize and not learns_input_scale(transform))
 
@@ -698,8 +710,8 @@ class ModelBuilder:
     ) -> None:
         """See the class."""
         # what a transform learns from the rows may depend on how often each is there
-        collapses = collapses and not learns_input_scale(input_transform)
-        self._collapses = collapses
+        self._can_merge = not learns_input_scale(input_transform)
+        collapses = self._collapses = collapses and self._can_merge
         # BoTorch's own fit knows nothing of repeated rows
         self._fits_collapsed = collapses and StationaryKernel.read(kernel) is not None
         self._model_class = model_class
@@ -737,18 +749,20 @@ class ModelBuilder:
 
     def __call__(self, X: Tensor, Y: Tensor) -> BanditGP | ModelListGP:
         """Return the model of ``n x d`` inputs and ``n x m`` outcomes."""
-        kernel: Kernel = self._first_kernel
-        noise: float | Tensor = self._first_noise
-        every = self._refit_every
-        num_fitted = 0 if every is None else X.shape[0] // every * every
-        if num_fitted > 0:
-            kernel, noise = self._fit(X[:num_fitted], Y[:num_fitted])
+        kernel, noise = self._hyperparameters(X, Y)
         if self._collapses and Y.shape[-1] == 1:
             return self._build_collapsed(X, Y, kernel, noise)
         if self._separates_outputs and Y.shape[-1] > 1:
             return self._build_separately(X, Y, kernel, noise)
         self._latest = self._continue(self._latest, X, Y, kernel, noise)
         return self._latest.model
+
+    def _hyperparameters(self, X: Tensor, Y: Tensor) -> tuple[Kernel, float | Tensor]:
+        every = self._refit_every
+        num_fitted = 0 if every is None else X.shape[0] // every * every
+        if num_fitted > 0:
+            return self._fit(X[:num_fitted], Y[:num_fitted])
+        return self._first_kernel, self._first_noise
 
     def _continue(
         self,
@@ -866,18 +880,6 @@ def _check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> 
             f"{name} has batch shape {tuple(shape)}, which does not fit the data's batch shape "
             f"{tuple(data_shape)} (several outputs are its last dimension). Expand the data first."
         )
-
-
-def _check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:
-    check_finite("repeats", check_double("repeats", repeats))
-    if train_Y.shape[-1] != 1 or repeats.shape != train_Y.shape[:-1]:
-        raise ValueError(
-            f"repeats has shape {tuple(repeats.shape)} and train_Y {tuple(train_Y.shape)}; repeats "
-            "are one number a row, of a single output."
-        )
-    if bool((repeats <= 0).any()):
-        raise ValueError(f"repeats has the entry {float(repeats.min())}; each must be positive.")
-    return repeats.detach().clone()
 
 
 def _expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:

@@ -422,6 +422,29 @@ class IncrementalGP(SingleTaskGP):
                 sibling._remember(replaced)
         return sibling
 
+    def continued_by(self, model: Self) -> Self:
+        """Let a model with this one's rows, and others after them, go on from the posterior here.
+
+        Args:
+            model: With the same hyperparameters and no outcome transform; each of its further rows
+                is one observation.
+
+        Returns:
+            ``model``, which will factorize its kernel matrix itself where it does not go on.
+        """
+        cached = self._current()
+        if cached is None or cached.closed_form is None or not has_closed_posterior(model):
+            return model
+        inputs, num_rows = model.train_inputs[0], cached.closed_form.num_rows
+        if not torch.equal(inputs[:num_rows], self.train_inputs[0]):
+            return model
+        with torch.inference_mode(False), torch.no_grad():
+            targets = model.train_targets[num_rows:]
+            grown = cached.closed_form.with_rows(inputs[num_rows:], targets)
+        if grown is not None:
+            model._remember(grown)
+        return model
+
     @property
     def closed_form(self) -> ClosedForm | TransformedClosedForm | None:
         """The posterior as plain functions of raw inputs.

@@ -18,6 +18,7 @@ from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
 
+from botorch_bandits.checks import check_double, check_finite
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
@@ -65,6 +66,28 @@ class RepeatedGaussianLikelihood(GaussianLikelihood):
     def repeats(self) -> Tensor:
         """``batch_shape x n``; of how many observations each row is the mean."""
         return self.noise_covar.repeats
+
+
+def check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:
+    """Return a copy of the numbers of observations of rows, checked.
+
+    Args:
+        repeats: ``batch_shape x n``.
+        train_Y: ``batch_shape x n x 1`` outcomes.
+
+    Raises:
+        TypeError: If they are not a float64 tensor.
+        ValueError: If they do not go with the outcomes, or one is not finite and positive.
+    """
+    check_finite("repeats", check_double("repeats", repeats))
+    if train_Y.shape[-1] != 1 or repeats.shape != train_Y.shape[:-1]:
+        raise ValueError(
+            f"repeats has shape {tuple(repeats.shape)} and train_Y {tuple(train_Y.shape)}; repeats "
+            "are one number a row, of a single output."
+        )
+    if bool((repeats <= 0).any()):
+        raise ValueError(f"repeats has the entry {float(repeats.min())}; each must be positive.")
+    return repeats.detach().clone()
 
 
 def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:

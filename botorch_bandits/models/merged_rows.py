@@ -1,0 +1,262 @@
+r"""Boxes whose rows take few distinct places: one row a place, exactly.
+
+Observations :math:`y_1, \dots, y_c` at one place are one observation of their mean with the noise
+variance :math:`\lambda / c`: posterior, realized information gain and, with the squared deviations
+from the means, the marginal likelihood are those of all rows. So a loop that returns to ``m``
+places pays for ``m`` rows, however many outcomes arrived.
+
+**When rows are merged** depends on the inputs and their order alone, so that a loop which is
+rebuilt from its history computes the same bits. From :data:`FEWEST_ROWS` rows on there are
+checkpoints; see :func:`next_checkpoint`. At the first one with at most half as many places as rows
+merging begins, and it goes on from there. The rows up to the last checkpoint are merged and
+factorized at once; those that came since are rows of their own, each of which costs ``m^2``
+operations. There are so few of them that a factorization, spread over the rounds up to the next
+one, costs ``m^2`` a round as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.models import ModelListGP
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.bandit_gp import BanditGP, ModelBuilder, keeps_rows_apart
+from botorch_bandits.models.closed_form import ClosedForm
+from botorch_bandits.models.kernels import StationaryKernel, kernel_of_output
+
+FEWEST_ROWS = 256
+"""With fewer rows nothing is merged: there is little to gain."""
+
+FEWEST_BETWEEN = 64
+"""At least so many rows lie between two checkpoints."""
+
+MOST_PLACES = 0.5
+"""Merging begins where there are at most so many places a row."""
+
+
+def next_checkpoint(num_rows: int, num_places: int) -> int:
+    """Return the number of rows at the checkpoint after one.
+
+    Args:
+        num_rows: At the checkpoint.
+        num_places: How many distinct places they take.
+
+    Example:
+        >>> next_checkpoint(256, 20), next_checkpoint(20000, 1000)
+        (320, 20250)
+    """
+    return num_rows + max(FEWEST_BETWEEN, num_places // 4)
+
+
+class Places:
+    """The distinct places of rows that are appended to, numbered in order of first appearance."""
+
+    def __init__(self) -> None:
+        """Begin without rows."""
+        self._rows: Tensor | None = None
+        self._numbers: dict[bytes, int] = {}
+        self._place_of_row: list[int] = []
+        self._checkpoint, self._next = 0, FEWEST_ROWS
+        self._merges = False
+
+    def num_merged(self, X: Tensor) -> int:
+        """Take in the rows and return how many of them are to be merged; 0 for none.
+
+        Args:
+            X: ``n x d``: those of the last call and further ones; anything else begins anew.
+        """
+        known = self._rows
+        if known is not None and not (
+            known.shape[1:] == X.shape[1:]
+            and len(known) <= len(X)
+            and torch.equal(X[: len(known)], known)
+        ):
+            self.__init__()  # type: ignore[misc]
+        start = len(self._place_of_row)
+        new = X[start:].detach().cpu() + 0.0  # -0.0 becomes 0.0
+        for row in new.numpy():
+            number = self._numbers.setdefault(row.tobytes(), len(self._numbers))
+            self._place_of_row.append(number)
+            if len(self._place_of_row) == self._next:
+                self._look()
+        self._rows = X.clone()  # the caller may reuse the memory
+        return self._checkpoint if self._merges else 0
+
+    def of_rows(self, num_rows: int) -> Tensor:
+        """Return the places of the first rows, ``num_rows`` integers."""
+        return torch.tensor(self._place_of_row[:num_rows])
+
+    def _look(self) -> None:
+        num_rows, num_places = len(self._place_of_row), len(self._numbers)
+        self._checkpoint, self._next = num_rows, next_checkpoint(num_rows, num_places)
+        self._merges = self._merges or num_places <= MOST_PLACES * num_rows
+
+
+def merge(X: Tensor, Y: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Return one row a place in place of one an observation.
+
+    Args:
+        X: ``N x d`` inputs.
+        Y: ``N x 1`` outcomes.
+        places: ``N`` integers from 0, in order of first appearance; rows of one have equal inputs.
+
+    Returns:
+        ``m x d`` inputs in the order of the places; the ``m x 1`` means of their outcomes; ``m``
+        counts, float64; the sum of squared deviations from the means.
+    """
+    places = places.to(Y.device)
+    num_places = int(places.max()) + 1
+    counts = torch.bincount(places, minlength=num_places).to(Y)
+    means = torch.zeros_like(counts).index_add_(0, places, Y[:, 0]) / counts
+    inputs = X.new_empty(num_places, X.shape[1])
+    inputs[places] = X
+    deviations = Y[:, 0] - means[places]
+    return inputs, means.unsqueeze(-1), counts, float(deviations @ deviations)
+
+
+@dataclass(frozen=True, eq=False)
+class MergedModel:
+    """A model with merged rows and what it was built from.
+
+    Attributes:
+        num_merged: How many rows were merged.
+        Y: ``n x 1`` outcomes, before merging.
+        kernel: Where its hyperparameters came from; the same object means the same ones.
+        base: The posterior of the merged rows alone; None if it has no closed form.
+        closed_form: That of all rows.
+        model: The model.
+    """
+
+    num_merged: int
+    Y: Tensor
+    kernel: Kernel
+    base: ClosedForm | None
+    closed_form: ClosedForm | None
+    model: BanditGP
+
+
+class MergingBuilder(ModelBuilder):
+    """A :class:`ModelBuilder` that merges rows where they take few distinct places.
+
+    Where they do not it builds the models of its base class, bit by bit.
+
+    Args:
+        *args: As for the base class.
+        **kwargs: As for the base class.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """See the class."""
+        super().__init__(*args, **kwargs)
+        self._places = Places()
+        self._latest_merged: list[MergedModel | None] = []
+        self._keeps_apart = keeps_rows_apart(self._input_transform)
+
+    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP | ModelListGP:
+        """Return the model of ``n x d`` inputs and ``n x m`` outcomes."""
+        num_outputs = Y.shape[-1]
+        can_merge = self._can_merge and (num_outputs == 1 or self._separates_outputs)
+        num_merged = self._places.num_merged(X) if can_merge else 0
+        if num_merged == 0:
+            self._latest_merged = []
+            return super().__call__(X, Y)
+        self._latest, self._latest_of_outputs = None, []
+        kernel, noise = self._hyperparameters(X, Y)
+        if len(self._latest_merged) != num_outputs:
+            self._latest_merged = [None] * num_outputs
+        if num_outputs == 1:
+            return self._merged(0, X, Y, num_merged, kernel, noise)
+        if kernel is not self._kernel_of_all or len(self._kernels) != num_outputs:
+            self._kernel_of_all = kernel
+            self._kernels = [kernel_of_output(kernel, j) for j in range(num_outputs)]
+        return ModelListGP(
+            *(
+                self._merged(
+                    j,
+                    X,
+                    Y[:, j : j + 1],
+                    num_merged,
+                    self._kernels[j],
+                    noise[j] if isinstance(noise, Tensor) and noise.dim() else noise,
+                )
+                for j in range(num_outputs)
+            )
+        )
+
+    def distinct(self, X: Tensor) -> Tensor:
+        """Return the inputs of the rows of the last model if it has fewer, else what was given.
+
+        Args:
+            X: ``n x d``, what the last model was built from.
+        """
+        if not self._latest_merged or self._latest_merged[0] is None:
+            return X
+        return self._latest_merged[0].model._raw_inputs
+
+    def _merged(
+        self, output: int, X: Tensor, Y: Tensor, num_merged: int, kernel: Kernel, noise: Any
+    ) -> BanditGP:
+        """Return the model of one output, and keep it for the next round."""
+        places = self._places.of_rows(num_merged)
+        inputs, means, repeats, squares = merge(X[:num_merged], Y[:num_merged], places)
+        build = self._builder_of(kernel, noise, squares)
+        known = self._latest_merged[output]
+        is_known = known is not None and known.num_merged == num_merged and known.kernel is kernel
+        model = build(
+            torch.cat([inputs, X[num_merged:]]),
+            torch.cat([means, Y[num_merged:]]),
+            torch.cat([repeats, repeats.new_ones(len(X) - num_merged)]),
+        )
+        base = closed_form = None
+        if self._keeps_apart:
+            num_places = len(inputs)
+            if is_known and known is not None and known.base is not None:
+                base = known.base.with_outcomes(means.squeeze(-1))
+            else:
+                base = build(inputs, means, repeats).factored
+            start, closed_form = num_merged, base
+            if (
+                is_known
+                and known is not None
+                and known.closed_form is not None
+                and torch.equal(known.Y, Y[: len(known.Y)])
+            ):
+                start, closed_form = len(known.Y), known.closed_form
+            if closed_form is not None and start < len(X):
+                points = model.train_inputs[0][num_places + start - num_merged :]
+                closed_form = closed_form.with_rows(points, Y[start:, 0])
+            if closed_form is not None:
+                model._remember(closed_form)
+        self._latest_merged[output] = MergedModel(
+            num_merged, Y.clone(), kernel, base, closed_form, model
+        )
+        return model
+
+    def _builder_of(
+        self, kernel: Kernel, noise: Any, squares: float
+    ) -> Callable[[Tensor, Tensor, Tensor], BanditGP]:
+        def build(X: Tensor, Y: Tensor, repeats: Tensor) -> BanditGP:
+            given = {"repeats": repeats, "within_sum_of_squares": squares}
+            return self._build(X, Y, kernel, noise, **given)
+
+        return build
+
+    def _refit(self, X: Tensor, Y: Tensor) -> tuple[Kernel, Tensor]:
+        """Fit to one row a place where rows to be fitted to are few places."""
+        self._fits_collapsed = (
+            self._can_merge
+            and Y.shape[-1] == 1
+            and len(X) >= FEWEST_ROWS
+            and StationaryKernel.read(self._first_kernel) is not None
+            and len(torch.unique(X, dim=0)) <= MOST_PLACES * len(X)
+        )
+        return super()._refit(X, Y)
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,287 @@
+"""Boxes whose rows take few places: merged rows give what dense algebra on all rows gives."""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from botorch_bandits import (
+    BanditGP,
+    BanditLoop,
+    Box,
+    DMMUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    LogExpectedImprovement,
+)
+from botorch_bandits.history import History
+from botorch_bandits.models.marginal_likelihood import log_marginal_likelihood
+from botorch_bandits.models.merged_rows import (
+    FEWEST_BETWEEN,
+    FEWEST_ROWS,
+    MergingBuilder,
+    Places,
+    next_checkpoint,
+)
+
+LENGTHSCALES = (0.3, 0.5)
+SCALE = 1.7
+NOISE = 0.04
+PRIOR_MEAN = 0.6
+
+
+def rows_at_places(num_rows: int, num_places: int, seed: int = 0) -> tuple[torch.Tensor, ...]:
+    stream = torch.Generator().manual_seed(seed)
+    places = torch.rand(num_places, 2, generator=stream, dtype=torch.float64)
+    X = places[torch.randint(num_places, (num_rows,), generator=stream)]
+    noise = torch.randn(num_rows, 1, generator=stream, dtype=torch.float64)
+    return X, torch.sin(5.0 * X.sum(-1, keepdim=True)) + 0.2 * noise
+
+
+def kernel(name: str = "Matern") -> ScaleKernel:
+    base = RBFKernel(ard_num_dims=2) if name == "RBF" else MaternKernel(nu=2.5, ard_num_dims=2)
+    built = ScaleKernel(base).double()
+    built.base_kernel.lengthscale = torch.tensor(LENGTHSCALES, dtype=torch.float64)
+    built.outputscale = torch.tensor(SCALE, dtype=torch.float64)
+    return built
+
+
+def textbook_kernel(name: str, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+    scales = torch.tensor(LENGTHSCALES, dtype=torch.float64)
+    r = ((A.unsqueeze(-2) - B.unsqueeze(-3)) / scales).square().sum(-1).sqrt()
+    if name == "RBF":
+        return SCALE * torch.exp(-0.5 * r**2)
+    s = math.sqrt(5.0) * r
+    return SCALE * (1.0 + s + s**2 / 3.0) * torch.exp(-s)
+
+
+def textbook(name: str, X: torch.Tensor, Y: torch.Tensor, at: torch.Tensor) -> dict[str, object]:
+    """Posterior, information gain and marginal likelihood, from all rows."""
+    K = textbook_kernel(name, X, X)
+    noisy = K + NOISE * torch.eye(len(X), dtype=torch.float64)
+    cross = textbook_kernel(name, at, X)
+    residual = Y[:, 0] - PRIOR_MEAN
+    mean = PRIOR_MEAN + cross @ torch.linalg.solve(noisy, residual)
+    variance = SCALE - (cross * torch.linalg.solve(noisy, cross.mT).mT).sum(-1)
+    gain = 0.5 * torch.linalg.slogdet(noisy / NOISE).logabsdet
+    likelihood = -0.5 * (
+        residual @ torch.linalg.solve(noisy, residual)
+        + torch.linalg.slogdet(noisy).logabsdet
+        + len(X) * math.log(2.0 * math.pi)
+    )
+    return {"mean": mean, "variance": variance, "gain": gain, "likelihood": likelihood}
+
+
+def builder(name: str = "Matern", **options: object) -> MergingBuilder:
+    recipe = BanditGP.with_kernel(kernel(name), noise=NOISE, prior_mean=PRIOR_MEAN, **options)
+    built = recipe.builder(0, kind=MergingBuilder)
+    assert isinstance(built, MergingBuilder)
+    return built
+
+
+@pytest.mark.parametrize("name", ["Matern", "RBF"])
+@pytest.mark.parametrize("num_rows", [FEWEST_ROWS, FEWEST_ROWS + 37, 700])
+def test_merged_rows_are_all_rows(name: str, num_rows: int) -> None:
+    X, Y = rows_at_places(num_rows, 30)
+    at = torch.rand(20, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    model = builder(name)(X, Y)
+    expected = textbook(name, X, Y, torch.cat([at, X[:5]]))
+    found = model.posterior(torch.cat([at, X[:5]]).unsqueeze(-2))
+    torch.testing.assert_close(found.mean.flatten(), expected["mean"], rtol=0, atol=1e-8)
+    torch.testing.assert_close(found.variance.flatten(), expected["variance"], rtol=0, atol=1e-8)
+    torch.testing.assert_close(model.information_gain, expected["gain"], rtol=1e-10, atol=1e-8)
+    learning = builder(name, refit_every=10**6)(X, Y)  # not due yet
+    mll = ExactMarginalLogLikelihood(learning.likelihood, learning)
+    likelihood = num_rows * log_marginal_likelihood(mll)
+    assert likelihood == pytest.approx(float(expected["likelihood"]), rel=1e-9, abs=1e-8)
+    assert model.num_observations == num_rows
+    assert model.num_rows <= 30 + FEWEST_BETWEEN
+
+
+def test_rounds_give_the_bits_of_a_model_built_at_once() -> None:
+    X, Y = rows_at_places(520, 80)
+    at = torch.rand(9, 1, 2, dtype=torch.float64)
+    growing = builder()
+    for num_rows in range(FEWEST_ROWS - 3, len(X) + 1, 1):
+        model = growing(X[:num_rows], Y[:num_rows])
+        if num_rows % 13 and num_rows != len(X):
+            continue
+        fresh = builder()(X[:num_rows], Y[:num_rows])
+        assert torch.equal(model.posterior(at).mean, fresh.posterior(at).mean)
+        assert torch.equal(model.posterior(at).variance, fresh.posterior(at).variance)
+
+
+def test_few_rows_and_rows_that_are_distinct_stay_as_they_are() -> None:
+    X, Y = rows_at_places(FEWEST_ROWS - 1, 5)
+    assert builder()(X, Y).num_rows == FEWEST_ROWS - 1
+    X, Y = rows_at_places(600, 100_000)
+    model = builder()(X, Y)
+    assert model.repeats is None
+    assert model.num_rows == 600
+
+
+def test_merging_begins_late_and_goes_on() -> None:
+    X, _ = rows_at_places(300, 100_000)
+    again = X[:3].repeat(200, 1)
+    X = torch.cat([X, again, torch.rand(400, 2, dtype=torch.float64)])
+    places = Places()
+    merged = [places.num_merged(X[:n]) for n in range(1, len(X) + 1)]
+    begins = next(n for n, count in enumerate(merged, 1) if count)
+    assert 600 <= begins <= 700
+    assert all(merged[begins:])
+    assert merged == sorted(merged)
+
+
+def test_checkpoints_are_spread_as_the_places_grow() -> None:
+    assert next_checkpoint(256, 20) == 256 + FEWEST_BETWEEN
+    assert next_checkpoint(20_000, 1000) == 20_250
+
+
+def test_places_begin_anew_with_other_rows() -> None:
+    X, _ = rows_at_places(400, 20)
+    places = Places()
+    assert places.num_merged(X) > 0
+    assert places.num_merged(X[:100]) == 0
+    assert len(places.of_rows(100)) == 100
+    assert int(places.of_rows(100)[0]) == 0
+
+
+def test_zeros_of_either_sign_are_one_place() -> None:
+    X = torch.zeros(FEWEST_ROWS, 1, dtype=torch.float64)
+    X[::2] = -0.0
+    places = Places()
+    assert places.num_merged(X) == FEWEST_ROWS
+    assert int(places.of_rows(FEWEST_ROWS).max()) == 0
+
+
+def test_replaced_outcomes() -> None:
+    X, Y = rows_at_places(500, 40)
+    at = X[:7].unsqueeze(-2)
+    built = builder()
+    built(X[:480], Y[:480])
+    changed = -2.0 * Y
+    model = built(X, changed)
+    expected = textbook("Matern", X, changed, X[:7])
+    found = model.posterior(at).mean.flatten()
+    torch.testing.assert_close(found, expected["mean"], rtol=0, atol=1e-8)
+
+
+def test_several_outputs() -> None:
+    X, Y = rows_at_places(500, 40)
+    both = torch.cat([Y, Y.square()], dim=-1)
+    recipe = BanditGP.with_kernel(kernel(), noise=NOISE, prior_mean=PRIOR_MEAN)
+    model = recipe.builder(0, False, True, MergingBuilder)(X, both)
+    found = model.posterior(X[:7].unsqueeze(-2)).mean
+    for j in range(2):
+        expected = textbook("Matern", X, both[:, j : j + 1], X[:7])["mean"]
+        torch.testing.assert_close(found[:, 0, j], expected, rtol=0, atol=1e-8)
+        assert model.models[j].num_rows <= 40 + FEWEST_BETWEEN
+
+
+def test_conditioning_goes_on_from_the_factor() -> None:
+    X, Y = rows_at_places(500, 40)
+    more_X, more_Y = rows_at_places(3, 3, seed=4)
+    model = builder()(X, Y).condition_on_observations(more_X, more_Y)
+    at = torch.rand(6, 2, dtype=torch.float64)
+    expected = textbook("Matern", torch.cat([X, more_X]), torch.cat([Y, more_Y]), at)
+    found = model.posterior(at.unsqueeze(-2))
+    torch.testing.assert_close(found.mean.flatten(), expected["mean"], rtol=0, atol=1e-8)
+    torch.testing.assert_close(found.variance.flatten(), expected["variance"], rtol=0, atol=1e-8)
+
+
+def test_noise_of_an_outcome_is_that_of_one() -> None:
+    X, Y = rows_at_places(500, 40)
+    model = builder()(X, Y)
+    latent = model.posterior(X[:50].unsqueeze(-2)).variance
+    noisy = model.posterior(X[:50].unsqueeze(-2), observation_noise=True).variance
+    torch.testing.assert_close(noisy - latent, torch.full_like(latent, NOISE), rtol=0, atol=1e-12)
+
+
+def test_fits_are_to_merged_rows() -> None:
+    X, Y = rows_at_places(300, 25)
+    fitted = builder(refit_every=300)(X, Y)
+    recipe = BanditGP.with_kernel(kernel(), noise=NOISE, prior_mean=PRIOR_MEAN, refit_every=300)
+    ordinary = recipe.builder(0)(X, Y)
+    values = []
+    for model in (fitted, ordinary):
+        values.append(
+            float(log_marginal_likelihood(ExactMarginalLogLikelihood(model.likelihood, model)))
+        )
+    # two searches for one maximum
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    assert fitted.num_rows < 100
+
+
+def history_of(X: torch.Tensor, Y: torch.Tensor) -> History:
+    history = History(2)
+    for x, y in zip(X, Y[:, 0].tolist(), strict=True):
+        history.add_outcome(history.add_query(x, "attached", 0.0).id, y, 0.0)
+    return history
+
+
+ACQUISITIONS = {
+    "improved": ImprovedUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.2),
+    "any lambda": ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=2.0, noise_bound=0.2, any_lambda=True
+    ),
+    "Srinivas": GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=1.0, delta=0.1),
+    "DMM": DMMUpperConfidenceBound.with_options(rkhs_bound=4.0, noise_bound=0.2),
+    "expected improvement": LogExpectedImprovement.with_options(augmented=True),
+}
+
+
+@pytest.mark.parametrize("name", ACQUISITIONS)
+def test_a_loop_scores_points_as_with_all_rows(name: str) -> None:
+    X, Y = rows_at_places(330, 25)
+    recipe = BanditGP.with_kernel(kernel(), noise=NOISE)
+    loop = BanditLoop(
+        Box([[0.0, 0.0], [1.0, 1.0]]), recipe, ACQUISITIONS[name], history=history_of(X, Y)
+    )
+    query = loop.ask()
+    model = loop.current_model()
+    assert model.num_rows < 100
+    given = {"round_number": len(X) + 1, "X_observed": X, "Y_observed": Y}
+    reference = ACQUISITIONS[name].build(recipe(X, Y), loop.settings.domain, **given)
+    expected = reference.describe(query.x)
+    for key, value in query.diagnostics.items():
+        assert value == pytest.approx(expected[key], rel=1e-6, abs=1e-7), key
+    if name == "improved":
+        assert query.diagnostics["width"] == pytest.approx(expected["width"], rel=1e-9)
+
+
+def test_draws_know_merged_rows() -> None:
+    """Where many outcomes were told, every draw is near their mean."""
+    X, Y = rows_at_places(2000, 10)
+    loop = BanditLoop(
+        Box([[0.0, 0.0], [1.0, 1.0]]),
+        BanditGP.with_kernel(kernel(), noise=NOISE),
+        GPThompsonSampling.with_options(width=1.0),
+        history=history_of(X, Y),
+    )
+    loop.ask()
+    model = loop.current_model()
+    assert model.num_rows < 80
+    for seed in range(3):
+        draw = GPThompsonSampling(model, width=1.0, seed=seed)
+        place = X[:1]
+        mean = Y[(place == X).all(-1)].mean()
+        assert float(draw(place)) == pytest.approx(float(mean), abs=0.15)
+
+
+def test_a_journal_of_few_places_goes_on_as_it_would_have(tmp_path) -> None:
+    X, Y = rows_at_places(400, 12)
+    settings = {
+        "domain": Box([[0.0, 0.0], [1.0, 1.0]]),
+        "model": BanditGP.with_kernel(kernel(), noise=NOISE),
+        "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
+    }
+    with BanditLoop(**settings, history=history_of(X, Y), journal=tmp_path / "a") as loop:
+        for _ in range(3):
+            loop.tell(loop.ask().id, 0.5)
+        expected = BanditLoop(**settings, history=loop.history).ask().x
+    with BanditLoop(**settings, journal=tmp_path / "a") as loop:
+        assert torch.equal(loop.ask().x, expected)
+        assert loop.current_model().num_rows < 100
