@@ -24,8 +24,24 @@ from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix, check_vector
+from botorch_bandits.bounds import (
+    ONE_DIMENSION,
+    check_coordinates,
+    check_no_names,
+    other_reading,
+    read_bounds,
+    rows_in_lists,
+)
+from botorch_bandits.checks import DTYPE, check_finite, check_integer, check_matrix
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.feasible_sets import (
+    CONSTRAINTS,
+    FeasibleSet,
+    Search,
+    constraints_text,
+    read_linear,
+    read_nonlinear,
+)
 from botorch_bandits.optim import OnCube, Rescaled, ToBox, optimize_on_box
 from botorch_bandits.random_streams import derive_seed, seeded_globally, seeded_in_python
 
@@ -253,22 +269,6 @@ def first_of_the_largest(
     return torch.where(values >= threshold, index, values.shape[-1]).amin(-1)
 
 
-def check_coordinates(name: str, x: Any, dim: int) -> Tensor:
-    """Return a point as a float64 vector.
-
-    Args:
-        name: Of the argument, for errors.
-        x: A float64 tensor or a list of numbers.
-        dim: How many numbers there must be.
-    """
-    if isinstance(x, Mapping):
-        raise TypeError(
-            f"{name} is {dict(x)}, but the domain has no names; pass {dim} numbers, or build the "
-            "loop on a Space."
-        )
-    return check_vector(name, x, length=dim)
-
-
 class Arms(Domain):
     """A finite set of points.
 
@@ -406,103 +406,6 @@ _HASH_FACTOR = 0x1E3779B97F4A7C15
 """An odd number whose bits look random; products wrap around."""
 
 
-ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."
-
-
-def read_bounds(name: str, bounds: Any) -> Tensor:
-    """Return what a user gave as the bounds of a box, ``2 x d``, lower bounds first.
-
-    Args:
-        name: Of the argument, for errors.
-        bounds: One ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
-
-    Raises:
-        TypeError: If it is a tensor of another dtype than float64, or not numeric.
-        ValueError: If the shape is wrong, an entry is not finite, or a lower bound is not below its
-            upper bound.
-    """
-    has_pairs = False
-    _check_names(name, bounds)
-    if isinstance(bounds, list | tuple):
-        are_tuples = [isinstance(row, tuple) for row in bounds]
-        has_pairs = any(are_tuples)
-        if has_pairs and not all(are_tuples):
-            raise ValueError(
-                f"{name} has tuples beside other rows: {bounds!r}. Give one (low, high) tuple a "
-                "dimension, or a list of lower bounds and a list of upper bounds."
-            )
-        if all(isinstance(entry, int | float) for entry in bounds):
-            raise ValueError(f"{name} is {bounds!r}, which has no dimensions. {ONE_DIMENSION}")
-    if has_pairs:
-        for i, pair in enumerate(bounds):
-            if len(pair) != 2:
-                raise ValueError(
-                    f"{name}[{i}] is {pair!r}; a list of tuples is one (low, high) pair a "
-                    "dimension. Lower bounds, then upper bounds, are two lists: [[...], [...]]."
-                )
-        rows = check_matrix(name, [list(pair) for pair in bounds]).T.contiguous()
-    else:
-        bounds = _rows_in_lists(name, bounds)
-        layout = "lower bounds, then upper bounds"
-        rows = check_matrix(name, bounds, rows=layout, remedy=ONE_DIMENSION).detach().clone()
-    if rows.shape[0] != 2 or rows.shape[1] < 1:
-        of_pairs = ""
-        if rows.shape[1] == 2 and rows.shape[0] > 0:
-            of_pairs = (
-                " One (low, high) pair a dimension is a list of tuples, or Box.from_pairs(pairs)."
-            )
-        raise ValueError(
-            f"{name} must have shape 2 x d (lower bounds, then upper bounds), got "
-            f"{tuple(rows.shape)}.{of_pairs}"
-        )
-    for i, (low, high) in enumerate(rows.T.tolist()):
-        if low >= high:
-            raise ValueError(
-                f"{name} of dimension {i} are [{low}, {high}]; the lower bound must be below "
-                f"the upper one. {_other_reading(rows, has_pairs)}"
-            )
-        if math.isinf(high - low):
-            raise ValueError(
-                f"{name} of dimension {i} are [{low}, {high}]; too long a side for float64."
-            )
-    return rows
-
-
-def _check_names(name: str, bounds: Any) -> None:
-    """Raise if bounds have names, which a box has not."""
-    if isinstance(bounds, Mapping):
-        raise TypeError(
-            f"{name} is a dictionary, but the dimensions of a box have no names. Named parameters "
-            "are a Space, as in Space({'rate': Float(0.0, 1.0)})."
-        )
-
-
-def _rows_in_lists(name: str, bounds: Any) -> Any:
-    """Return bounds whose rows are vectors of a library as nested lists; others as they are."""
-    if not isinstance(bounds, list | tuple):
-        return bounds
-    has_vectors = any(getattr(row, "ndim", 0) == 1 for row in bounds)
-    if not has_vectors:
-        return bounds
-    return [check_vector(f"{name}[{i}]", row).tolist() for i, row in enumerate(bounds)]
-
-
-def _other_reading(rows: Tensor, has_pairs: bool) -> str:
-    """Say what to do about bounds that are none, as they were read."""
-    if rows.shape != (2, 2) or not bool((rows[:, 0] < rows[:, 1]).all()):
-        return "Leave a constant dimension out of the box."
-    if has_pairs:  # the lists that the tuples would have to be
-        return (
-            "A list of tuples is one (low, high) pair a dimension. If you mean the lower bounds, "
-            f"then the upper bounds, give two lists: {rows.T.tolist()}."
-        )
-    pairs = [tuple(pair) for pair in rows.tolist()]
-    return (
-        "Rows are the lower bounds, then the upper bounds. If you mean one (low, high) pair a "
-        f"dimension, give tuples, {pairs}, or Box.from_pairs(pairs)."
-    )
-
-
 class Box(Domain):
     """A box ``[low, high]^d``, with integer dimensions if asked for.
 
@@ -514,11 +417,19 @@ class Box(Domain):
             be whole numbers.
         num_restarts: Starting points of the acquisition's local optimization.
         raw_samples: Quasi-random points from which the starting points are chosen.
+        inequality_constraints: As ``optimize_acqf`` takes them: ``(indices, coefficients, rhs)``
+            triples, each for ``sum(coefficients * x[indices]) >= rhs``.
+        equality_constraints: Triples for ``sum(coefficients * x[indices]) == rhs``, on continuous
+            dimensions.
+        nonlinear_inequality_constraints: ``(function, True)`` pairs; the function maps a point, a
+            vector of ``d`` coordinates, to a number that is at least 0 where it is feasible, in
+            torch so that it has a gradient. A journal has its name, so define it in a module.
 
     Raises:
         TypeError: If ``bounds`` is a tensor of another dtype than float64.
-        ValueError: If a bound is not finite, a lower bound is not below its upper bound, or an
-            integer dimension does not exist or has a fractional bound.
+        ValueError: If a bound is not finite, a lower bound is not below its upper bound, an
+            integer dimension does not exist or has a fractional bound, or no point meets all
+            constraints.
 
     Example:
         >>> box = Box([(0.0, 1.0), (-5.0, 5.0)])
@@ -534,6 +445,10 @@ class Box(Domain):
         integer_dims: Sequence[int] = (),
         num_restarts: int = 10,
         raw_samples: int = 256,
+        *,
+        inequality_constraints: Sequence[Any] | None = None,
+        equality_constraints: Sequence[Any] | None = None,
+        nonlinear_inequality_constraints: Sequence[Any] | None = None,
     ) -> None:
         """See the class."""
         self.bounds = read_bounds("bounds", bounds)
@@ -559,6 +474,37 @@ class Box(Domain):
                 )
         self.num_restarts = check_integer("num_restarts", num_restarts, minimum=1)
         self.raw_samples = check_integer("raw_samples", raw_samples, minimum=num_restarts)
+        given = (inequality_constraints, equality_constraints, nonlinear_inequality_constraints)
+        if any(each is not None for each in given):
+            self._constrain(*given)
+
+    inequality_constraints: tuple[Any, ...] = ()
+    equality_constraints: tuple[Any, ...] = ()
+    nonlinear_inequality_constraints: tuple[Any, ...] = ()
+    feasible: FeasibleSet | None = None
+
+    def _constrain(self, inequality: Any, equality: Any, nonlinear: Any) -> None:
+        """Take in constraints; :attr:`feasible` is None without any."""
+        self.inequality_constraints = read_linear("inequality_constraints", inequality, self.dim)
+        self.equality_constraints = read_linear("equality_constraints", equality, self.dim)
+        self.nonlinear_inequality_constraints = read_nonlinear(
+            "nonlinear_inequality_constraints", nonlinear
+        )
+        given = [getattr(self, name) for name in CONSTRAINTS]
+        if any(given):
+            feasible = FeasibleSet(self.bounds, given[0], given[1], given[2], self.discrete_dims)
+            feasible.check_not_empty(self._from_unit, self.integer_dims)
+            self.feasible = feasible
+
+    @property
+    def constraints(self) -> dict[str, Any]:
+        """The constraints by the names of their arguments, those that there are."""
+        return {name: each for name in CONSTRAINTS if (each := getattr(self, name))}
+
+    def recorded_parts(self) -> dict[str, Any]:
+        """See :meth:`Domain.recorded_parts`; without constraints there is nothing of them."""
+        parts = super().recorded_parts()
+        return {k: part for k, part in parts.items() if k not in CONSTRAINTS or part}
 
     @classmethod
     def from_pairs(
@@ -585,9 +531,9 @@ class Box(Domain):
             >>> Box.from_pairs([[-5.0, 10.0], [0.0, 15.0]])
             Box([[-5.0, 0.0], [10.0, 15.0]])
         """
-        _check_names("pairs", pairs)
+        check_no_names("pairs", pairs)
         if isinstance(pairs, Iterable) and not isinstance(pairs, Tensor | str | bytes):
-            pairs = pairs if hasattr(pairs, "dtype") else _rows_in_lists("pairs", list(pairs))
+            pairs = pairs if hasattr(pairs, "dtype") else rows_in_lists("pairs", list(pairs))
         rows = check_matrix("pairs", pairs, 2, "one (low, high) pair a row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
         return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples)
@@ -601,12 +547,12 @@ class Box(Domain):
         makes_sense = rows.shape == (2, 2) and bool((rows[:, 0] < rows[:, 1]).all())
         if not makes_sense or not torch.equal(columns, columns.round()):
             return ""
-        return f" {_other_reading(rows, has_pairs=False)}"
+        return f" {other_reading(rows, has_pairs=False)}"
 
     def __repr__(self) -> str:
         """Show the bounds as the user would type them."""
         integer = f", integer_dims={self.integer_dims}" if self.integer_dims else ""
-        return f"Box({self.bounds.tolist()}{integer})"
+        return f"Box({self.bounds.tolist()}{integer}{constraints_text(self.constraints)})"
 
     @property
     def discrete_dims(self) -> tuple[int, ...]:
@@ -615,7 +561,16 @@ class Box(Domain):
 
     @property
     def volume(self) -> float:
-        """The product of the side lengths; a discrete dimension counts its values."""
+        """The product of the side lengths; a discrete dimension counts its values.
+
+        With constraints it is the share of that which is feasible, an estimate.
+        """
+        if self.feasible is not None:
+            return self.integrate(lambda X: X.new_ones(len(X))).value
+        return self._volume
+
+    @property
+    def _volume(self) -> float:
         sides = self.bounds[1] - self.bounds[0]
         for i, count in self.num_values.items():
             sides[i] = count
@@ -624,6 +579,8 @@ class Box(Domain):
     def sample(self, num_points: int, generator: torch.Generator | None = None) -> Tensor:
         """See :meth:`Domain.sample`."""
         num_points = check_integer("num_points", num_points, minimum=0)
+        if self.feasible is not None:
+            return self.feasible.sample(num_points, generator, self._from_unit)
         uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
         return self._from_unit(uniform.to(self.bounds.device))
 
@@ -636,10 +593,12 @@ class Box(Domain):
         be evaluated there only, and is maximized there. One with a ``gen_candidates`` of its own
         is optimized with that generator in place of BoTorch's, where BoTorch lets one choose. One
         with an ``X_baseline`` is evaluated near the best of these points, too, as often as at
-        random.
+        random. Under constraints it is ``optimize_acqf`` with these, from feasible points.
         """
         choices = getattr(acquisition, "choices", None)
         if choices is not None:  # it lives on a finite set of points of the box
+            if self.feasible is not None:
+                self.feasible.check_choices(choices)
             return Arms(choices).maximize(acquisition, seed)
         if (few := self._few_points()) is not None:
             return few.maximize(acquisition, seed)
@@ -662,6 +621,9 @@ class Box(Domain):
             acquisition = Rescaled(acquisition, scale.offset, scale.unit)
         fixed, values = self._fixed_features(), self._discrete_values()
         unordered = self.unordered_dims
+        if self.feasible is not None:
+            x, found = self._maximize_feasible(acquisition, seed)
+            return x, scale.offset + scale.unit * found
         is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
         bounds, to_box = self.bounds, None
         if not is_mixed and getattr(acquisition, "X_baseline", None) is not None:
@@ -714,6 +676,21 @@ class Box(Domain):
         found = scale.offset + scale.unit * float(value)
         return self._snap(candidate), found
 
+    def _maximize_feasible(
+        self, acquisition: AcquisitionFunction, seed: int
+    ) -> tuple[Tensor, float]:
+        """Maximize under constraints."""
+        assert self.feasible is not None
+        of_box = (self._from_unit, self._discrete_values(), self.unordered_dims)
+        search = Search(self.feasible, *of_box, self.num_restarts, self.raw_samples)
+        draws = derive_seed(seed, 0, "maximize")
+        with seeded_globally(draws), warnings.catch_warnings():
+            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+            source = torch.Generator().manual_seed(draws % 2**63)
+            near = getattr(acquisition, "X_baseline", None)
+            return search.maximize(acquisition, source, near)
+
     def _share_of_search(self, num_combinations: int) -> dict[str, int]:
         """What each of several searches takes when together they are to take twice the usual."""
         return {
@@ -739,15 +716,23 @@ class Box(Domain):
         """
         num_points = check_integer("num_points", num_points, minimum=1)
         num_scramblings = check_integer("num_scramblings", num_scramblings, minimum=2)
+        if self.equality_constraints:
+            raise ValueError(
+                "the box has equality_constraints=, whose points have no volume. Solve them for "
+                "dimensions that are left out of the box."
+            )
         unit = torch.tensor([[0.0], [1.0]], dtype=self.bounds.dtype).expand(2, self.dim)
         means = []
         for i in range(num_scramblings):
             points = draw_sobol_samples(
                 unit, n=num_points, q=1, seed=derive_seed(seed, i, "integrate") % 2**31
             ).squeeze(-2)
-            values = evaluate(function, self._from_unit(points.to(self.bounds)))
+            X = self._from_unit(points.to(self.bounds))
+            values = evaluate(function, X)
+            if self.feasible is not None:
+                values = values * self.feasible.contains(X)
             means.append(values.mean())
-        estimates = torch.stack(means) * self.volume
+        estimates = torch.stack(means) * self._volume
         error = estimates.std() / math.sqrt(num_scramblings)
         return Integral(float(estimates.mean()), float(error))
 
@@ -762,6 +747,8 @@ class Box(Domain):
                 )
             if i in self.integer_dims and value != round(value):
                 raise ValueError(f"{name}[{i}] is {value}; this dimension takes whole numbers.")
+        if self.feasible is not None:
+            self.feasible.check(name, point)
         return point
 
     def _fixed_features(self) -> dict[int, float]:
@@ -867,6 +854,8 @@ class _BoxInContext(Box):
         self.dim = self.bounds.shape[1]
         self.integer_dims = tuple(i + len(context) for i in box.integer_dims)
         self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
+        self.equality_constraints = box.equality_constraints  # these have no volume
+        self.feasible = None if box.feasible is None else box.feasible.behind(self._context)
 
     def _few_points(self) -> Arms | None:
         arms = self._box._few_points()

@@ -49,4 +49,6 @@ def test_a_reader_passes_few_files(name):
 
 def test_tracing_finds_the_files_of_what_is_called():
     assert trace(lambda: None) == []
-    assert trace(lambda: Box([[0.0], [1.0]]).sample(1)) == ["domains.py", "checks.py"]
+    assert trace(lambda: Box([[0.0], [1.0]]).sample(1)) == [
+        *("domains.py", "bounds.py", "checks.py")
+    ]

@@ -478,6 +478,8 @@ def build_box_engine(
     """
     if isinstance(acquisition, RandomSearch) or box.discrete_dims or box.dim > MAXIMUM_DIMENSION:
         return None
+    if box.constraints:
+        return None  # the searches of all replicates know sides only
     is_bound = issubclass(acquisition.acquisition_class, WidthUpperConfidenceBound)
     rule = acquisition.arms_rule(box) if is_bound else None
     kernel = StationaryKernel.read(model.kernel)

@@ -123,6 +123,11 @@ class GrowingDiscretization:
             raise ValueError(
                 f"box has discrete dimensions {self.box.discrete_dims}; list its points as Arms."
             )
+        if self.box is not None and self.box.constraints:
+            raise ValueError(
+                f"box has {', '.join(self.box.constraints)}, but the grid is over all of it. Leave "
+                "discretization= out: the draw is then maximized over what is feasible."
+            )
 
     def on(self, box: Box) -> GrowingDiscretization:
         """Return the same discretization of this box."""

@@ -210,6 +210,11 @@ class Measure:
                 f"domain is a {type(domain).__name__}; the change test knows Arms and Box only. "
                 "Of a domain of your own take arms: Arms(domain.sample(1000))."
             )
+        if domain.constraints:
+            raise ValueError(
+                f"domain has {', '.join(domain.constraints)}, but the change test integrates over "
+                "a whole box. Use EvidenceRestart(...), or Arms of feasible points."
+            )
         continuous = domain.dim - len(domain.integer_dims)
         nodes = PRODUCT_NODES.get(continuous, 1)
         sides = [

@@ -82,6 +82,11 @@ def guarantee_of(
     if isinstance(domain, Box):
         exactly = "the acquisition is maximized exactly (on a box it is numerically)"
         guarantee = guarantee.with_assumptions(exactly)
+        if domain.feasible is not None:
+            guarantee = guarantee.with_assumptions(
+                "regret is against the best point that meets the constraints of the domain, which "
+                "were fixed before the data"
+            )
     elif not isinstance(domain, Arms):
         guarantee = guarantee.with_assumptions(
             "the acquisition is maximized exactly by domain.maximize"

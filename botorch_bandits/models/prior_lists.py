@@ -19,6 +19,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from botorch_bandits.bounds import read_bounds
 from botorch_bandits.checks import (
     DTYPE,
     check_integer,
@@ -28,7 +29,6 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import read_bounds
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesModel, CandidatesRecipe
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from botorch_bandits.bounds import read_bounds
 from botorch_bandits.checks import (
     DTYPE,
     check_callable,
@@ -24,7 +25,7 @@ from botorch_bandits.checks import (
     check_number,
     check_vector,
 )
-from botorch_bandits.domains import Arms, Box, Domain, read_bounds
+from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.history import History
 from botorch_bandits.models.condition import observed_inputs
 from botorch_bandits.plotting.runs import check_history

@@ -19,6 +19,7 @@ from torch.nn.functional import one_hot
 from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
+from botorch_bandits.feasible_sets import constraints_text
 from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
 from botorch_bandits.spaces.parameters import Categorical, Fixed, Float, Integer, Parameter
 
@@ -34,6 +35,11 @@ class Space(Box):
             parameters by name. Their order is that of the coordinates.
         num_restarts: Starting points of the acquisition's local optimization.
         raw_samples: Quasi-random points from which the starting points are chosen.
+        inequality_constraints: As for :class:`Box`, with names of parameters, or their places, as
+            indices; on numbers that are on no logarithmic scale, and ordered categories by place.
+        equality_constraints: Triples for equalities in the same format, on ``Float`` parameters.
+        nonlinear_inequality_constraints: ``(function, True)`` pairs; the function maps the ``d``
+            coordinates to a number that is at least 0 where the point is feasible.
 
     Attributes:
         names: What the coordinates are called, in order.
@@ -60,6 +66,10 @@ class Space(Box):
         parameters: Mapping[str, Parameter],
         num_restarts: int = 10,
         raw_samples: int = 256,
+        *,
+        inequality_constraints: Sequence[Any] | None = None,
+        equality_constraints: Sequence[Any] | None = None,
+        nonlinear_inequality_constraints: Sequence[Any] | None = None,
     ) -> None:
         """See the class."""
         check_instance("parameters", parameters, Mapping, "Pass a dict from names to parameters.")
@@ -88,6 +98,47 @@ class Space(Box):
             raw_samples,
         )
         self._logarithms = {i: p for i, p in enumerate(varied) if isinstance(p, Integer) and p.log}
+        given = (inequality_constraints, equality_constraints, nonlinear_inequality_constraints)
+        if any(each is not None for each in given):
+            inequality = self._by_place("inequality_constraints", inequality_constraints)
+            equality = self._by_place("equality_constraints", equality_constraints)
+            self._constrain(inequality, equality, nonlinear_inequality_constraints)
+
+    def _by_place(self, name: str, given: Any) -> Any:
+        """Return linear constraints whose indices are places, not names.
+
+        Raises:
+            ValueError: If a parameter is not known, or a sum of its values makes no sense.
+        """
+        if not isinstance(given, list | tuple):
+            return given
+        told = []
+        for k, triple in enumerate(given):
+            if not isinstance(triple, list | tuple) or len(triple) != 3:
+                told.append(triple)  # refused later
+                continue
+            indices = triple[0].tolist() if hasattr(triple[0], "tolist") else list(triple[0])
+            for one in indices:
+                if isinstance(one, str) and one not in self.names:
+                    raise ValueError(
+                        f"{name}[{k}] names {one!r}; the parameters that vary are "
+                        f"{', '.join(self.names)}."
+                    )
+            places = [self.names.index(one) if isinstance(one, str) else one for one in indices]
+            for i in places:
+                parameter = self._varied[self.names[i]] if i in range(self.dim) else None
+                if _is_log(parameter) or i in self.unordered_dims:
+                    what = (
+                        "a logarithmic scale" if _is_log(parameter) else "values without an order"
+                    )
+                    raise ValueError(
+                        f"{name}[{k}] is on {self.names[i]!r}, which has {what}, so that a sum of "
+                        "its coordinate with others is none of its values. Write "
+                        "nonlinear_inequality_constraints=[(function, True)] with a function of "
+                        "the coordinates."
+                    )
+            told.append((places, triple[1], triple[2]))
+        return told
 
     @classmethod
     def parse(cls, texts: Sequence[str], known: Space | None = None) -> Space:
@@ -182,7 +233,7 @@ class Space(Box):
             )
             if value != default
         )
-        return f"Space({self._parameters}{further})"
+        return f"Space({self._parameters}{further}{constraints_text(self.constraints)})"
 
     def __eq__(self, other: object) -> bool:
         """Whether another space has the same parameters in the same order."""
@@ -339,6 +390,7 @@ class Space(Box):
             "names": list(self._parameters),  # a mapping says nothing of the order
             "num_restarts": self.num_restarts,
             "raw_samples": self.raw_samples,
+            **self.constraints,
         }
 
     def without_names(self) -> Box | None:
@@ -349,7 +401,8 @@ class Space(Box):
         """
         if self.unordered_dims or self._logarithms or self._few_points() is not None:
             return None
-        return Box(self.bounds, self.integer_dims, self.num_restarts, self.raw_samples)
+        sizes = (self.num_restarts, self.raw_samples)
+        return Box(self.bounds, self.integer_dims, *sizes, **self.constraints)
 
     @property
     def unordered_dims(self) -> tuple[int, ...]:
@@ -380,8 +433,8 @@ class Space(Box):
         if len(counts) < self.dim or math.prod(counts.values()) > FEW_POINTS:
             return None
         values = [torch.tensor(self.values_of(i), dtype=DTYPE) for i in range(self.dim)]
-        points = torch.cartesian_prod(*values).reshape(-1, self.dim)
-        return Arms(points.to(self.bounds))
+        points = torch.cartesian_prod(*values).reshape(-1, self.dim).to(self.bounds)
+        return Arms(points if self.feasible is None else points[self.feasible.contains(points)])
 
     def _from_unit(self, uniform: Tensor) -> Tensor:
         points = super()._from_unit(uniform)
@@ -399,7 +452,7 @@ class Space(Box):
         return points
 
 
-def _is_log(parameter: Parameter) -> bool:
+def _is_log(parameter: Parameter | None) -> bool:
     return bool(getattr(parameter, "log", False))
 
 

@@ -1,0 +1,131 @@
+"""What a user gives as the bounds of a box, or as a point, read into one tensor.
+
+BoTorch's layout is taken, and pairs in tuples; what is neither is refused, with what was likely
+meant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from botorch_bandits.checks import check_matrix, check_vector
+from botorch_bandits.docstrings import fill_in_docstrings
+
+ONE_DIMENSION = "One dimension from 0 to 1 is [(0.0, 1.0)]."
+
+
+def read_bounds(name: str, bounds: Any) -> Tensor:
+    """Return what a user gave as the bounds of a box, ``2 x d``, lower bounds first.
+
+    Args:
+        name: Of the argument, for errors.
+        bounds: One ``(low, high)`` tuple a dimension, or a ``2 x d`` tensor, array or nested list.
+
+    Raises:
+        TypeError: If it is a tensor of another dtype than float64, or not numeric.
+        ValueError: If the shape is wrong, an entry is not finite, or a lower bound is not below its
+            upper bound.
+    """
+    has_pairs = False
+    check_no_names(name, bounds)
+    if isinstance(bounds, list | tuple):
+        are_tuples = [isinstance(row, tuple) for row in bounds]
+        has_pairs = any(are_tuples)
+        if has_pairs and not all(are_tuples):
+            raise ValueError(
+                f"{name} has tuples beside other rows: {bounds!r}. Give one (low, high) tuple a "
+                "dimension, or a list of lower bounds and a list of upper bounds."
+            )
+        if all(isinstance(entry, int | float) for entry in bounds):
+            raise ValueError(f"{name} is {bounds!r}, which has no dimensions. {ONE_DIMENSION}")
+    if has_pairs:
+        for i, pair in enumerate(bounds):
+            if len(pair) != 2:
+                raise ValueError(
+                    f"{name}[{i}] is {pair!r}; a list of tuples is one (low, high) pair a "
+                    "dimension. Lower bounds, then upper bounds, are two lists: [[...], [...]]."
+                )
+        rows = check_matrix(name, [list(pair) for pair in bounds]).T.contiguous()
+    else:
+        bounds = rows_in_lists(name, bounds)
+        layout = "lower bounds, then upper bounds"
+        rows = check_matrix(name, bounds, rows=layout, remedy=ONE_DIMENSION).detach().clone()
+    if rows.shape[0] != 2 or rows.shape[1] < 1:
+        of_pairs = ""
+        if rows.shape[1] == 2 and rows.shape[0] > 0:
+            of_pairs = (
+                " One (low, high) pair a dimension is a list of tuples, or Box.from_pairs(pairs)."
+            )
+        raise ValueError(
+            f"{name} must have shape 2 x d (lower bounds, then upper bounds), got "
+            f"{tuple(rows.shape)}.{of_pairs}"
+        )
+    for i, (low, high) in enumerate(rows.T.tolist()):
+        if low >= high:
+            raise ValueError(
+                f"{name} of dimension {i} are [{low}, {high}]; the lower bound must be below "
+                f"the upper one. {other_reading(rows, has_pairs)}"
+            )
+        if math.isinf(high - low):
+            raise ValueError(
+                f"{name} of dimension {i} are [{low}, {high}]; too long a side for float64."
+            )
+    return rows
+
+
+def check_no_names(name: str, bounds: Any) -> None:
+    """Raise if bounds have names, which a box has not."""
+    if isinstance(bounds, Mapping):
+        raise TypeError(
+            f"{name} is a dictionary, but the dimensions of a box have no names. Named parameters "
+            "are a Space, as in Space({'rate': Float(0.0, 1.0)})."
+        )
+
+
+def rows_in_lists(name: str, bounds: Any) -> Any:
+    """Return bounds whose rows are vectors of a library as nested lists; others as they are."""
+    if not isinstance(bounds, list | tuple):
+        return bounds
+    has_vectors = any(getattr(row, "ndim", 0) == 1 for row in bounds)
+    if not has_vectors:
+        return bounds
+    return [check_vector(f"{name}[{i}]", row).tolist() for i, row in enumerate(bounds)]
+
+
+def other_reading(rows: Tensor, has_pairs: bool) -> str:
+    """Say what to do about bounds that are none, as they were read."""
+    if rows.shape != (2, 2) or not bool((rows[:, 0] < rows[:, 1]).all()):
+        return "Leave a constant dimension out of the box."
+    if has_pairs:  # the lists that the tuples would have to be
+        return (
+            "A list of tuples is one (low, high) pair a dimension. If you mean the lower bounds, "
+            f"then the upper bounds, give two lists: {rows.T.tolist()}."
+        )
+    pairs = [tuple(pair) for pair in rows.tolist()]
+    return (
+        "Rows are the lower bounds, then the upper bounds. If you mean one (low, high) pair a "
+        f"dimension, give tuples, {pairs}, or Box.from_pairs(pairs)."
+    )
+
+
+def check_coordinates(name: str, x: Any, dim: int) -> Tensor:
+    """Return a point as a float64 vector.
+
+    Args:
+        name: Of the argument, for errors.
+        x: A float64 tensor or a list of numbers.
+        dim: How many numbers there must be.
+    """
+    if isinstance(x, Mapping):
+        raise TypeError(
+            f"{name} is {dict(x)}, but the domain has no names; pass {dim} numbers, or build the "
+            "loop on a Space."
+        )
+    return check_vector(name, x, length=dim)
+
+
+fill_in_docstrings(__name__)

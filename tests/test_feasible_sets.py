@@ -1,0 +1,404 @@
+"""Boxes and spaces with constraints: samples, searches, refusals, journals and guarantees."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition import PosteriorMean, qUpperConfidenceBound
+from gpytorch.kernels import MaternKernel
+from scipy.optimize import linprog
+from torch import Tensor
+
+import botorch_bandits as bb
+from botorch_bandits.feasible_sets import FeasibleSet
+from botorch_bandits.fingerprints import UnnamedSettingError, fingerprint
+
+DOUBLE = torch.float64
+MODEL = bb.BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.4)
+BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.1}
+IGP = bb.ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True)
+SMALL: dict[str, Any] = {"num_restarts": 4, "raw_samples": 32}
+UNIT = [(0.0, 1.0), (0.0, 1.0)]
+BELOW = ([0, 1], [-1.0, -1.0], -1.0)  # x0 + x1 <= 1
+ON_LINE = ([0, 1], [1.0, 2.0], 1.0)
+
+
+def in_disk(x: Tensor) -> Tensor:
+    return 0.09 - (x - 0.5).square().sum()
+
+
+def outside_of_disk(x: Tensor) -> Tensor:
+    return (x - 0.5).square().sum() - 0.09
+
+
+SETS: dict[str, bb.Box] = {
+    "triangle": bb.Box(UNIT, inequality_constraints=[BELOW], **SMALL),
+    "line": bb.Box(UNIT, equality_constraints=[ON_LINE], **SMALL),
+    "disk": bb.Box(UNIT, nonlinear_inequality_constraints=[(in_disk, True)], **SMALL),
+    "both": bb.Box(
+        UNIT,
+        inequality_constraints=[BELOW],
+        nonlinear_inequality_constraints=[(outside_of_disk, True)],
+        **SMALL,
+    ),
+    "sliver": bb.Box(
+        [(-200.0, 300.0), (0.0, 1e-3)],
+        inequality_constraints=[([0, 1], [1.0, 1e5], 390.0)],
+        **SMALL,
+    ),
+    "whole numbers": bb.Box(
+        [(0.0, 3.0), (0.0, 3.0), (0.0, 1.0)],
+        integer_dims=(0, 1),
+        inequality_constraints=[([0, 1, 2], [-1.0, -1.0, -1.0], -3.0)],
+        **SMALL,
+    ),
+    "many whole numbers": bb.Box(
+        [(0.0, 30.0), (0.0, 1.0)],
+        integer_dims=(0,),
+        inequality_constraints=[([0, 1], [-1.0, -10.0], -15.0)],
+        **SMALL,
+    ),
+    "space": bb.Space(
+        {
+            "a": bb.Float(0.0, 1.0),
+            "rate": bb.Float(1e-3, 1.0, log=True),
+            "b": bb.Float(0.0, 2.0),
+            "kind": bb.Categorical(["one", "two"]),
+        },
+        inequality_constraints=[(["a", "b"], [1.0, 1.0], 1.5)],
+        **SMALL,
+    ),
+    "few points": bb.Space(
+        {"n": bb.Integer(0, 5), "m": bb.Integer(0, 5)},
+        inequality_constraints=[(["n", "m"], [-1.0, -1.0], -4.0)],
+    ),
+}
+
+
+def slacks_by_hand(box: bb.Box, x: list[float]) -> list[float]:
+    """What each constraint has left, from the definitions in BoTorch's documentation."""
+    found = []
+    for indices, coefficients, rhs in box.inequality_constraints:
+        found.append(sum(c * x[i] for i, c in zip(indices, coefficients, strict=True)) - rhs)
+    for indices, coefficients, rhs in box.equality_constraints:
+        total = sum(c * x[i] for i, c in zip(indices, coefficients, strict=True))
+        found.append(1e-6 - abs(total - rhs))
+    for function, _ in box.nonlinear_inequality_constraints:
+        found.append(float(function(torch.tensor(x, dtype=DOUBLE))))
+    return found
+
+
+def assert_inside(box: bb.Box, X: Tensor) -> None:
+    for x in X.tolist():
+        assert min(slacks_by_hand(box, x)) >= -1e-6
+        box.check_point("x", x)
+    assert bool((box.bounds[0] <= X).all())
+    assert bool((box.bounds[1] >= X).all())
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_samples_are_inside_and_repeatable(name: str) -> None:
+    box = SETS[name]
+    X = box.sample(40, torch.Generator().manual_seed(1))
+    assert X.shape == (40, box.dim)
+    assert_inside(box, X)
+    assert torch.equal(X, box.sample(40, torch.Generator().manual_seed(1)))
+    assert not torch.equal(X, box.sample(40, torch.Generator().manual_seed(2)))
+    assert box.sample(0).shape == (0, box.dim)
+    before = torch.get_rng_state()
+    box.sample(3, torch.Generator().manual_seed(1))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_samples_are_uniform() -> None:
+    triangle = SETS["triangle"].sample(4000, torch.Generator().manual_seed(0))
+    # of a triangle with corners at 0 and both units: means 1/3, variances 1/18
+    np.testing.assert_allclose(triangle.mean(0).numpy(), 1.0 / 3.0, atol=0.02)
+    np.testing.assert_allclose(triangle.var(0).numpy(), 1.0 / 18.0, atol=0.006)
+    simplex = bb.Box([(0.0, 1.0)] * 3, equality_constraints=[([0, 1, 2], [1.0] * 3, 1.0)])
+    X = simplex.sample(2000, torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(X.mean(0).numpy(), 1.0 / 3.0, atol=0.03)
+    np.testing.assert_allclose(X.var(0).numpy(), 1.0 / 18.0, atol=0.01)
+
+
+def test_volumes_and_integrals() -> None:
+    assert SETS["triangle"].volume == pytest.approx(0.5, abs=0.01)
+    assert SETS["disk"].volume == pytest.approx(math.pi * 0.09, abs=0.01)
+    mean = SETS["triangle"].integrate(lambda X: X[:, 0])
+    assert mean.value == pytest.approx(1.0 / 6.0, abs=0.005)
+    with pytest.raises(ValueError, match=r"equality_constraints=, whose points have no volume"):
+        _ = SETS["line"].volume
+
+
+class Quadratic(PosteriorMean):
+    """Minus the squared distance from a point, weighted; it needs no model."""
+
+    def __init__(self, center: Tensor, weights: Tensor) -> None:
+        torch.nn.Module.__init__(self)
+        self.center, self.weights = center, weights
+        self.X_pending = None
+
+    def forward(self, X: Tensor) -> Tensor:
+        return -((X.squeeze(-2) - self.center).square() * self.weights).sum(-1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_projections_onto_polytopes_are_those_of_a_dense_search(seed: int) -> None:
+    """The nearest point of a polytope, against the conditions of Karush, Kuhn and Tucker."""
+    stream = torch.Generator().manual_seed(seed)
+    dim, num = 3, 3
+    matrix = torch.randn(num, dim, dtype=DOUBLE, generator=stream)
+    inner = torch.full((dim,), 0.5, dtype=DOUBLE)
+    rhs = matrix @ inner - 0.2 * torch.rand(num, dtype=DOUBLE, generator=stream)
+    center = 2.0 * torch.rand(dim, dtype=DOUBLE, generator=stream) - 0.5
+    box = bb.Box(
+        [(0.0, 1.0)] * dim,
+        inequality_constraints=[
+            (list(range(dim)), row.tolist(), float(limit))
+            for row, limit in zip(matrix, rhs, strict=True)
+        ],
+    )
+    x, value = box.maximize(Quadratic(center, torch.ones(dim, dtype=DOUBLE)), seed)
+    # all constraints A x >= b, bounds among them; each set of active ones by hand
+    A = torch.cat([matrix, torch.eye(dim, dtype=DOUBLE), -torch.eye(dim, dtype=DOUBLE)])
+    b = torch.cat([rhs, torch.zeros(dim, dtype=DOUBLE), -torch.ones(dim, dtype=DOUBLE)])
+    best = -math.inf
+    for size in range(dim + 1):
+        for active in itertools.combinations(range(len(A)), size):
+            rows, limits = A[list(active)], b[list(active)]
+            step = torch.linalg.pinv(rows) @ (limits - rows @ center) if size else 0.0
+            y = center + step
+            if bool((A @ y >= b - 1e-9).all()):
+                best = max(best, -float((y - center).square().sum()))
+    assert value == pytest.approx(best, abs=1e-4)
+    assert_inside(box, x.unsqueeze(0))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_searches_find_what_a_fine_sample_finds(name: str) -> None:
+    box = SETS[name]
+    low, high = box.bounds
+    center = low + (high - low) * torch.linspace(0.9, 1.3, box.dim, dtype=DOUBLE)
+    acquisition = Quadratic(center, (high - low).square().reciprocal())
+    x, value = box.maximize(acquisition, seed=0)
+    assert_inside(box, x.unsqueeze(0))
+    with torch.no_grad():
+        assert float(acquisition(x.reshape(1, 1, -1))) == pytest.approx(value, abs=1e-12)
+        sample = box.sample(3000, torch.Generator().manual_seed(7))
+        assert value >= float(acquisition(sample.unsqueeze(-2)).max()) - 1e-4
+    assert torch.equal(box.maximize(acquisition, seed=0)[0], x)
+
+
+def test_a_nearest_point_of_a_disk_and_around_it() -> None:
+    center = torch.tensor([0.9, 0.9], dtype=DOUBLE)
+    ones = torch.ones(2, dtype=DOUBLE)
+    x, value = SETS["disk"].maximize(Quadratic(center, ones))
+    far = math.sqrt(2.0) * 0.4 - 0.3
+    assert value == pytest.approx(-(far**2), abs=1e-4)
+    x, value = SETS["both"].maximize(Quadratic(torch.tensor([0.45, 0.4], dtype=DOUBLE), ones))
+    away = math.hypot(0.05, 0.1)
+    assert value == pytest.approx(-((0.3 - away) ** 2), abs=1e-4)
+    assert_inside(SETS["both"], x.unsqueeze(0))
+
+
+ACQUISITIONS = {
+    "igp": IGP,
+    "draws": bb.GPThompsonSampling.with_options(width=1.0),
+    "dmm": bb.DMMUpperConfidenceBound.with_options(**BOUNDS),
+    "ei": bb.LogExpectedImprovement.with_options(),
+    "random": bb.RandomSearch(),
+    "theorem 2": bb.GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=1.0),
+    "function": lambda model, X_pending: qUpperConfidenceBound(model, beta=4.0),
+}
+
+
+def reward(x: Any) -> float:
+    values = x.tolist() if isinstance(x, Tensor) else [v for v in x.values() if v not in ("one",)]
+    return math.fsum(v for v in values if not isinstance(v, str))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "acquisition"),
+    [
+        *((name, "igp") for name in SETS),
+        *(("triangle", kind) for kind in ACQUISITIONS),
+        ("disk", "draws"),
+        ("line", "ei"),
+    ],
+)
+def test_loops_stay_inside_and_go_on_from_journals(
+    name: str, acquisition: str, tmp_path: Path
+) -> None:
+    box = SETS[name]
+    given: dict[str, Any] = {"num_initial": 2, "seed": 5, "clock": lambda: 0.0}
+    played = ACQUISITIONS[acquisition]
+    has_name = acquisition != "function"
+    whole = bb.BanditLoop(box, MODEL, played, **given)
+    bb.run(whole, reward, 5, progress=False)
+    assert_inside(box, torch.stack([query.x for query in whole.history.queries]))
+    if not has_name:
+        return
+    path = tmp_path / "run.journal"
+    with bb.BanditLoop(box, MODEL, played, journal=path, **given) as loop:
+        bb.run(loop, reward, 3, progress=False)
+    with bb.BanditLoop(box, MODEL, played, journal=path, **given) as loop:
+        bb.run(loop, reward, 2, progress=False)
+        for one, other in zip(loop.history.queries, whole.history.queries, strict=True):
+            assert torch.equal(one.x, other.x)
+        text = str(loop.guarantee())
+        assert loop.guarantee().theorem is None or "meets the constraints of the domain" in text
+    other = (
+        bb.Space(box.parameters, **SMALL)
+        if isinstance(box, bb.Space)
+        else bb.Box(box.bounds, box.integer_dims, **SMALL)
+    )
+    with pytest.raises(bb.DifferentSettingsError, match="constraints"):
+        bb.BanditLoop(other, MODEL, played, journal=path, **given)
+
+
+def test_contexts_forgetting_and_restarts_stay_inside() -> None:
+    for domain in (SETS["triangle"], SETS["disk"], SETS["whole numbers"]):
+        loop = bb.BanditLoop(
+            domain,
+            MODEL,
+            IGP,
+            context_dim=1,
+            forgetting=bb.TimeVaryingKernel(0.1),
+            constraints=bb.AdditiveEpochs(1, 2),
+        )
+        for t in range(4):
+            query = loop.ask(context=[0.2 * t])
+            loop.tell(query.id, reward(query.x), [0.1])
+            assert_inside(domain, query.x.unsqueeze(0))
+    loop = bb.BanditLoop(SETS["triangle"], MODEL, IGP, restart=bb.EvidenceRestart())
+    bb.run(loop, reward, 4, progress=False)
+    loop = bb.BanditLoop(SETS["triangle"], MODEL, IGP, maximize=False)
+    bb.run(loop, reward, 4, progress=False)
+    assert_inside(SETS["triangle"], torch.stack([q.x for q in loop.history.queries]))
+
+
+def test_points_outside_are_refused_and_the_constraint_named() -> None:
+    loop = bb.BanditLoop(SETS["triangle"], MODEL, IGP)
+    text = r"x is \[0.75, 0.5\], which violates inequality_constraints\[0\]: "
+    text += r"-1 \* x\[0\] \+ -1 \* x\[1\] >= -1, but the sum is -1.25"
+    with pytest.raises(ValueError, match=text):
+        loop.attach([0.75, 0.5], 1.0)
+    assert loop.history.num_queries == 0
+    loop.attach([0.1, 0.9], 1.0)  # on the limit, but for rounding
+    with pytest.raises(ValueError, match=r"equality_constraints\[0\].* == 1, but the sum is 1.5"):
+        SETS["line"].check_point("x", [0.5, 0.5])
+    with pytest.raises(ValueError, match=r"constraints\[0\]: in_disk is -0.41 there"):
+        SETS["disk"].check_point("x", [0.0, 0.0])
+    history = bb.History(2)
+    query = history.add_query(torch.tensor([0.75, 0.5], dtype=DOUBLE), "attached", 0.0)
+    history.add_outcome(query.id, 1.0, 0.0)
+    with pytest.raises(ValueError, match=r"x of query 0 in history.*inequality_constraints\[0\]"):
+        bb.BanditLoop(SETS["triangle"], MODEL, IGP, history=history)
+    with pytest.raises(ValueError, match=r"violates inequality_constraints\[0\]"):
+        SETS["space"].check_point("x", [0.1, -1.0, 0.2, 0.0])
+
+
+def at_most(x: Tensor) -> Tensor:
+    return -1.0 - x.sum()
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"inequality_constraints": [([0, 1], [1.0, 1.0], 3.0)]}, r"cannot be met even alone"),
+        (
+            {"inequality_constraints": [([0], [1.0], 0.6), ([0], [-1.0], -0.5)]},
+            r"a linear program finds that no point",
+        ),
+        ({"inequality_constraints": [([0, 1], [1.0, 1.0], 2.0)]}, r"leave no room"),
+        ({"equality_constraints": [([0, 1], [1.0, 1.0], 2.0)]}, r"leave no room"),
+        ({"inequality_constraints": [ON_LINE, ([0, 1], [-1.0, -2.0], -1.0)]}, r"no room"),
+        ({"nonlinear_inequality_constraints": [(at_most, True)]}, r"none of \d+ points drawn"),
+        ({"nonlinear_inequality_constraints": [(at_most, False)]}, r"one point at a time"),
+        ({"nonlinear_inequality_constraints": [at_most]}, r"pass \(function, True\)"),
+        ({"inequality_constraints": [([2], [1.0], 0.0)]}, r"some of 0 to 1"),
+        ({"inequality_constraints": [([0, 0], [1.0, 1.0], 0.0)]}, r"each once"),
+        ({"inequality_constraints": [([0], [0.0], 0.0)]}, r"all 0"),
+        ({"inequality_constraints": [([0], [1.0, 2.0], 0.0)]}, r"coefficients of"),
+        ({"inequality_constraints": ([0], [1.0], 0.0)}, r"pass \(indices, coefficients, rhs\)"),
+        ({"inequality_constraints": [([0], [1.0], math.nan)]}, r"rhs of inequality"),
+        ({"integer_dims": [0], "equality_constraints": [([0], [1.0], 1.0)]}, r"takes\s+finitely"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(given: dict[str, Any], match: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=match):
+        bb.Box(UNIT, **given)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_emptiness_is_that_of_a_linear_program(seed: int) -> None:
+    stream = np.random.default_rng(seed)
+    matrix, rhs = stream.normal(size=(6, 3)), stream.normal(size=6)
+    found = linprog(np.zeros(3), A_ub=-matrix, b_ub=-rhs, bounds=[(0.0, 1.0)] * 3)
+    triples = [([0, 1, 2], row, limit) for row, limit in zip(matrix, rhs, strict=True)]
+    if found.status == 2:
+        with pytest.raises(ValueError, match="linear program"):
+            bb.Box([(0.0, 1.0)] * 3, inequality_constraints=triples)
+    else:
+        box = bb.Box([(0.0, 1.0)] * 3, inequality_constraints=triples)
+        assert_inside(box, box.sample(5, torch.Generator().manual_seed(0)))
+
+
+def test_names_in_a_space() -> None:
+    space = SETS["space"]
+    assert isinstance(space, bb.Space)
+    assert space.inequality_constraints == (((0, 2), (1.0, 1.0), 1.5),)
+    assert "inequality_constraints=[((0, 2)" in repr(space)
+    assert space != bb.Space(space.parameters, **SMALL)
+    with pytest.raises(ValueError, match=r"names 'z'; the parameters that vary are a, rate, b"):
+        bb.Space(space.parameters, inequality_constraints=[(["a", "z"], [1.0, 1.0], 0.0)])
+    for name, what in (("rate", "a logarithmic scale"), ("kind", "values without an order")):
+        with pytest.raises(ValueError, match=rf"is on '{name}', which has {what}"):
+            bb.Space(space.parameters, inequality_constraints=[(["a", name], [1.0, 1.0], 0.0)])
+    few = SETS["few points"]
+    best = few.maximize(Quadratic(torch.tensor([5.0, 1.2], dtype=DOUBLE), torch.ones(2)))[0]
+    assert best.tolist() == [4.0, 0.0]
+
+
+def test_journals_name_functions() -> None:
+    parts = fingerprint({"domain": SETS["disk"]})["domain"]
+    assert parts["nonlinear_inequality_constraints"] == [[f"{__name__}:in_disk", True]]
+    assert not [name for name in fingerprint({"domain": bb.Box(UNIT)})["domain"] if "cons" in name]
+    unnamed = bb.Box(UNIT, nonlinear_inequality_constraints=[(lambda x: x.sum(), True)])
+    with pytest.raises(UnnamedSettingError, match="top level of a module"):
+        fingerprint({"domain": unnamed})
+
+
+def test_what_knows_boxes_only_says_so() -> None:
+    box = SETS["triangle"]
+    detector = bb.ChangePointDetector(
+        MaternKernel(nu=2.5), threshold=bb.change_points.PowerThreshold(scale=1.0, exponent=-0.5)
+    )
+    with pytest.raises(ValueError, match=r"Use EvidenceRestart\(...\), or Arms"):
+        bb.BanditLoop(box, MODEL, IGP, restart=bb.ChangePointRestart(detector=detector))
+    grid = bb.acquisition.GrowingDiscretization(lipschitz=2.0)
+    draws = bb.GPThompsonSampling.with_options(**BOUNDS, any_lambda=True, discretization=grid)
+    with pytest.raises(ValueError, match=r"the grid is over all of it"):
+        bb.BanditLoop(box, MODEL, draws)
+    choices = torch.tensor([[0.9, 0.9], [0.1, 0.1]], dtype=DOUBLE)
+    acquisition = Quadratic(choices[0], torch.ones(2, dtype=DOUBLE))
+    acquisition.choices = choices
+    with pytest.raises(ValueError, match=r"choices= that violate the constraints"):
+        box.maximize(acquisition)
+
+
+def test_a_box_without_constraints_is_as_it_was() -> None:
+    box = bb.Box(UNIT)
+    assert box.feasible is None
+    assert box.constraints == {}
+    assert repr(box) == "Box([[0.0, 0.0], [1.0, 1.0]])"
+    assert re.search("inequality", repr(SETS["triangle"]))
+    assert isinstance(SETS["triangle"].feasible, FeasibleSet)
