@@ -115,7 +115,8 @@ def test_the_regret_bound_covers_every_order_of_the_rows() -> None:
             for B in total:
                 width = B + R / math.sqrt(lam) * math.sqrt(2.0 * (gain_now - math.log(delta)))
                 total[B] += min(2.0 * width * math.sqrt(variance), 2.0 * B)
-        assert all(total[B] <= bound for B, bound in found.regret_bounds.items())
+        for B, bound in found.regret_bounds.items():  # both may be the sum of 2 B, summed otherwise
+            assert total[B] <= bound * (1.0 + 1e-10)
     for B, bound in found.regret_bounds.items():
         width = B + R / math.sqrt(lam) * math.sqrt(2.0 * (gain - math.log(delta)))
         textbook = 2.0 * width * math.sqrt(20 * 2.0 * gain / math.log(1.0 + 1.0 / lam))
