@@ -232,6 +232,7 @@ class CandidateWidths:
                 "with {probability} the reward lies between the least lower and the largest upper "
                 f"bound of the priors that survive, in all rounds, {where}",
                 delta=self.delta,
+                reach=None if self.on_box else "arms",
             ),
             regret=RegretStatement(
                 "with {probability}, on the same event, the regret of every round t that "

@@ -107,7 +107,7 @@ class CandidatesEngine:
             values = self.arms.sample(entry, normal.to(self.arms.device))
             values = values if self.maximize else -values
             return CandidatesRound(values, None, scale, entry, round_number)
-        lower, upper = self._bounds(round_number, () if pending is None else pending)
+        lower, upper = self.bounds(round_number, () if pending is None else pending)
         scores = upper if self.maximize else -lower
         known = (lower, upper) if pending is None else None
         return CandidatesRound(scores, known, scale, None, round_number)
@@ -152,7 +152,7 @@ class CandidatesEngine:
         }
         if seen.draw is not None:
             return {**known, "candidate": float(seen.draw)}
-        bounds = self._bounds(seen.round_number, ()) if seen.bounds is None else seen.bounds
+        bounds = self.bounds(seen.round_number, ()) if seen.bounds is None else seen.bounds
         lower, upper = (float(bound[index]) for bound in bounds)
         survivors = self.arms.evidence.numpy_survivors(self.widths.level)
         return {
@@ -164,7 +164,13 @@ class CandidatesEngine:
             "is_refuted": float(self.form == "survivors" and not survivors.any()),
         }
 
-    def _bounds(self, round_number: int, pending: Any) -> tuple[Tensor, Tensor]:
+    def bounds(self, round_number: int, pending: Any = ()) -> tuple[Tensor, Tensor]:
+        """Return lower and upper confidence bounds of all arms, ``num_arms`` each.
+
+        Args:
+            round_number: From 1; widths grow with it.
+            pending: Arms that count as known at their posterior means.
+        """
         width = self.widths.in_round(round_number, self.arms.recipe.groups.scales)
         if self.form == "mixture":
             mean, variance = self.arms.mixture(pending)

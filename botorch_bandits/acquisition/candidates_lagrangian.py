@@ -326,6 +326,7 @@ class CandidatesLagrangianUpperConfidenceBound(BanditAcquisition):
                 "with {probability} the reward and each constraint lie between the least lower and "
                 f"the largest upper bound of their priors that survive, in all rounds, {where}",
                 delta=self.delta,
+                reach=None if on_box else "arms",
             ),
             regret=RegretStatement(
                 "with {probability}, on the same event, the regret of every round that maximizes "

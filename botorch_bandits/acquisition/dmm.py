@@ -565,6 +565,7 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
                 "with {probability} the reward lies between the bounds, at all points and in all "
                 "rounds",
                 delta=self.delta,
+                reach="everywhere",
             ),
             regret=RegretStatement(
                 "with {probability}, on the same event, the regret of every round that maximizes "

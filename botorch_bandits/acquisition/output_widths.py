@@ -257,6 +257,7 @@ class OutputWidths:
                     "their posterior means, at all points and in all rounds, for all multipliers "
                     "at once",
                     delta=delta,
+                    reach="everywhere",
                 ),
                 regret=RegretStatement(
                     "with {probability}, on the same event, the regret of every round "

@@ -165,6 +165,7 @@ class FiniteArmsWidth(WidthRule):
                 "with {probability} the reward lies within the width of the posterior mean, on all "
                 "arms (with contexts: at the context of each round) and in all rounds",
                 delta=self.delta,
+                reach="arms",
             ),
             regret=regret_of_band(self.delta),
             assumptions=(

@@ -182,6 +182,9 @@ class Statement:
         num_others: How many rounds so far it does not cover.
         bound_of_others: A number for those rounds together, where there is one.
         delta: It fails with at most this probability.
+        reach: Of confidence bounds: at which points they hold on one event, in all rounds:
+            ``"everywhere"``, ``"arms"`` (all arms, with contexts in that of each round), or None
+            where that is not said, as where they hold at one point of each round.
     """
 
     wording: str
@@ -191,6 +194,7 @@ class Statement:
     num_others: int = 0
     bound_of_others: float | None = None
     delta: float | None = None
+    reach: str | None = None
 
     @property
     def text(self) -> str:
@@ -543,6 +547,7 @@ def band_everywhere(delta: float) -> Statement:
         "with {probability} the reward lies within the width of the posterior mean, at all points "
         "and in all rounds",
         delta=delta,
+        reach="everywhere",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from botorch_bandits.acquisition.bounds import Bounds, bounds_on_arms
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.confidence.censored import censored_rule
@@ -118,6 +119,17 @@ class ArmsStream:
         self.catch_up()
         seen = self._look(round_number, self._rule, self._pending())
         return self.engine.describe(seen, self._domain.index_of(x.unsqueeze(0))[0])
+
+    def bounds(self, round_number: int) -> Bounds | None:
+        """Return what is known of all arms from what arrived, or None with censored feedback.
+
+        Args:
+            round_number: The number of the round, from 1; widths grow with it.
+        """
+        if isinstance(self._feedback, Censored):
+            return None
+        self.catch_up()
+        return bounds_on_arms(self.engine, self._rule, round_number)
 
     def _pending(self) -> Tensor | None:
         if isinstance(self._feedback, Ignored):

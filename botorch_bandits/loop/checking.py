@@ -1,4 +1,4 @@
-"""What a loop looks at before it records something, and the answer of ``check_model()``.
+"""What a loop checks before it records something, and what outcomes say of its model.
 
 Queries of a history that is given, and requests, are refused if they do not fit. A check of the
 loop's model refuses rows that are no outcomes as they were told.
@@ -6,10 +6,14 @@ loop's model refuses rows that are no outcomes as they were told.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
+from botorch_bandits.checks import check_integer
+from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
@@ -17,6 +21,9 @@ from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import CandidatesModel, ModelCheck, check_model
 from botorch_bandits.spaces import Space
+
+if TYPE_CHECKING:
+    from botorch_bandits.loop.chooser import Chooser
 
 
 def check_of_loop(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
@@ -78,6 +85,39 @@ def check_request(query: Query, context: Tensor | None, x: Tensor | None = None)
             "context or point, or by another method. Use another name."
         )
     return query
+
+
+def evidence_of_loop(
+    settings: LoopSettings, chooser: Chooser, now: float, level: float | None, output: int
+) -> EvidenceTable:
+    """Return what the outcomes since the last reset say of each prior on the list.
+
+    Args:
+        settings: Of the loop.
+        chooser: Of the loop.
+        now: Clock time in seconds.
+        level: See :meth:`.BanditLoop.evidence`.
+        output: See :meth:`.BanditLoop.evidence`.
+
+    Raises:
+        RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
+        ValueError: If the model has no such output.
+    """
+    has_model = settings.model is not None and not chooser.has_no_data()
+    model = chooser.model(now) if has_model else None
+    if model is None and settings.model is not None:
+        raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
+    models = list(model.models) if isinstance(model, ModelList) else [model]
+    if not 0 <= check_integer("output", output, minimum=0) < len(models):
+        raise ValueError(f"output is {output}, but the model has {len(models)}: 0 is the reward.")
+    model = models[output]
+    if not isinstance(model, CandidatesModel):
+        raise RuntimeError(
+            "the loop's model is no list of priors. Pass BanditGP.with_candidates([...]) as model=."
+        )
+    return model.evidence.table(
+        0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
+    )
 
 
 fill_in_docstrings(__name__)

@@ -27,6 +27,7 @@ from botorch_bandits.acquisition import (
     LagrangianThompsonSampling,
     RandomSearch,
 )
+from botorch_bandits.acquisition.bounds import Bounds
 from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
 from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
@@ -275,16 +276,52 @@ class Chooser:
             now: Clock time in seconds.
             num_given: How many rounds of the history the loop was given.
         """
-        settings = self._settings
-        latest = torch.zeros(settings.context_dim, dtype=DTYPE) if settings.context_dim else None
+        context_dim = self._settings.context_dim
+        latest = torch.zeros(context_dim, dtype=DTYPE) if context_dim else None
         for query in self._history.queries[-1:]:
             latest = query.context
+        acquisition, domain = self.acquisition_now(latest, now)
+        return self.guarantee_of(acquisition, domain, num_given)
+
+    def acquisition_now(
+        self, context: Tensor | None, now: float
+    ) -> tuple[AcquisitionFunction, Domain]:
+        """Return the acquisition function of the next round without pending points, and its domain.
+
+        Args:
+            context: Of the round, or None without contexts.
+            now: Clock time in seconds.
+        """
         next_round = self.current.num_queries + 1
-        domain = self._domain_in(latest, next_round)
-        acquisition = self._builder.build(self._played, next_round, domain, now, with_pending=False)
+        domain = self._domain_in(context, next_round)
+        built = self._builder.build(self._played, next_round, domain, now, with_pending=False)
+        return built, domain
+
+    def bounds_on_arms(self) -> Bounds | None:
+        """Return what sufficient statistics say of all arms now, if the settings need no model."""
+        if not isinstance(self._stream, ArmsStream):
+            return None
+        return self._stream.bounds(self.current.num_queries + 1)
+
+    def guarantee_of(
+        self,
+        acquisition: AcquisitionFunction,
+        domain: Domain,
+        num_given: int,
+        of_choices: bool = True,
+    ) -> Guarantee:
+        """Return what an acquisition function promises to this loop.
+
+        Args:
+            acquisition: From :meth:`acquisition_now`, with the domain.
+            domain: Where it is maximized.
+            num_given: How many rounds of the history the loop was given.
+            of_choices: See :func:`.guarantee_of`.
+        """
+        settings = self._settings
         resets = [] if self.segments is None else self.segments.resets
         starts = [reset.after_round for reset in resets]
-        guarantee = guarantee_of(acquisition, self._history, settings, domain)
+        guarantee = guarantee_of(acquisition, self._history, settings, domain, of_choices)
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:

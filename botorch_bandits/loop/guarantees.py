@@ -50,7 +50,11 @@ from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 
 
 def guarantee_of(
-    acquisition: AcquisitionFunction, history: History, settings: LoopSettings, domain: Domain
+    acquisition: AcquisitionFunction,
+    history: History,
+    settings: LoopSettings,
+    domain: Domain,
+    of_choices: bool = True,
 ) -> Guarantee:
     """Return what an acquisition function promises to a loop, without a number for the regret.
 
@@ -59,6 +63,8 @@ def guarantee_of(
         history: The history of all rounds.
         settings: The loop's settings.
         domain: Where it is maximized.
+        of_choices: Whether it is about the points that were chosen, with the acquisition and with
+            what was pending; otherwise it is about the bounds from what arrived alone.
     """
     if not isinstance(acquisition, BanditAcquisition):
         return Guarantee(method=type(acquisition).__name__, gaps=("no theorem is stated for it",))
@@ -79,6 +85,8 @@ def guarantee_of(
     guarantee = guarantee.with_assumptions(*_assumptions(guarantee, history, settings))
     if isinstance(settings.feedback, Censored):
         guarantee = guarantee.with_gaps(*_gaps_of_losses(settings.feedback, history))
+    if not of_choices:
+        return guarantee
     if isinstance(domain, Box):
         exactly = "the acquisition is maximized exactly (on a box it is numerically)"
         guarantee = guarantee.with_assumptions(exactly)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from botorch.models.model import Model, ModelList
+from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
@@ -25,7 +25,6 @@ from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
     LARGEST_OUTCOME,
     check_carried,
-    check_integer,
     check_positive,
     check_vector,
     level_of_users_line,
@@ -43,12 +42,14 @@ from botorch_bandits.loop.checking import (
     check_given,
     check_of_loop,
     check_request,
+    evidence_of_loop,
 )
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.minimizing import turned_check, turned_view
+from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
 from botorch_bandits.loop.settings import (
     DEFAULT_INITIAL,
     AcquisitionFactory,
@@ -59,7 +60,7 @@ from botorch_bandits.loop.settings import (
 )
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.markup import Markup, display
-from botorch_bandits.models import BanditGPRecipe, CandidatesModel, ModelCheck
+from botorch_bandits.models import BanditGPRecipe, ModelCheck
 
 
 class BanditLoop:
@@ -597,6 +598,43 @@ class BanditLoop:
             best = best_now(self.settings, chooser.history, chooser, context, self._clock())
             return None if best is None else self._as_told(best[0].id)
 
+    def recommend(self, context: Any = None, among: str = "all") -> Recommendation:
+        """Return the point to deploy, and by how much another one can be better.
+
+        Where :meth:`guarantee` has confidence bounds that hold at all points at once, it is the
+        point with the largest lower bound, and the certificate is ``max U - L(x)``; elsewhere the
+        point with the largest posterior mean, and why there is no certificate. ``print`` says it.
+        Pending points do not enter. Nothing is recorded, and no later choice changes.
+
+        Args:
+            context: With contexts, in which of them it is recommended; None without contexts.
+            among: ``"all"`` points of the domain, or those that were ``"played"`` (since the last
+                reset, within a window), of which Ax speaks as in-sample.
+
+        Raises:
+            RuntimeError: If the loop has no model, a user's model lacks data, or no outcome has
+                arrived and ``among`` is ``"played"``.
+            TypeError: If the context is a tensor of another dtype than float64.
+            ValueError: If the context is missing, not wanted, of the wrong length or not finite.
+            UnsupportedError: If the model has no posterior mean and variance.
+
+        Example:
+            >>> from gpytorch.kernels import RBFKernel
+            >>> from botorch_bandits import Arms, BanditGP, GPUpperConfidenceBound, run
+            >>> arms = Arms([[0.0], [0.5], [1.0]])
+            >>> model = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=0.3)
+            >>> loop = BanditLoop(arms, model, GPUpperConfidenceBound.with_options(delta=0.1))
+            >>> result = run(loop, lambda x: float(x), 60, progress=False)
+            >>> found = loop.recommend()
+            >>> found.point, round(found.certificate, 2), found.delta
+            ([1.0], 0.11, 0.1)
+        """
+        context = self._check_context(context, "recommend")
+        with self._lock:
+            given = self._clock(), self._num_given
+            args = self.settings, self._history, self._chooser
+            return recommendation_now(*args, context, among, *given)
+
     @property
     def resets(self) -> tuple[Reset, ...]:
         """When the loop began anew and why, in order; see ``restart=``."""
@@ -722,26 +760,7 @@ class BanditLoop:
             RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
         """
         with self._lock:
-            has_model = self.settings.model is not None and not self._chooser.has_no_data()
-            model = self._chooser.model(self._clock()) if has_model else None
-            if model is None and self.settings.model is not None:
-                raise RuntimeError(
-                    "no outcome has arrived, so the model cannot be built; tell one."
-                )
-            models = list(model.models) if isinstance(model, ModelList) else [model]
-            if not 0 <= check_integer("output", output, minimum=0) < len(models):
-                raise ValueError(
-                    f"output is {output}, but the model has {len(models)}: 0 is the reward."
-                )
-            model = models[output]
-            if not isinstance(model, CandidatesModel):
-                raise RuntimeError(
-                    "the loop's model is no list of priors. Pass BanditGP.with_candidates([...]) "
-                    "as model=."
-                )
-            return model.evidence.table(
-                0.5 * self._chooser.delta_now(0.1) / len(models) if level is None else level
-            )
+            return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
 
     def current_model(self) -> Model:
         """Return the model of what arrived since the last reset; it is shared: do not change it.
@@ -848,7 +867,7 @@ class BanditLoop:
             )
         return round_number
 
-    def _check_context(self, context: Any) -> Tensor | None:
+    def _check_context(self, context: Any, verb: str = "ask") -> Tensor | None:
         context_dim = self.settings.context_dim
         if context_dim == 0:
             if context is not None:
@@ -860,7 +879,7 @@ class BanditLoop:
         if context is None:
             raise ValueError(
                 f"context is missing: the loop has context_dim={context_dim}. Ask with "
-                "ask(context=...)."
+                f"{verb}(context=...)."
             )
         return check_vector("context", context, length=context_dim)
 

@@ -1,0 +1,323 @@
+"""What an acquisition function knows of each point: moments, and confidence bounds if it has any.
+
+An acquisition function is one number a point; who stops, or deploys a point, needs the lower bound
+beside the upper one, those of constraints, and the mean. :func:`bounds_at` reads them of an
+acquisition function at any points, :func:`bounds_on_arms` of an engine on all arms, and
+:class:`BoundOfReward` makes of them what a domain can maximize. Whether the bounds hold is for
+``guarantee()`` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
+from torch import Tensor
+
+from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
+from botorch_bandits.acquisition.candidates_engine import CandidatesEngine
+from botorch_bandits.acquisition.candidates_lagrangian import (
+    CandidatesLagrangianUpperConfidenceBound,
+)
+from botorch_bandits.acquisition.dmm import DMMUpperConfidenceBound
+from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
+from botorch_bandits.acquisition.lagrangian_on_arms import LagrangianEngine
+from botorch_bandits.acquisition.scores import (
+    ArmsRule,
+    ClosedFormBound,
+    RandomizedArmsRule,
+    ThompsonArmsRule,
+    half_width,
+    prior_variance_of_scalar,
+)
+from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
+from botorch_bandits.acquisition.upper_confidence_bound import (
+    RandomizedUpperConfidenceBound,
+    WidthUpperConfidenceBound,
+)
+from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import ValueScale, value_scale_of
+from botorch_bandits.models import CandidatesModel
+from botorch_bandits.models.moments import variance_of, variances_of_outputs
+from botorch_bandits.optim import gen_candidates_batched
+
+
+class Bounds(NamedTuple):
+    """What is known at ``n`` points, in outcome units, from the outcomes that arrived.
+
+    Attributes:
+        mean: ``n`` posterior means of the reward.
+        deviation: ``n`` posterior standard deviations of it, without noise.
+        lower: ``n`` lower confidence bounds of it, or None where the method has none.
+        upper: ``n`` upper confidence bounds of it, likewise.
+        constraint_mean: ``n x num_constraints`` posterior means, or None where the model has none.
+        constraint_lower: ``n x num_constraints`` lower confidence bounds, or None.
+        constraint_upper: ``n x num_constraints`` upper confidence bounds, or None.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    lower: Tensor | None = None
+    upper: Tensor | None = None
+    constraint_mean: Tensor | None = None
+    constraint_lower: Tensor | None = None
+    constraint_upper: Tensor | None = None
+
+    def at(self, index: Any) -> Bounds:
+        """Return what is known at some of the points.
+
+        Args:
+            index: Of the points, as for a tensor.
+        """
+        return Bounds(*(None if each is None else each[index] for each in self))
+
+
+def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Bounds:
+    """Return what an acquisition function and its model know at some points.
+
+    Pending points must not have been passed to the acquisition function.
+
+    Args:
+        acquisition: Of this package, or any other. Randomized widths are no bounds.
+        model: Its model. Of several outputs the first is the reward.
+        X: ``n x d`` points, float64.
+
+    Raises:
+        UnsupportedError: If the model has no posterior mean and variance.
+    """
+    if isinstance(acquisition, CandidatesLagrangianUpperConfidenceBound):
+        lower, upper = acquisition.bounds(X)
+        each = [part.base_model.mixture(X) for part in acquisition.parts]
+        means = torch.stack([mean for mean, _ in each], dim=-1)
+        deviations = torch.stack([v.clamp_min(0.0).sqrt() for _, v in each], dim=-1)
+        return _of_outputs(means, deviations, lower, upper)
+    if isinstance(acquisition, CandidatesUpperConfidenceBound):
+        mean, variance = acquisition.base_model.mixture(X)
+        return Bounds(mean, variance.clamp_min(0.0).sqrt(), *acquisition.bounds(X))
+    if isinstance(acquisition, LagrangianAcquisition):
+        posterior = acquisition.model.posterior(
+            X.unsqueeze(-2), posterior_transform=acquisition.posterior_transform
+        )
+        mean = posterior.mean.squeeze(-2)
+        units = acquisition._prior_variances()
+        variance = variance_of(posterior, units).reshape(mean.shape)
+        deviation = torch.maximum(variance, MINIMUM_VARIANCE * units).sqrt()
+        half = half_width(deviation, acquisition.widths)
+        return _of_outputs(mean, deviation, mean - half, mean + half)
+    mean, deviation = moments_at(acquisition, model, X)
+    if isinstance(acquisition, DMMUpperConfidenceBound):
+        return Bounds(mean, deviation, *acquisition.bounds(X))
+    width = _width_of(acquisition)
+    if width is None:
+        return Bounds(mean, deviation)
+    half = half_width(deviation, width)
+    return Bounds(mean, deviation, mean - half, mean + half)
+
+
+def _of_outputs(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -> Bounds:
+    """Tell the reward, the first output, from the constraints."""
+    return Bounds(
+        mean[..., 0],
+        deviation[..., 0],
+        lower[..., 0],
+        upper[..., 0],
+        mean[..., 1:],
+        lower[..., 1:],
+        upper[..., 1:],
+    )
+
+
+def _width_of(acquisition: AcquisitionFunction) -> Tensor | None:
+    """The factor of the standard deviation, where it is one number and no draw."""
+    is_drawn = isinstance(acquisition, RandomizedUpperConfidenceBound)
+    has_width = isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
+    if is_drawn or not has_width or acquisition.width.numel() != 1:
+        return None
+    width: Tensor = acquisition.width
+    return width.reshape(())
+
+
+def moments_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Return posterior mean and standard deviation of the reward at some points.
+
+    Args:
+        acquisition: Whose ``posterior_transform`` says what the reward is, if it has one.
+        model: Its model. Without such a transform the first of several outputs is the reward.
+        X: ``n x d`` points, float64.
+
+    Returns:
+        ``n`` each; of an ensemble those of the mixture of its members.
+
+    Raises:
+        UnsupportedError: If the model has no posterior mean and variance.
+    """
+    transform = getattr(acquisition, "posterior_transform", None)
+    if isinstance(model, CandidatesModel) and transform is None:
+        mean, variance = model.mixture(X)
+        return mean, variance.clamp_min(0.0).sqrt()
+    posterior = model.posterior(X.unsqueeze(-2), posterior_transform=transform)
+    mean, summary = posterior.mean, getattr(acquisition, "_summary", None)
+    if transform is None:
+        variance = variances_of_outputs(posterior, model)
+    else:
+        unit = None if summary is None else prior_variance_of_scalar(summary)
+        variance = variance_of(posterior, unit or 1.0)
+    mean, variance = mean[..., 0, 0], variance.reshape(mean.shape)[..., 0, 0]
+    if is_ensemble(model):
+        centered = mean.var(-1, correction=0)
+        mean, variance = mean.mean(-1), variance.mean(-1) + centered
+    smallest = 0.0
+    if isinstance(acquisition, WidthUpperConfidenceBound | DMMUpperConfidenceBound):
+        smallest = MINIMUM_VARIANCE * (prior_variance_of_scalar(acquisition._summary) or 1.0)
+    return mean, variance.clamp_min(smallest).sqrt()
+
+
+def bounds_on_arms(engine: Any, rule: Any, round_number: int) -> Bounds | None:
+    """Return what an engine knows of all arms, in one pass over its means and deviations.
+
+    Args:
+        engine: What plays arms from sufficient statistics.
+        rule: What it plays now.
+        round_number: From 1; widths grow with it.
+
+    Returns:
+        None where the engine has no moments of the arms at hand.
+    """
+    if isinstance(engine, CandidatesEngine):
+        mean, variance = engine.arms.mixture()
+        deviation = variance.clamp_min(0.0).sqrt()
+        if engine.draws:
+            return Bounds(mean, deviation)
+        return Bounds(mean, deviation, *engine.bounds(round_number))
+    if isinstance(engine, LagrangianEngine):
+        seen = engine.look(round_number, rule=rule)
+        means, half = seen.means, seen.half_widths
+        lower, upper = means - half, means + half
+        return _of_outputs(means.mT, seen.deviations.expand(means.shape).mT, lower.mT, upper.mT)
+    if not isinstance(engine, ArmsEngine) or not isinstance(rule, ArmsRule):
+        return None
+    known = engine.look(round_number, rule=rule)
+    if isinstance(rule, RandomizedArmsRule):
+        return Bounds(known.mean, known.standard_deviation(MINIMUM_VARIANCE))
+    ends = rule.bounds(known)
+    if ends is not None:
+        return Bounds(known.mean, known.standard_deviation(MINIMUM_VARIANCE), *ends)
+    deviation = known.standard_deviation(0.0)
+    if not isinstance(rule, ThompsonArmsRule):
+        return Bounds(known.mean, deviation)
+    half = half_width(deviation, rule.prepare(known))
+    return Bounds(known.mean, deviation, known.mean - half, known.mean + half)
+
+
+SIDES = ("lower", "mean", "upper")
+"""What of the reward can be maximized: the pessimistic end of the bounds, the mean, the other end.
+
+Where the reward is minimized all three are of minus the reward."""
+
+
+class BoundOfReward(AcquisitionFunction):
+    """A confidence bound of the reward, or its mean, as an acquisition function.
+
+    With constraints, ``weights`` times the positive part of their bounds is subtracted: of their
+    upper bounds with ``side="lower"``, of the means with ``"mean"``, and of their lower bounds with
+    ``"upper"``. The maximum of the last over a domain is at least the largest upper bound among the
+    points that may meet all constraints, whatever the weights.
+
+    Args:
+        acquisition: Whose bounds they are, without pending points.
+        model: Its model.
+        side: One of :data:`SIDES`.
+        maximize: If False, it is of minus the reward, whose lower bound is minus the upper one.
+        weights: One for each constraint; None without constraints.
+    """
+
+    def __init__(
+        self,
+        acquisition: AcquisitionFunction,
+        model: Model,
+        side: str,
+        maximize: bool = True,
+        weights: Tensor | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(model)
+        self._of, self._side, self._weights = [acquisition], side, weights  # no part of the state
+        self._sign = 1.0 if maximize else -1.0
+
+    @property
+    def value_scale(self) -> ValueScale | None:
+        """The scale of the reward, as that of the acquisition function."""
+        return value_scale_of(self._of[0])
+
+    @property
+    def closed_form(self) -> ClosedFormBound | None:
+        """Values and gradients in closed form; None if the model has none.
+
+        See :attr:`.WidthUpperConfidenceBound.closed_form`.
+        """
+        acquisition, width = self._of[0], torch.zeros(())
+        posterior = getattr(self.model, "closed_form", None)
+        has_transform = getattr(acquisition, "posterior_transform", None) is not None
+        is_predictive = getattr(acquisition, "predictive", False)
+        if posterior is None or has_transform or is_predictive or self._weights is not None:
+            return None
+        if self._side != "mean":
+            known = _width_of(acquisition)
+            if known is None:
+                return None
+            width = known.detach() * (1.0 if self._side == "upper" else -1.0)
+        return ClosedFormBound(posterior, float(width), self._sign)
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits it; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
+
+    def values(self, known: Bounds) -> Tensor:
+        """Return ``n`` values from what is known at ``n`` points.
+
+        Args:
+            known: From :func:`bounds_at`; it has bounds, unless the side is the mean.
+        """
+        value = _side_of(known, self._side, self._sign)
+        if self._weights is None:
+            return value
+        of_constraints = {
+            "lower": known.constraint_upper,
+            "mean": known.constraint_mean,
+            "upper": known.constraint_lower,
+        }[self._side]
+        assert of_constraints is not None
+        return value - (self._weights * of_constraints.clamp_min(0.0)).sum(-1)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate it.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points, float64.
+
+        Returns:
+            ``batch_shape`` values.
+        """
+        points = X.reshape(-1, X.shape[-1])
+        # without data nothing depends on X; the zero gradient must exist
+        values = self.values(bounds_at(self._of[0], self.model, points)) + 0.0 * points.sum(-1)
+        return values.reshape(X.shape[:-2])
+
+
+def _side_of(known: Bounds, side: str, sign: float) -> Tensor:
+    """One end of the bounds of the reward, or of minus the reward."""
+    if side == "mean":
+        return sign * known.mean
+    end = known.upper if (side == "upper") == (sign > 0.0) else known.lower
+    assert end is not None
+    return sign * end
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,511 @@
+r"""Which point to deploy, and how much better another one can be: :meth:`.BanditLoop.recommend`.
+
+The largest outcome that was observed is the largest of noisy numbers: it is too good, and its point
+may be any of many. Where confidence bounds ``L <= f <= U`` hold at all points at once, the point
+with the largest ``L`` is within
+
+.. math:: \max_z U(z) - L(x)
+
+of the best one, and this number is the certificate. Where they hold in all rounds at once, too, it
+stays one when the loop is stopped because of it, as in the elimination rules of best-arm
+identification. Elsewhere the point with the largest posterior mean is recommended, and the reason
+why there is no certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
+from botorch_bandits.acquisition.bounds import BoundOfReward, Bounds, bounds_at
+from botorch_bandits.checks import check_one_of
+from botorch_bandits.confidence import Guarantee
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest, value_scale_of
+from botorch_bandits.feedback import Censored
+from botorch_bandits.forgetting import SlidingWindow
+from botorch_bandits.history import History, Query
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.markup import Markup, display, listed
+from botorch_bandits.random_streams import derive_seed
+
+if TYPE_CHECKING:
+    from botorch_bandits.loop.chooser import Chooser
+
+AMONG = ("all", "played")
+"""Among which points one is recommended: all of the domain, or those with an outcome."""
+
+POINTS_AT_ONCE = 4096
+"""So many arms are looked at together where they have no statistics of their own."""
+
+WEIGHT_OF_VIOLATION = 10.0
+"""How many prior standard deviations of the reward one of a constraint's costs, in a search."""
+
+NOT_MET = "no point is known to meet all constraints; the one that is nearest to it is recommended"
+"""Why there is no certificate where every upper bound of some constraint is positive."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """The point to deploy, and the certificate that comes with it.
+
+    Where the bounds hold the point has the largest lower confidence bound (where the reward is
+    minimized: the smallest upper one), otherwise the largest (smallest) posterior mean. With
+    constraints, of the points that are known to meet them by their upper bounds; without bounds by
+    their posterior means.
+
+    Attributes:
+        x: The point, ``d`` numbers.
+        arm: On arms, its number; otherwise None.
+        parameters: Under a :class:`~botorch_bandits.Space`, its values by name; otherwise None.
+        context: In which context it is recommended, or None without contexts.
+        mean: The posterior mean there, in the unit of outcomes. With penalized constraints it is
+            that of the penalized reward.
+        standard_deviation: The posterior standard deviation there, without the noise of an outcome.
+        certificate: By how much the best point of the domain can be better than this one, as far as
+            the bounds say, in the unit of outcomes: ``best_possible`` less ``lower_bound`` (where
+            the reward is minimized, ``upper_bound`` less ``best_possible``). It bounds the regret
+            of deploying the point with probability ``1 - delta``, at every time at once, also one
+            that was chosen because of it. None if ``reasons`` say why.
+        delta: The level of the certificate; None without one.
+        lower_bound: ``L`` at the point; None without bounds that hold.
+        upper_bound: ``U`` at the point; None without bounds that hold.
+        best_possible: The largest ``U`` over the domain, with constraints over the points that may
+            meet them; where the reward is minimized, the smallest ``L``. On arms it is exact, else
+            the best that a numerical search found: ``assumptions`` say so.
+        constraint_bounds: The upper confidence bound of each constraint at the point; empty without
+            constraints, or without bounds that hold.
+        among: ``"all"`` or ``"played"``: among which points it was sought. The certificate is
+            against all points.
+        theorem: The source of the bounds; None without a certificate.
+        assumptions: What the certificate rests on; empty without one.
+        reasons: Why there is no certificate; empty with one.
+    """
+
+    x: Tensor
+    arm: int | None
+    parameters: Mapping[str, Any] | None
+    context: Tensor | None
+    mean: float
+    standard_deviation: float
+    certificate: float | None = None
+    delta: float | None = None
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+    best_possible: float | None = None
+    constraint_bounds: tuple[float, ...] = ()
+    among: str = "all"
+    theorem: str | None = None
+    assumptions: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def point(self) -> Any:
+        """What a function of the domain is called with: named values, or a list of numbers."""
+        return self.x.tolist() if self.parameters is None else dict(self.parameters)
+
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        arm = "" if self.arm is None else f" (arm {self.arm})"
+        lines = [
+            f"deploy {self.point}{arm}: mean {self.mean:.6g}, "
+            f"standard deviation {self.standard_deviation:.6g}"
+        ]
+        lines.append(f"  {self._claim()}")
+        lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
+        lines += [f"  because: {reason}" for reason in self.reasons]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Say the same as ``print`` does, in a notebook."""
+        facts = {
+            "point": str(self.point),
+            "arm": self.arm,
+            "mean": f"{self.mean:.6g}",
+            "standard deviation": f"{self.standard_deviation:.6g}",
+            "certificate": self._claim(),
+        }
+        parts: list[Markup] = []
+        for texts in (self.assumptions, self.reasons):
+            parts += [listed(texts)] if texts else []
+        return display("Recommendation", facts, *parts)
+
+    def _claim(self) -> str:
+        if self.certificate is None:
+            return "no certificate"
+        assert self.delta is not None
+        return (
+            f"certificate: no point is better by more than {self.certificate:.6g}, with "
+            f"probability {1.0 - self.delta:.6g}; {self.theorem}"
+        )
+
+
+def recommendation_now(
+    settings: LoopSettings,
+    history: History,
+    chooser: Chooser,
+    context: Tensor | None,
+    among: str,
+    now: float,
+    num_given: int,
+) -> Recommendation:
+    """Return the point to deploy; see :meth:`.BanditLoop.recommend`.
+
+    Args:
+        settings: Of the loop.
+        history: Of all rounds.
+        chooser: Of the loop; it has resets, multipliers and the model.
+        context: In which it is recommended; None in a loop without contexts.
+        among: One of :data:`AMONG`.
+        now: Clock time in seconds.
+        num_given: How many rounds of the history the loop was given.
+
+    Raises:
+        RuntimeError: If there is no model, or no point was played and one of these is wanted.
+        ValueError: If ``among`` is another text.
+    """
+    check_one_of("among", among, AMONG)
+    if isinstance(settings.acquisition, RandomSearch) or settings.model is None:
+        raise RuntimeError(
+            "random search has no model, so no point has a mean. loop.best() is the query with the "
+            "largest reward."
+        )
+    if chooser.has_no_data():
+        raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
+    acquisition, domain = chooser.acquisition_now(context, now)
+    guarantee = chooser.guarantee_of(acquisition, domain, num_given, of_choices=False)
+    reasons = tuple(reasons_against(guarantee, acquisition, settings, chooser.current))
+    search = _Search(
+        settings, history, chooser, acquisition, domain, context, now, is_certain=not reasons
+    )
+    place, known = search.best(among == "played")
+    x = place[-settings.domain.dim :].clone()
+    found: dict[str, Any] = {}
+    if not reasons:
+        found, reasons = search.certified(known)
+        if not reasons:
+            assert guarantee.bands is not None
+            found |= {"delta": guarantee.bands.delta, "theorem": guarantee.theorem}
+            found["assumptions"] = (*guarantee.assumptions, *search.assumptions)
+    found_here = Recommendation(
+        x=x,
+        arm=int(settings.domain.index_of(x.unsqueeze(0))[0])
+        if isinstance(settings.domain, Arms)
+        else None,
+        parameters=settings.domain.decode(x),
+        context=context,
+        mean=float(known.mean),
+        standard_deviation=float(known.deviation),
+        among=among,
+        reasons=reasons,
+        **found,
+    )
+    return found_here if settings.maximize else _turned(found_here)
+
+
+def _turned(found: Recommendation) -> Recommendation:
+    """Return what is recommended to a loop that minimizes, in the sign of its costs.
+
+    Args:
+        found: Of minus the cost.
+    """
+
+    def minus(value: float | None) -> float | None:
+        return None if value is None else 0.0 - value
+
+    return replace(
+        found,
+        mean=0.0 - found.mean,
+        lower_bound=minus(found.upper_bound),
+        upper_bound=minus(found.lower_bound),
+        best_possible=minus(found.best_possible),
+    )
+
+
+def certificate_on_arms(settings: LoopSettings, chooser: Chooser) -> float | None:
+    """Return what a certificate would be if the bounds held, in one pass over the arms.
+
+    It costs no model, so that it can be looked at in every round.
+
+    Args:
+        settings: Of the loop.
+        chooser: Of the loop.
+
+    Returns:
+        None where it takes more than one pass: boxes, contexts, models of the user's.
+    """
+    if settings.context_dim or settings.forgetting is not None:
+        return None
+    known = chooser.bounds_on_arms()
+    if known is None or known.lower is None or known.upper is None:
+        return None
+    lower, upper = known.lower, known.upper
+    if not _maximizes(settings):
+        lower, upper = -upper, -lower
+    if known.constraint_upper is not None and known.constraint_lower is not None:
+        lower = lower[(known.constraint_upper <= 0.0).all(-1)]
+        upper = upper[(known.constraint_lower <= 0.0).all(-1)]
+    return float(upper.max() - lower.max()) if len(lower) and len(upper) else float("inf")
+
+
+def reasons_against(
+    guarantee: Guarantee, acquisition: Any, settings: LoopSettings, current: History
+) -> Iterator[str]:
+    """Say why the confidence bounds of a loop give no certificate; nothing if they do.
+
+    Args:
+        guarantee: Of the bounds from what arrived.
+        acquisition: Whose bounds they are.
+        settings: Of the loop.
+        current: What was asked and told since the last reset.
+    """
+    rule = settings.constraints
+    if rule is not None and rule.surrogate_in_use != "separate":
+        yield (
+            "the model is of the penalized reward, whose bounds say nothing of the reward of "
+            "points that meet the constraints; surrogate='separate' has bounds of each"
+        )
+    bands = guarantee.bands
+    yield from guarantee.gaps
+    if bands is None:
+        if not guarantee.gaps:
+            yield f"no confidence bounds are stated for {guarantee.method}"
+        return
+    yield from (gap for gap in bands.gaps if gap not in guarantee.gaps)
+    if isinstance(settings.feedback, Censored):
+        yield (
+            "with censored feedback the bounds are on the reward times the probability that its "
+            "outcome arrives in time, which is not known"
+        )
+    elif bands.reach is None:
+        yield (
+            "the confidence bounds hold at the points of the rounds, and not at all points at once"
+        )
+    if bands.reach == "arms" and settings.context_dim:
+        yield (
+            "the confidence bounds hold in the contexts of the rounds, and this need not be one of "
+            "them"
+        )
+    num_pending = current.num_pending
+    rules = getattr(acquisition, "width_rules", ())
+    by_round = bands.reach == "arms" or any(each.needs_round for each in rules)
+    if num_pending and by_round:
+        yield (
+            f"{num_pending} outcomes are pending, and the width is one for each round: it counts "
+            "one set of outcomes in each. Once all have arrived, or failed, there is a certificate"
+        )
+
+
+def _maximizes(settings: LoopSettings) -> bool:
+    """Whether the acquisition seeks the largest reward."""
+    recipe = settings.acquisition
+    is_minimizing = (
+        isinstance(recipe, AcquisitionRecipe) and recipe.options.get("maximize") is False
+    )
+    return not is_minimizing
+
+
+class _Search:
+    """Looks for the point to deploy, and for the best value that any point may have.
+
+    Args:
+        settings: Of the loop.
+        history: Of all rounds.
+        chooser: Of the loop.
+        acquisition: Of the next round, without pending points.
+        domain: Of the model's inputs in the context.
+        context: Or None.
+        now: Clock time in seconds.
+        is_certain: Whether the confidence bounds hold.
+    """
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        history: History,
+        chooser: Chooser,
+        acquisition: Any,
+        domain: Domain,
+        context: Tensor | None,
+        now: float,
+        is_certain: bool,
+    ) -> None:
+        """See the class."""
+        self._settings, self._history, self._chooser = settings, history, chooser
+        self._acquisition, self._domain, self._context = acquisition, domain, context
+        self._is_certain, self._now = is_certain, now
+        self._maximize = bool(getattr(acquisition, "maximize", True))
+        self._side = "lower" if is_certain else "mean"
+        self._played, self._only_played = self._told(), False
+        rule = settings.constraints
+        if rule is not None and rule.surrogate_in_use != "separate" and not self._played:
+            # the surrogate of penalized rewards begins anew, and has seen no outcome yet
+            self._played = [history.query(outcome.query_id) for outcome in history.outcomes]
+            self._only_played = bool(self._played)
+        self._points, self._known = self._look()
+
+    def best(self, among_played: bool) -> tuple[Tensor, Bounds]:
+        """Return the point to deploy, an input of the model, and what is known there.
+
+        Args:
+            among_played: Whether only points with an outcome may be deployed.
+        """
+        points, known = self._points, self._known
+        if among_played or self._only_played:
+            rows = self._played_rows()
+            points, known = points[rows], known.at(rows)
+        index = self._choose(known)
+        return points[index], known.at(index)
+
+    def certified(self, known: Bounds) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return bounds and certificate of a point, or why it has none.
+
+        Args:
+            known: What is known at the point.
+        """
+        assert known.lower is not None
+        assert known.upper is not None
+        found: dict[str, Any] = {
+            "lower_bound": float(known.lower),
+            "upper_bound": float(known.upper),
+        }
+        worst = known.constraint_upper
+        if worst is not None:
+            found["constraint_bounds"] = tuple(worst.tolist())
+            if bool((worst > 0.0).any()):
+                return found, (NOT_MET,)
+        top = self._best_possible()
+        sign = 1.0 if self._maximize else -1.0
+        least = sign * float(known.lower if self._maximize else known.upper)
+        return {**found, "best_possible": sign * top, "certificate": top - least}, ()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the search adds to what the bounds rest on."""
+        if isinstance(self._settings.domain, Arms):
+            return ()
+        return (
+            "no point of the domain has a better bound than the best that was found by a numerical "
+            "search: if one has, the certificate is too small by the difference",
+        )
+
+    def _look(self) -> tuple[Tensor, Bounds]:
+        """Return the points that are looked at, and what is known there."""
+        domain = self._domain
+        with torch.no_grad():
+            if isinstance(domain, Arms):
+                quick = None
+                if self._context is None and self._settings.forgetting is None:
+                    quick = self._chooser.bounds_on_arms()
+                return domain.choices, self._at(domain.choices) if quick is None else quick
+            points = self._with_front(torch.stack([q.x for q in self._played] or [self._found()]))
+        sides = (self._side, "upper") if self._is_certain else (self._side,)
+        # the first search is for the point to deploy
+        self._searched = {side: self._maximize_side(side, points) for side in sides}
+        points = torch.cat([points, *(x.unsqueeze(0) for x in self._searched.values())])
+        with torch.no_grad():
+            return points, self._at(points)
+
+    def _found(self) -> Tensor:
+        """A point of the domain, where none was played."""
+        return self._settings.domain.sample(1, torch.Generator().manual_seed(0)).squeeze(0)
+
+    def _maximize_side(self, side: str, played: Tensor) -> Tensor:
+        """Return the best point that a search of the domain finds, for one end of the bounds."""
+        bound = BoundOfReward(
+            self._acquisition, self._model, side, self._maximize, self._weights(played)
+        )
+        seed = derive_seed(self._settings.seed, self._history.num_queries, f"recommend {side}")
+        return self._domain.maximize(bound, seed)[0].to(played)
+
+    def _weights(self, played: Tensor) -> Tensor | None:
+        """What a violation costs in a search; None without constraints of their own."""
+        units = getattr(self._acquisition, "_prior_variances", None)
+        if self._settings.num_constraints == 0:
+            return None
+        with torch.no_grad():
+            known = self._at(played[:1])
+        if known.constraint_mean is None:
+            return None
+        if units is None:  # lists of priors, which have no one scale
+            return WEIGHT_OF_VIOLATION * torch.ones_like(known.constraint_mean[0])
+        deviations = units().sqrt()
+        return WEIGHT_OF_VIOLATION * deviations[0] / deviations[1:]
+
+    @property
+    def _model(self) -> Any:
+        own = getattr(self._acquisition, "base_model", None)
+        own = getattr(self._acquisition, "model", None) if own is None else own
+        return self._chooser.model(self._now) if own is None else own
+
+    def _at(self, points: Tensor) -> Bounds:
+        parts = [
+            bounds_at(self._acquisition, self._model, part) for part in points.split(POINTS_AT_ONCE)
+        ]
+        columns = zip(*parts, strict=True)
+        return Bounds(*(None if each[0] is None else torch.cat(each) for each in columns))
+
+    def _choose(self, known: Bounds) -> int:
+        """Return the number of the point to deploy, the first of equals."""
+        bound = BoundOfReward(self._acquisition, self._model, self._side, self._maximize)
+        values = bound.values(known)
+        scale = value_scale_of(self._acquisition) or ValueScale(
+            unit=float(known.deviation.max()) or 1.0
+        )
+        side = known.constraint_upper if self._is_certain else known.constraint_mean
+        if side is not None:
+            meets = (side <= 0.0).all(-1)
+            if not bool(meets.any()):
+                return int(side.clamp_min(0.0).square().sum(-1).argmin())
+            values = values.where(meets, values.min() - 1.0 - scale.unit)
+        return int(first_of_the_largest(values, scale=scale))
+
+    def _best_possible(self) -> float:
+        """Return the largest upper bound of the domain, of minus the reward when minimizing."""
+        known = self._known
+        bound = BoundOfReward(self._acquisition, self._model, "upper", self._maximize)
+        values = bound.values(known)
+        if isinstance(self._domain, Arms):
+            if known.constraint_lower is not None:
+                values = values[(known.constraint_lower <= 0.0).all(-1)]
+            return float(values.max())
+        weights = self._weights(self._points)
+        penalized = BoundOfReward(self._acquisition, self._model, "upper", self._maximize, weights)
+        return float(penalized.values(known).max())
+
+    def _told(self) -> list[Query]:
+        """Return the queries since the last reset, within the window, whose outcomes arrived."""
+        current, forgetting = self._chooser.current, self._settings.forgetting
+        told = [current.query(outcome.query_id) for outcome in current.outcomes]
+        if isinstance(forgetting, SlidingWindow):
+            first = current.num_queries - forgetting.length
+            told = [query for query in told if query.id >= first]
+        return told
+
+    def _played_rows(self) -> Tensor:
+        """Return the numbers of the points looked at that were played."""
+        if not self._played:
+            raise RuntimeError(
+                "no outcome has arrived, so that no point was played; tell one, or recommend among "
+                "all points."
+            )
+        if not isinstance(self._domain, Arms):
+            return torch.arange(len(self._points) - len(self._searched))
+        domain = self._settings.domain
+        assert isinstance(domain, Arms)
+        return domain.index_of(torch.stack([query.x for query in self._played])).unique()
+
+    def _with_front(self, points: Tensor) -> Tensor:
+        """Put context and round in front of points, as the model takes them."""
+        if self._domain is self._settings.domain:
+            return points
+        front = self._domain.sample(1, torch.Generator().manual_seed(0))[:, : -points.shape[-1]]
+        return torch.cat([front.to(points).expand(len(points), -1), points], dim=-1)
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,492 @@
+"""`recommend()` against dense textbook bounds, and where it says that there is no certificate."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+    Categorical,
+    Censored,
+    DMMUpperConfidenceBound,
+    ExponentialWeights,
+    Float,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    Hallucinated,
+    ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
+    OracleRestart,
+    RandomizedUpperConfidenceBound,
+    RandomSearch,
+    SlidingWindow,
+    Space,
+)
+from botorch_bandits.acquisition import CandidatesLagrangianUpperConfidenceBound
+from botorch_bandits.loop.recommendation import certificate_on_arms
+from botorch_bandits.models import candidate_grid
+
+NOISE, LENGTHSCALE, B, R, DELTA = 0.05, 0.3, 2.0, 0.2, 0.1
+GRID = np.linspace(0.0, 1.0, 9)
+ARMS = Arms(torch.from_numpy(GRID).unsqueeze(-1))
+BOX = Box([[0.0], [1.0]])
+KNOWN: dict[str, Any] = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA, "any_lambda": True}
+IGP_UCB = ImprovedUpperConfidenceBound.with_options(**KNOWN)
+MODEL = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
+
+
+def make(domain: Any, acquisition: Any, model: Any = MODEL, **options: Any) -> BanditLoop:
+    return BanditLoop(domain, model, acquisition, clock=itertools.count().__next__, **options)
+
+
+def rewards(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of arms, and outcomes there."""
+    random = np.random.default_rng(seed)
+    arms = random.integers(len(GRID) - 2, size=count)
+    return arms, np.sin(4.0 * GRID[arms]) + 0.2 * random.standard_normal(count)
+
+
+def fill(loop: BanditLoop, seed: int = 0, count: int = 12, **also: Any) -> BanditLoop:
+    for arm, reward in zip(*rewards(seed, count), strict=True):
+        loop.attach([GRID[arm]], reward, **also)
+    return loop
+
+
+def rbf(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * (a[:, None] - b[None, :]) ** 2 / LENGTHSCALE**2)
+
+
+def dense(
+    x: np.ndarray, y: np.ndarray, at: np.ndarray, noise: float = NOISE
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Posterior mean, standard deviation and realized information gain, from the rows."""
+    K, k = rbf(x, x) + noise * np.eye(len(x)), rbf(at, x)
+    variance = 1.0 - np.einsum("ij,ji->i", k, np.linalg.solve(K, k.T))
+    gain = 0.5 * np.linalg.slogdet(np.eye(len(x)) + rbf(x, x) / noise)[1]
+    return k @ np.linalg.solve(K, y), np.sqrt(variance), gain
+
+
+def igp_width(gain: float, delta: float = DELTA) -> float:
+    return B + R / math.sqrt(NOISE) * math.sqrt(2.0 * (gain + math.log(1.0 / delta)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_arms_have_the_certificate_of_dense_algebra(seed: int) -> None:
+    arms, y = rewards(seed, 15)
+    mean, deviation, gain = dense(GRID[arms], y, GRID)
+    finite = math.sqrt(2.0 * math.log(len(GRID) * 16**2 * math.pi**2 / (6.0 * DELTA)))
+    for acquisition, width, delta in (
+        (IGP_UCB, igp_width(gain), DELTA),
+        (GPThompsonSampling.with_options(**KNOWN), igp_width(gain, DELTA / 2.0), DELTA / 2.0),
+        (GPUpperConfidenceBound.with_options(delta=DELTA), finite, DELTA),
+    ):
+        loop = fill(make(ARMS, acquisition), seed, 15)
+        lower, upper = mean - width * deviation, mean + width * deviation
+        best = int(lower.argmax())
+        found = loop.recommend()
+        assert (found.arm, found.point) == (best, [GRID[best]])
+        assert found.mean == pytest.approx(mean[best], abs=1e-8)
+        assert found.standard_deviation == pytest.approx(deviation[best], abs=1e-8)
+        assert found.lower_bound == pytest.approx(lower[best], abs=1e-8)
+        assert found.upper_bound == pytest.approx(upper[best], abs=1e-8)
+        assert found.best_possible == pytest.approx(upper.max(), abs=1e-8)
+        assert found.certificate == pytest.approx(upper.max() - lower[best], abs=1e-8)
+        assert found.delta == pytest.approx(delta)
+        assert found.theorem
+        assert found.assumptions
+        assert not found.reasons
+        quick = certificate_on_arms(loop.settings, loop._chooser)
+        assert quick == pytest.approx(found.certificate, abs=1e-9)
+        played = loop.recommend(among="played")
+        of_played = max(set(arms.tolist()), key=lambda arm: lower[arm])
+        assert played.arm == of_played
+        assert played.certificate == pytest.approx(upper.max() - lower[of_played], abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_box_has_the_best_of_a_fine_grid(seed: int) -> None:
+    arms, y = rewards(seed, 12)
+    fine = np.linspace(0.0, 1.0, 2001)
+    mean, deviation, gain = dense(GRID[arms], y, fine)
+    for acquisition, width in (
+        (IGP_UCB, igp_width(gain)),
+        (GPThompsonSampling.with_options(**KNOWN), igp_width(gain, DELTA / 2.0)),
+    ):
+        loop = fill(make(BOX, acquisition), seed)
+        lower, upper = mean - width * deviation, mean + width * deviation
+        found = loop.recommend()
+        assert found.lower_bound is not None
+        assert found.lower_bound >= lower.max() - 1e-6
+        assert found.best_possible == pytest.approx(upper.max(), abs=1e-4)
+        assert found.certificate == pytest.approx(upper.max() - lower.max(), abs=2e-4)
+        at, deviation_at, _ = dense(GRID[arms], y, found.x.numpy())
+        assert found.mean == pytest.approx(at[0], abs=1e-8)
+        assert found.standard_deviation == pytest.approx(deviation_at[0], abs=1e-8)
+        assert found.lower_bound == pytest.approx(at[0] - width * deviation_at[0], abs=1e-8)
+        assert "numerical search" in found.assumptions[-1]
+        played = loop.recommend(among="played")
+        assert played.point[0] in GRID[arms]
+        assert played.certificate is not None
+        assert found.certificate is not None
+        assert played.certificate >= found.certificate - 1e-9
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_where_the_acquisition_minimizes_so_does_the_recommendation(domain: Any) -> None:
+    least = fill(make(domain, ImprovedUpperConfidenceBound.with_options(**KNOWN, maximize=False)))
+    arms, y = rewards(0, 12)
+    fine = GRID if domain is ARMS else np.linspace(0.0, 1.0, 2001)
+    mean, deviation, gain = dense(GRID[arms], y, fine)
+    upper, lower = mean + igp_width(gain) * deviation, mean - igp_width(gain) * deviation
+    found = least.recommend()
+    assert found.upper_bound == pytest.approx(upper.min(), abs=1e-4)
+    assert found.best_possible == pytest.approx(lower.min(), abs=1e-4)
+    assert found.certificate == pytest.approx(upper.min() - lower.min(), abs=2e-4)
+    if domain is ARMS:
+        quick = certificate_on_arms(least.settings, least._chooser)
+        assert quick == pytest.approx(found.certificate, abs=1e-9)
+
+
+def test_dmm_and_lists_of_priors_have_bounds_of_their_own() -> None:
+    arms, y = rewards(1, 12)
+    X, Y = torch.from_numpy(GRID[arms]).unsqueeze(-1), torch.from_numpy(y).unsqueeze(-1)
+    dmm = DMMUpperConfidenceBound(
+        MODEL(X, Y),
+        rkhs_bound=B,
+        noise_bound=R,
+    )
+    options = DMMUpperConfidenceBound.with_options(rkhs_bound=B, noise_bound=R)
+    priors = BanditGP.with_candidates(candidate_grid([0.2, 0.4], [NOISE]))
+    listed = CandidatesUpperConfidenceBound(priors(X, Y), num_arms=9, delta=DELTA, round_number=13)
+    of_list = CandidatesUpperConfidenceBound.with_options(delta=DELTA)
+    for acquisition, recipe, model in ((dmm, options, MODEL), (listed, of_list, priors)):
+        with torch.no_grad():
+            lower, upper = acquisition.bounds(ARMS.choices)
+        found = fill(make(ARMS, recipe, model), 1).recommend()
+        assert found.arm == int(lower.argmax())
+        assert found.best_possible == pytest.approx(float(upper.max()), abs=1e-8)
+        assert found.certificate == pytest.approx(float(upper.max() - lower.max()), abs=1e-8)
+    on_box = fill(make(BOX, options), 1).recommend()
+    with torch.no_grad():
+        fine = torch.linspace(0.0, 1.0, 2001, dtype=torch.float64).unsqueeze(-1)
+        lower, upper = dmm.bounds(fine)
+    assert on_box.lower_bound is not None
+    assert on_box.lower_bound >= float(lower.max()) - 1e-6
+    assert on_box.best_possible == pytest.approx(float(upper.max()), abs=1e-4)
+
+
+def test_a_context_is_asked_for_and_counts() -> None:
+    kernel = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
+    for domain in (ARMS, BOX):
+        loop = make(domain, IGP_UCB, kernel, context_dim=1)
+        arms, y = rewards(2, 14)
+        contexts = np.linspace(0.0, 1.0, 14)
+        for arm, reward, context in zip(arms, y, contexts, strict=True):
+            loop.attach([GRID[arm]], reward, context=[context])
+        with pytest.raises(ValueError, match=r"recommend\(context=\.\.\.\)"):
+            loop.recommend()
+        K = rbf(GRID[arms], GRID[arms]) * rbf(contexts, contexts)
+        k = rbf(GRID, GRID[arms]) * rbf(np.array([0.3]), contexts)
+        full = K + NOISE * np.eye(14)
+        mean = k @ np.linalg.solve(full, y)
+        deviation = np.sqrt(1.0 - np.einsum("ij,ji->i", k, np.linalg.solve(full, k.T)))
+        gain = 0.5 * np.linalg.slogdet(np.eye(14) + K / NOISE)[1]
+        lower = mean - igp_width(gain) * deviation
+        found = loop.recommend([0.3])
+        assert found.context is not None
+        assert found.context.tolist() == [0.3]
+        assert found.certificate is not None
+        if domain is ARMS:
+            assert found.arm == int(lower.argmax())
+            assert found.lower_bound == pytest.approx(lower.max(), abs=1e-8)
+        else:
+            assert found.lower_bound is not None
+            assert found.lower_bound >= lower.max() - 1e-6
+        assert found.x.shape == (1,)
+        assert loop.recommend([0.3], among="played").point[0] in GRID[arms]
+    finite = make(ARMS, GPUpperConfidenceBound.with_options(delta=DELTA), context_dim=1)
+    finite.attach([GRID[0]], 1.0, context=[0.0])
+    assert "in the contexts of the rounds" in finite.recommend([0.0]).reasons[0]
+
+
+def test_pending_queries_shrink_no_bound() -> None:
+    """The bounds are from what arrived; a width that counts rounds waits for what is pending."""
+    before = fill(make(ARMS, IGP_UCB)).recommend()
+    loop = fill(make(ARMS, IGP_UCB, feedback=Hallucinated()))
+    query = loop.ask()
+    found = loop.recommend()
+    assert (found.certificate, found.arm) == (before.certificate, before.arm)
+    assert any("depends" in each or "does not depend" in each for each in found.assumptions)
+    assert loop.guarantee().bands is not None
+    assert not loop.guarantee().bands.holds  # type: ignore[union-attr]
+    finite = fill(make(ARMS, GPUpperConfidenceBound.with_options(delta=DELTA)))
+    query = finite.ask()
+    waiting = finite.recommend()
+    assert waiting.certificate is None
+    assert "1 outcomes are pending" in waiting.reasons[0]
+    finite.tell(query.id, 0.5)
+    assert finite.recommend().certificate is not None
+
+
+def test_a_reset_forgets_and_splits_delta() -> None:
+    restart = OracleRestart((12,), exploration=None, split_delta=True)
+    loop = fill(make(ARMS, IGP_UCB, restart=restart))
+    later = rewards(5, 8)
+    for arm, reward in zip(*later, strict=True):
+        loop.attach([GRID[arm]], reward)
+    x, y = GRID[later[0]], later[1]
+    mean, deviation, gain = dense(x, y, GRID)
+    share = restart.share_of_delta(DELTA, 1)
+    lower = mean - igp_width(gain, share) * deviation
+    upper = mean + igp_width(gain, share) * deviation
+    found = loop.recommend()
+    assert found.certificate == pytest.approx(upper.max() - lower.max(), abs=1e-8)
+    assert found.delta == pytest.approx(DELTA)
+    assert loop.recommend(among="played").arm in later[0]
+
+
+WITHOUT: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a constant width": (
+        GPUpperConfidenceBound.with_options(width=2.0),
+        {},
+        "a constant width is a heuristic",
+    ),
+    "plain draws": (GPThompsonSampling.with_options(), {}, "a constant width is a heuristic"),
+    "a randomized width": (
+        RandomizedUpperConfidenceBound.with_options(),
+        {},
+        "no confidence bounds are stated for IRGP-UCB",
+    ),
+    "improvement": (LogExpectedImprovement.with_options(), {}, "no width is involved"),
+    "a scaled width": (
+        ImprovedUpperConfidenceBound.with_options(**KNOWN, scale=0.5),
+        {},
+        "the width is scaled by 0.5",
+    ),
+    "a window": (IGP_UCB, {"forgetting": SlidingWindow(5)}, "a model that forgets"),
+    "weights": (IGP_UCB, {"forgetting": ExponentialWeights(0.9)}, "a model that forgets"),
+    "penalized rewards": (
+        IGP_UCB,
+        {"constraints": AdditiveEpochs(1, 6)},
+        "the model is of the penalized reward",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_without_bounds_that_hold_the_largest_mean_is_recommended(name: str, domain: Any) -> None:
+    acquisition, options, reason = WITHOUT[name]
+    if domain is BOX and name == "a randomized width":
+        pytest.skip("it is for arms")
+    also = {"constraints": [-1.0]} if "constraints" in options else {}
+    loop = fill(make(domain, acquisition, **options), 3, 11, **also)
+    found = loop.recommend()
+    assert found.certificate is found.delta is found.theorem is None
+    assert found.lower_bound is found.best_possible is None
+    assert any(reason in each for each in found.reasons), found.reasons
+    assert f"because: {found.reasons[0]}" in str(found)
+    fine = torch.linspace(0.0, 1.0, 801, dtype=torch.float64).unsqueeze(-1)
+    X = ARMS.choices if domain is ARMS else fine
+    with torch.no_grad():
+        means = loop.current_model().posterior(X).mean
+    assert found.mean == pytest.approx(float(means.max()), abs=1e-4)
+    assert loop.recommend(among="played").mean <= found.mean + 1e-9
+
+
+def test_theorem_2_speaks_of_points_of_rounds_only() -> None:
+    compact = GPUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=5.0, delta=DELTA)
+    assert "not at all points at once" in fill(make(BOX, compact)).recommend().reasons[0]
+    priors = BanditGP.with_candidates(candidate_grid([0.2, 0.4], [NOISE]))
+    of_list = CandidatesUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=5.0)
+    assert "not at all points at once" in fill(make(BOX, of_list, priors)).recommend().reasons[0]
+    draws = fill(make(BOX, CandidatesThompsonSampling.with_options(), priors)).recommend()
+    assert draws.certificate is None
+    assert draws.reasons
+
+
+def test_censored_rewards_have_no_certificate() -> None:
+    feedback = Censored(minimum=-3.0, outcome_bound=6.0, max_delay=3)
+    for domain in (ARMS, BOX):
+        loop = fill(
+            make(domain, IGP_UCB, BanditGP.with_kernel(
+                RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE, prior_mean=-3.0
+            ), feedback=feedback)
+        )  # fmt: skip
+        loop.ask()
+        found = loop.recommend()
+        assert found.certificate is None
+        assert "arrives in time" in found.reasons[-1]
+
+
+SEPARATE = AdditiveEpochs(1, 8, surrogate="separate")
+OF_BOTH = {
+    "bounds": (LagrangianUpperConfidenceBound.with_options(**KNOWN), 2.0, DELTA),
+    "draws": (LagrangianThompsonSampling.with_options(**KNOWN), 4.0, DELTA / 2.0),
+}
+
+
+@pytest.mark.parametrize("name", OF_BOTH)
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_constraints_are_met_by_their_upper_bounds(name: str, domain: Any) -> None:
+    acquisition, share, delta = OF_BOTH[name]
+    loop = make(domain, acquisition, constraints=SEPARATE)
+    arms, y = rewards(4, 60)
+    g = 2.0 * (GRID[arms] - 0.5)
+    for arm, reward, value in zip(arms, y, g, strict=True):
+        loop.attach([GRID[arm]], reward, constraints=[value])
+    at = GRID if domain is ARMS else np.linspace(0.0, 1.0, 2001)
+    mean, deviation, gain = dense(GRID[arms], y, at)
+    of_g = dense(GRID[arms], g, at)[0]
+    half = igp_width(gain, DELTA / share) * deviation
+    lower, upper = (mean - half)[of_g + half <= 0.0], (mean + half)[of_g - half <= 0.0]
+    found = loop.recommend()
+    assert found.certificate is not None
+    assert found.delta == pytest.approx(delta) or found.delta == pytest.approx(DELTA)
+    assert len(found.constraint_bounds) == 1
+    assert found.constraint_bounds[0] <= 0.0
+    assert found.lower_bound is not None
+    assert found.best_possible is not None
+    if domain is ARMS:
+        assert found.certificate == pytest.approx(upper.max() - lower.max(), abs=1e-8)
+        quick = certificate_on_arms(loop.settings, loop._chooser)
+        assert quick == pytest.approx(found.certificate, abs=1e-9)
+    else:  # the search may stay a little within; what may be feasible is never left out
+        assert found.lower_bound >= lower.max() - 0.02
+        assert found.best_possible >= upper.max() - 1e-3
+    played = loop.recommend(among="played")
+    assert played.point[0] in GRID[arms]
+
+
+def test_where_no_point_is_known_to_be_feasible_there_is_no_certificate() -> None:
+    for domain in (ARMS, BOX):
+        loop = make(domain, OF_BOTH["bounds"][0], constraints=SEPARATE)
+        for arm, reward in zip(*rewards(4, 10), strict=True):
+            loop.attach([GRID[arm]], reward, constraints=[1.0 + GRID[arm]])
+        found = loop.recommend()
+        assert found.certificate is None
+        assert "no point is known to meet all constraints" in found.reasons[0]
+
+
+def test_lists_of_priors_with_constraints() -> None:
+    priors = BanditGP.with_candidates(candidate_grid([0.2, 0.4], [NOISE]))
+    recipe = CandidatesLagrangianUpperConfidenceBound.with_options(delta=DELTA)
+    loop = make(ARMS, recipe, priors, constraints=SEPARATE)
+    for arm, reward in zip(*rewards(4, 60), strict=True):
+        loop.attach([GRID[arm]], reward, constraints=[2.0 * (GRID[arm] - 0.5)])
+    found = loop.recommend()
+    assert found.certificate is not None
+    assert found.constraint_bounds[0] <= 0.0
+    assert found.point[0] < 0.5
+
+
+def test_a_space_has_named_parameters() -> None:
+    space = Space({"rate": Float(0.0, 1.0), "solvent": Categorical(["water", "oil"])})
+    loop = make(space, ImprovedUpperConfidenceBound.with_options(**KNOWN))
+    for i in range(10):
+        query = loop.ask()
+        assert query.parameters is not None
+        loop.tell(query.id, query.parameters["rate"] + (query.parameters["solvent"] == "oil"))
+        del i
+    found = loop.recommend()
+    assert found.parameters is not None
+    assert found.parameters["solvent"] == "oil"
+    assert found.arm is None
+    assert found.point == dict(found.parameters)
+    assert "oil" in str(found)
+
+
+def test_nothing_is_recorded_and_no_choice_changes(tmp_path: Path) -> None:
+    for name, domain, acquisition in (
+        ("arms", ARMS, IGP_UCB),
+        ("draws", ARMS, GPThompsonSampling.with_options(**KNOWN)),
+        ("box", BOX, IGP_UCB),
+        ("fitted", BOX, None),
+    ):
+        path = tmp_path / f"{name}.journal"
+        model = MODEL if acquisition is not None else None
+        watched = make(domain, acquisition, model, journal=path, seed=3)
+        left_alone = make(domain, acquisition, model, seed=3)
+        for _ in range(8):
+            if watched.history.num_arrived:
+                size = path.stat().st_size
+                watched.recommend()
+                watched.recommend(among="played")
+                assert path.stat().st_size == size
+            one, other = watched.ask(), left_alone.ask()
+            assert torch.equal(one.x, other.x)
+            for loop in (watched, left_alone):
+                loop.tell(one.id, math.sin(4.0 * float(one.x)))
+        said = watched.recommend()
+        watched.close()
+        again = make(domain, acquisition, model, journal=path, seed=3).recommend()
+        assert torch.equal(said.x, again.x)
+        assert (said.mean, said.certificate) == (again.mean, again.certificate)
+
+
+def test_what_cannot_be_recommended_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="random search has no model"):
+        make(ARMS, RandomSearch(), None).recommend()
+    with pytest.raises(RuntimeError, match="no point was played"):
+        make(ARMS, IGP_UCB).recommend(among="played")
+    with pytest.raises(RuntimeError, match="no point was played"):
+        make(BOX, IGP_UCB).recommend(among="played")
+    with pytest.raises(ValueError, match="among is 'some'"):
+        make(ARMS, IGP_UCB).recommend(among="some")
+    with pytest.raises(RuntimeError, match="tell one"):
+        make(BOX, None, None).recommend()
+    with pytest.raises(ValueError, match="context_dim=0"):
+        make(ARMS, IGP_UCB).recommend([1.0])
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_without_data_the_prior_has_a_certificate(domain: Any) -> None:
+    found = make(domain, IGP_UCB).recommend()
+    width = igp_width(0.0)
+    assert found.certificate == pytest.approx(2.0 * width, abs=1e-8)
+    assert "no point is better by more than" in str(found)
+    assert "no point is better" in found._repr_html_()
+
+
+def test_fresh_surrogates_fall_back_on_what_was_played() -> None:
+    """After an epoch a fresh surrogate has seen nothing, and its means say nothing."""
+    loop = make(ARMS, IGP_UCB, constraints=AdditiveEpochs(1, 6, surrogate="fresh"))
+    for arm, reward in zip(*rewards(4, 6), strict=True):
+        loop.attach([GRID[arm]], reward, constraints=[-1.0])
+    loop.ask()  # begins the epoch
+    assert loop.recommend().arm in rewards(4, 6)[0]
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_a_loop_that_minimizes_recommends_in_the_sign_of_its_costs(domain: Any) -> None:
+    loop = make(domain, IGP_UCB, maximize=False)
+    for arm, reward in zip(*rewards(0, 12), strict=True):
+        loop.attach([GRID[arm]], -reward)
+    of_cost, of_reward = loop.recommend(), fill(make(domain, IGP_UCB)).recommend()
+    assert of_cost.point == of_reward.point
+    for cost, reward in (
+        (of_cost.mean, of_reward.mean),
+        (of_cost.upper_bound, of_reward.lower_bound),
+        (of_cost.lower_bound, of_reward.upper_bound),
+        (of_cost.best_possible, of_reward.best_possible),
+    ):
+        assert cost is not None
+        assert reward is not None
+        assert cost == pytest.approx(-reward, abs=1e-12)
+    assert of_cost.certificate == of_reward.certificate
