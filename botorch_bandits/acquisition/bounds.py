@@ -75,7 +75,7 @@ class Bounds(NamedTuple):
         Args:
             index: Of the points, as for a tensor.
         """
-        return Bounds(*(None if each is None else each[index] for each in self))
+        return Bounds._make(None if each is None else each[index] for each in self)
 
 
 def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Bounds:

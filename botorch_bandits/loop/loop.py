@@ -627,7 +627,7 @@ class BanditLoop:
             >>> result = run(loop, lambda x: float(x), 60, progress=False)
             >>> found = loop.recommend()
             >>> found.point, round(found.certificate, 2), found.delta
-            ([1.0], 0.11, 0.1)
+            ([1.0], 0.13, 0.1)
         """
         context = self._check_context(context, "recommend")
         with self._lock:

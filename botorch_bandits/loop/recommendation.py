@@ -448,7 +448,7 @@ class _Search:
             bounds_at(self._acquisition, self._model, part) for part in points.split(POINTS_AT_ONCE)
         ]
         columns = zip(*parts, strict=True)
-        return Bounds(*(None if each[0] is None else torch.cat(each) for each in columns))
+        return Bounds._make(None if each[0] is None else torch.cat(each) for each in columns)
 
     def _choose(self, known: Bounds) -> int:
         """Return the number of the point to deploy, the first of equals."""
