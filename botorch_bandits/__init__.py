@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from botorch_bandits.feedback import Censored, Hallucinated, Ignored
     from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
     from botorch_bandits.history import History, Query
+    from botorch_bandits.in_ax import ax_strategy, register_with_ax
     from botorch_bandits.journal import JournalError
     from botorch_bandits.loop import BanditLoop, DifferentSettingsError
     from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
@@ -118,8 +119,10 @@ __all__ = [
     "VarianceOnly",
     "WidthUpperConfidenceBound",
     "__version__",
+    "ax_strategy",
     "diagnose_bounds",
     "gen_candidates_batched",
+    "register_with_ax",
     "run",
     "run_async",
     "simulate",
@@ -183,8 +186,10 @@ _MODULE_OF = {
     "TimeVaryingKernel": "forgetting",
     "VarianceOnly": "acquisition",
     "WidthUpperConfidenceBound": "acquisition",
+    "ax_strategy": "in_ax",
     "diagnose_bounds": "confidence",
     "gen_candidates_batched": "acquisition",
+    "register_with_ax": "in_ax",
     "run": "evaluation",
     "run_async": "asynchronous",
     "simulate": "simulation",
@@ -202,6 +207,7 @@ _MODULES = (
     "feedback",
     "forgetting",
     "history",
+    "in_ax",
     "journal",
     "loop",
     "model_selection",

@@ -125,11 +125,9 @@ def _construct_inputs(
     name = cls.__name__
     parameters = constructor_parameters(cls)
     context = {key: given[key] for key in FROM_OUTSIDE if given.get(key) is not None}
-    options = {
-        key: tuple(value) if key in PER_OUTPUT and isinstance(value, list) else value
-        for key, value in given.items()
-        if key not in FROM_OUTSIDE
-    }
+    options = options_from_plain(
+        {key: value for key, value in given.items() if key not in FROM_OUTSIDE}
+    )
     _refuse_what_is_not_one_reward(name, context)
     if "multipliers" in parameters:
         objective = options.pop("posterior_transform", None)
@@ -140,8 +138,6 @@ def _construct_inputs(
             model, is_minimized = _outputs_in_order(name, model, objective, constraints)
             if is_minimized:
                 options["maximize"] = not options.get("maximize", True)
-        if options.get("penalty") is not None:
-            options["penalty"] = _read_penalty(options["penalty"])
     elif "constraints_tuple" in context or "constraints" in context:
         raise UnsupportedError(
             f"{name} takes no outcome constraints. Use LagrangianUpperConfidenceBound or "
@@ -170,6 +166,22 @@ def _construct_inputs(
     if "seed" in parameters:
         options["seed"] = _seed_of_round(name, model, options, context.get("training_data"))
     return {"model": model, **options}
+
+
+def options_from_plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a class from what went through JSON.
+
+    Args:
+        options: By name; bounds of several outputs may be lists, and a penalty may be
+            ``"linear"``, ``["exponential", c]`` or ``["polynomial", c, n]``.
+    """
+    read = {
+        key: tuple(value) if key in PER_OUTPUT and isinstance(value, list) else value
+        for key, value in options.items()
+    }
+    if read.get("penalty") is not None:
+        read["penalty"] = _read_penalty(read["penalty"])
+    return read
 
 
 def _is_minimized(name: str, objective: Any, takes_both: bool) -> bool:
