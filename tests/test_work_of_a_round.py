@@ -79,6 +79,8 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "IGP-UCB on arms": ({}, 0, 150, 10),
     "GP-TS on arms": ({"acquisition": "GP-TS"}, 0, 500, 12),
     "DMM on arms": ({"acquisition": "DMM"}, 120, 150, 350),
+    "DMM with a window on arms": ({"acquisition": "DMM", "forgetting": WINDOW}, 220, 180, 900),
+    "DMM with contexts on arms": ({"acquisition": "DMM", "contexts": CONTEXTS}, 180, 230, 900),
     "list of priors on arms": ({"acquisition": "list of priors, UCB"}, 0, 330, 20),
     "separate on arms": ({"constraints": SEPARATE}, 0, 220, 15),
     "relabeled on arms": ({"constraints": '`"relabeled"`'}, 60, 160, 12),

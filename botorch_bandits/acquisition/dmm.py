@@ -35,6 +35,8 @@ from botorch_bandits.acquisition.base import (
 )
 from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
 from botorch_bandits.acquisition.dmm_on_arms import ArmsInRidges, Basis, basis_of
+from botorch_bandits.acquisition.dmm_on_rows import RowsInRidges, changes_of
+from botorch_bandits.acquisition.ridge_search import RidgeSearch
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
     ArmsRule,
@@ -87,6 +89,8 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
+from botorch_bandits.models.arms import ArmsPosterior
+from botorch_bandits.models.arms_rows import RowsPosterior
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import variance_of
@@ -105,7 +109,7 @@ class _Whole(NamedTuple):
 class _Pruned(NamedTuple):
     """What is known where only arms are looked at whose bound may be the largest."""
 
-    ridges: ArmsInRidges
+    ridges: RidgeSearch
     scores: Tensor
 
 
@@ -143,17 +147,9 @@ class DMMArmsRule(ArmsRule):
     def _prepare(self, seen: ArmsRound, may_prune: bool) -> _Whole | _Pruned:
         posterior = seen.posterior
         unit = float(seen.summary.active_priors[0].standard_deviation)
-        rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
-        if isinstance(noise_bound, str):
-            noise_bound = posterior.regularization.sqrt()
-        elif self.of_noise == "prior":
-            noise_bound = noise_bound * unit
-        if self.of_norm == "prior":
-            rkhs_bound = rkhs_bound * unit
-        rkhs_bound, noise_bound = (
-            fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
-            for name, level in (("rkhs_bound", rkhs_bound), ("noise_bound", noise_bound))
-        )
+        rkhs_bound, noise_bound = self._bounds_in_outcomes(posterior, unit)
+        if isinstance(posterior, RowsPosterior):
+            return self._prepare_rows(seen, float(rkhs_bound), float(noise_bound), unit, may_prune)
         if may_prune and seen.pending is None:
             basis = basis_of(posterior, unit)
             pruned = None if basis is None else self._prune(seen, basis, rkhs_bound, noise_bound)
@@ -188,6 +184,52 @@ class DMMArmsRule(ArmsRule):
         lower, upper = confidence_set.bounds(columns.mT, prior_variance)
         return _Whole(lower * unit + seen.prior_mean, upper * unit + seen.prior_mean, refuted)
 
+    def _bounds_in_outcomes(
+        self, posterior: ArmsPosterior, unit: float
+    ) -> tuple[float | Tensor, float | Tensor]:
+        """Return ``B`` and ``R`` in outcome units."""
+        rkhs_bound, noise_bound = self.rkhs_bound, self.noise_bound
+        if isinstance(noise_bound, str):
+            noise_bound = posterior.regularization.sqrt()
+        elif self.of_noise == "prior":
+            noise_bound = noise_bound * unit
+        if self.of_norm == "prior":
+            rkhs_bound = rkhs_bound * unit
+        first, second = (
+            fit_to_batch(name, level, posterior.batch_shape) if isinstance(level, Tensor) else level
+            for name, level in (("rkhs_bound", rkhs_bound), ("noise_bound", noise_bound))
+        )
+        return first, second
+
+    def _prepare_rows(
+        self, seen: Any, rkhs_bound: float, noise_bound: float, unit: float, may_prune: bool
+    ) -> _Whole | _Pruned:
+        """Return the bounds where rows have contexts, or a model forgets."""
+        posterior: RowsPosterior = seen.posterior
+        may_prune = may_prune and not posterior.has_pending
+        ridges = RowsInRidges(
+            posterior,
+            changes_of(posterior, seen.record),
+            seen.memo,
+            rkhs_bound,
+            noise_bound,
+            self.delta,
+            self.num_ridges,
+            self.doubles,
+            unit,
+            may_prune,
+        )
+        if not self.doubles and ridges.is_refuted:
+            smallest = ridges.smallest_rkhs_bound * unit
+            stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
+            report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
+        scores = ridges.scores(1.0 if self.maximize else -1.0) if may_prune else None
+        if scores is not None:
+            offset = seen.prior_mean if self.maximize else -seen.prior_mean
+            return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
+        lower, upper = (torch.from_numpy(end * unit + seen.prior_mean) for end in ridges.of_all())
+        return _Whole(lower, upper, torch.tensor(ridges.is_refuted))
+
     def _prune(
         self,
         seen: ArmsRound,
@@ -208,7 +250,7 @@ class DMMArmsRule(ArmsRule):
         if scores is None:
             return None
         offset = seen.prior_mean if self.maximize else -seen.prior_mean
-        return _Pruned(ridges, scores * unit + offset)
+        return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
 
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class."""
@@ -223,18 +265,20 @@ class DMMArmsRule(ArmsRule):
         if isinstance(known, _Pruned):
             known = self._prepare(seen, may_prune=False)
         lower, upper, _ = known
-        if seen.pending is not None:
+        before = seen.posterior.variance if seen.pending is not None else None
+        if isinstance(seen.posterior, RowsPosterior) and seen.posterior.has_pending:
+            before = seen.posterior.observed_variance
+        if before is not None:
             unit = seen.prior_deviation**2
-            lower, upper = narrow(
-                lower, upper, seen.posterior.variance / unit, seen.variance / unit
-            )
+            lower, upper = narrow(lower, upper, before / unit, seen.variance / unit)
         return lower, upper
 
     def _bounds_at(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds at one arm a replicate, ``batch_shape``."""
         if isinstance(seen.prepared, _Pruned):
             ridges = seen.prepared.ridges
-            ends = (end * ridges.unit + seen.prior_mean for end in ridges.ends(index))
+            found = ridges.ends(index.cpu().numpy())
+            ends = (torch.from_numpy(end) * ridges.unit + seen.prior_mean for end in found)
         else:
             ends = (end.gather(-1, index) for end in self.bounds(seen))
         lower, upper = (end.squeeze(-1) for end in ends)
@@ -245,8 +289,15 @@ class DMMArmsRule(ArmsRule):
         index = arm.unsqueeze(-1)
         lower, upper = self._bounds_at(seen, index)
         known = seen.prepared
-        refuted = known.ridges.is_refuted if isinstance(known, _Pruned) else known.is_refuted
-        deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
+        if isinstance(known, _Pruned):
+            refuted = torch.tensor(known.ridges.is_refuted)
+        else:
+            refuted = known.is_refuted
+        if isinstance(seen.posterior, RowsPosterior):  # all variances would cost more
+            variance = torch.from_numpy(seen.posterior.variance_at(index.numpy()))
+            deviation = variance.clamp_min(seen.prior_share(MINIMUM_VARIANCE)).sqrt_().squeeze(-1)
+        else:
+            deviation = seen.standard_deviation(MINIMUM_VARIANCE).gather(-1, index).squeeze(-1)
         return {
             "is_refuted": refuted.to(upper),
             "width": 0.5 * (upper - lower) / deviation,

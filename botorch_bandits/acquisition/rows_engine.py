@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,6 +20,8 @@ from botorch.models.transforms.input import InputTransform, Normalize
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
+from botorch_bandits.acquisition.dmm import DMMArmsRule
+from botorch_bandits.acquisition.dmm_on_rows import Record
 from botorch_bandits.acquisition.engines import keeps_arms
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
@@ -55,7 +57,6 @@ from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT, TimeDecayKernel
 from botorch_bandits.models.front_kernels import (
     Array,
     FrontCovariance,
-    Index,
     SumOfProducts,
     front_covariance,
 )
@@ -65,34 +66,20 @@ _BOUNDS = (WidthArmsRule, RandomizedArmsRule)
 _DRAWS = (ThompsonArmsRule, HallucinatedThompsonArmsRule)
 
 
-@dataclass(frozen=True, eq=False)
-class Record:
-    """What a round knows of the rounds before, in the order in which outcomes arrived.
-
-    Attributes:
-        arms: ``n`` arms that were played.
-        fronts: ``n x num_front``; what stood in front of them.
-        pairs: ``n`` numbers that are equal where arms and fronts are.
-        outcomes: ``n`` outcomes, with the prior mean in them.
-        weights: ``n`` weights, or None where rows stay as they are.
-        version: Another one says that rows before the last ones have changed.
-    """
-
-    arms: Index
-    fronts: Array
-    pairs: Index
-    outcomes: Array
-    weights: Array | None
-    version: int
-
-
 @dataclass(eq=False)
 class RowsRound(ArmsRound):
     """What a rule sees; deviations have what is pending in them already.
 
     An upper bound needs exact deviations only of the arms that may have the largest one; those of
     the others are too large here, but not so much that it would matter.
+
+    Attributes:
+        record: What was observed.
+        memo: What rules keep from round to round; a function of history and round.
     """
+
+    record: Record | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def prepared(self) -> Any:
@@ -187,6 +174,7 @@ class RowsEngine:
         )
         self.num_observations = 0
         self._posterior: RowsPosterior | None = None
+        self._memo: dict[str, Any] = {}
         self._growing, self._version = GrowingRows(covariance, lam), 0
         self._blocks: dict[str, RandomBlocks] = {}
 
@@ -272,6 +260,8 @@ class RowsEngine:
             pending=arms,
             prior_mean=self.prior_mean,
             prior_deviation=self._deviation,
+            record=replace(record, outcomes=outcomes),
+            memo=self._memo,
         )
 
     def transformed_contexts(self, contexts: Tensor) -> Array:
@@ -395,7 +385,7 @@ def build_rows_engine(
     if num_front:
         rule_domain = domain.in_context(torch.zeros(num_front, dtype=torch.float64))
     rule = acquisition.arms_rule(rule_domain)
-    known = (*_BOUNDS, *_DRAWS, OneMomentArmsRule)
+    known = (*_BOUNDS, *_DRAWS, OneMomentArmsRule, DMMArmsRule)
     if type(rule) not in known and not (num_front == 0 and type(rule) is ImprovementArmsRule):
         return None
     assert rule is not None

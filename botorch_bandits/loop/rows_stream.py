@@ -7,11 +7,14 @@ history goes on to the last bit.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition.rows_engine import Record, RowsEngine
+from botorch_bandits.acquisition.dmm_on_rows import Before, Record
+from botorch_bandits.acquisition.rows_engine import RowsEngine
 from botorch_bandits.acquisition.scores import ArmsRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
@@ -102,6 +105,7 @@ class RowsStream:
             outcomes,
             weights,
             self._version,
+            None if weights is None else partial(self._before, round_number),
         )
         front = self._front_of([] if context is None else [context], [round_number])[0]
         seen = self.engine.look(
@@ -126,6 +130,22 @@ class RowsStream:
             return kept, np.ones(len(kept))
         assert isinstance(self._forgetting, ExponentialWeights)
         return None, self._forgetting.weights(rounds, round_number).numpy()
+
+    def _before(self, round_number: int, stride: int) -> Before:
+        """Return what counted after the last multiple of so many outcomes."""
+        count = len(self._queries) // stride * stride
+        queries = self._queries[:count]
+        then = int(queries.max(initial=-1)) + 2  # the round after the last of them
+        kept, weights = self._kept(queries, then)
+        assert weights is not None
+        if kept is not None:
+            queries = queries[kept]
+        scale = None
+        if isinstance(self._forgetting, ExponentialWeights):
+            scale = float(self._forgetting.weights(torch.tensor([then - 1]), round_number))
+        return Before(
+            self._arms[queries], self._fronts[queries], self._pairs[queries], weights, scale, count
+        )
 
     def _pending(self, round_number: int) -> Rows | None:
         if isinstance(self._feedback, Ignored):

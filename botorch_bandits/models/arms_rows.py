@@ -271,6 +271,14 @@ class Rows:
     fronts: Array
     noise: Array
 
+    def is_same(self, other: Rows) -> bool:
+        """Whether all numbers are equal."""
+        return (
+            np.array_equal(self.arms, other.arms)
+            and np.array_equal(self.noise, other.noise)
+            and np.array_equal(self.fronts, other.fronts)
+        )
+
     def followed_by(self, other: Rows) -> Rows:
         """Return these rows and then others."""
         parts = zip(
@@ -457,8 +465,8 @@ class RowsPosterior:
     ) -> None:
         """See the class."""
         self.lam, self.num_arms = lam, covariance.num_arms
-        self._covariance, self._front = covariance, front
-        self._rows, self._outcomes, self._factor = rows, outcomes, factor
+        self.covariance, self.front = covariance, front
+        self.rows, self.outcomes, self._factor = rows, outcomes, factor
         self._seen, self._seen_factor = rows, factor  # with what is pending
         self._normal, self._observed = normal, rows.arms if played is None else played
         self._matrices_of_rows = matrices
@@ -483,6 +491,26 @@ class RowsPosterior:
         return torch.tensor(self.lam, dtype=torch.float64)
 
     @property
+    def has_pending(self) -> bool:
+        """Whether there are rows whose outcomes have not arrived."""
+        return self._added is not None
+
+    @property
+    def largest_variance(self) -> Array:
+        """``num_arms``; at least the variances, with few rows the variances themselves."""
+        bound = self._bounds_on_variance()
+        return self.variance.numpy() if bound is None else bound
+
+    @property
+    def observed_variance(self) -> Tensor:
+        """``num_arms``; the variances without what is pending, at least 0."""
+        if self._added is None:
+            return self.variance
+        halves = self._factor.half(self._columns[: self._factor.num_rows])
+        known = np.einsum("ij,ij->j", halves, halves)
+        return torch.from_numpy(np.maximum(self.prior_variances - known, 0.0))
+
+    @property
     def counts(self) -> Tensor:
         """``num_arms``; how often each arm was played, float64."""
         return torch.from_numpy(np.bincount(self._observed, minlength=self.num_arms)).double()
@@ -490,18 +518,18 @@ class RowsPosterior:
     @cached_property
     def information_gain(self) -> Tensor:
         """A scalar; the realized information gain of the rows without pending ones, in nats."""
-        logs = float(np.log(self._rows.noise).sum())
+        logs = float(np.log(self.rows.noise).sum())
         return torch.tensor(0.5 * (self._factor.log_determinant - logs), dtype=torch.float64)
 
     @cached_property
     def mean(self) -> Tensor:
         """``num_arms``; the posterior mean less the prior mean."""
-        return torch.from_numpy(self._gains(self._factor, self._outcomes))
+        return torch.from_numpy(self._gains(self._factor, self.outcomes))
 
     @cached_property
     def variance(self) -> Tensor:
         """``num_arms``; at least 0."""
-        return torch.from_numpy(np.maximum(self._prior_variances - self._known_of_all(), 0.0))
+        return torch.from_numpy(np.maximum(self.prior_variances - self._known_of_all(), 0.0))
 
     def clamped_variance(self, smallest: float) -> Tensor:
         """Return the variances, ``num_arms``, at least ``smallest``."""
@@ -511,7 +539,7 @@ class RowsPosterior:
         """Return the variances of some arms, at least 0."""
         columns = self._halves(arms)
         known = np.einsum("ij,ij->j", columns, columns)
-        return np.maximum(self._prior_variances[arms] - known, 0.0)
+        return np.maximum(self.prior_variances[arms] - known, 0.0)
 
     def screened_variance(
         self, mean: Array, width: float, smallest: float, tolerance: Callable[[float], float]
@@ -552,11 +580,11 @@ class RowsPosterior:
     @property
     def num_normals(self) -> int:
         """How many standard normal numbers a draw takes, besides those of the rows."""
-        if isinstance(self._covariance, JointStationary):
-            return len(self._covariance.root[0])
-        if not isinstance(self._covariance, SumOfProducts):
+        if isinstance(self.covariance, JointStationary):
+            return len(self.covariance.root[0])
+        if not isinstance(self.covariance, SumOfProducts):
             return self.num_arms
-        return sum(len(prior.root) for prior in self._covariance.priors)
+        return sum(len(prior.root) for prior in self.covariance.priors)
 
     def simulate_prior(self, normal: Tensor) -> Tensor:
         """Turn normal numbers into what :meth:`correct` needs; many draws at once are cheaper.
@@ -569,14 +597,14 @@ class RowsPosterior:
             the kernel is no sum of products, the numbers themselves and behind them, if it is
             stationary, a function.
         """
-        if isinstance(self._covariance, JointStationary):
-            factor, order = self._covariance.root
+        if isinstance(self.covariance, JointStationary):
+            factor, order = self.covariance.root
             function = torch.empty(*normal.shape[:-1], self.num_arms, dtype=normal.dtype)
             function[..., torch.from_numpy(order)] = normal @ torch.from_numpy(factor)
             return torch.cat([normal, function], dim=-1)
-        if not isinstance(self._covariance, SumOfProducts):
+        if not isinstance(self.covariance, SumOfProducts):
             return normal
-        roots = [prior.root for prior in self._covariance.priors]
+        roots = [prior.root for prior in self.covariance.priors]
         parts = normal.split([len(root) for root in roots], dim=-1)
         return torch.stack([p @ root for p, root in zip(parts, roots, strict=True)], dim=-2)
 
@@ -586,19 +614,19 @@ class RowsPosterior:
         Args:
             simulation: From :meth:`simulate_prior`.
         """
-        covariance = self._covariance
+        covariance = self.covariance
         if isinstance(covariance, JointStationary):
             rank = len(covariance.root[0])
             function = simulation[rank:].numpy()
             simulated = self._simulated_by_root(covariance, simulation[:rank].numpy())
         elif isinstance(covariance, SumOfProducts):
-            parts, front = simulation.numpy(), self._front[None]
+            parts, front = simulation.numpy(), self.front[None]
             here = [float(own[0, 0]) for own in covariance.scales(front, front)]
             function = sum(math.sqrt(own) * part for own, part in zip(here, parts, strict=True))
             simulated = self._simulated_outcomes(covariance, here, parts)
         else:
             known = self._seen_factor.half(self._columns)
-            root = root_of(torch.from_numpy(covariance.matrix(self._front) - known.T @ known))
+            root = root_of(torch.from_numpy(covariance.matrix(self.front) - known.T @ known))
             return self.mean + root @ simulation[: root.shape[1]]
         return self.mean + torch.from_numpy(function - self._gains(self._seen_factor, simulated))
 
@@ -620,8 +648,8 @@ class RowsPosterior:
     def _covariance_of_seen(self) -> Array:
         """Return a new copy of the covariance of the rows and of those pending, noise included."""
         if self._matrices_of_rows is None:
-            among = self._covariance.among(self._rows.arms, self._rows.fronts)
-            among[np.diag_indices_from(among)] += self._rows.noise
+            among = self.covariance.among(self.rows.arms, self.rows.fronts)
+            among[np.diag_indices_from(among)] += self.rows.noise
         else:
             among = self._matrices_of_rows()[0]
         if self._added is None:
@@ -656,14 +684,15 @@ class RowsPosterior:
         return mean + cholesky(left).numpy() @ normal
 
     @cached_property
-    def _prior_variances(self) -> Array:
-        return self._covariance.variances(self._front)
+    def prior_variances(self) -> Array:
+        """``num_arms``."""
+        return self.covariance.variances(self.front)
 
     @cached_property
     def _scales(self) -> list[Array]:
         """Of a sum of products: what the fronts make of each row, ``n`` for each product."""
-        assert isinstance(self._covariance, SumOfProducts)
-        every = self._covariance.scales(self._seen.fronts, self._front[None])
+        assert isinstance(self.covariance, SumOfProducts)
+        every = self.covariance.scales(self._seen.fronts, self.front[None])
         return [scale[:, 0] for scale in every]
 
     @cached_property
@@ -677,9 +706,9 @@ class RowsPosterior:
     @cached_property
     def _prior_rows(self) -> Array:
         """Of a sum of products: the prior rows of the distinct arms, one product below another."""
-        assert isinstance(self._covariance, SumOfProducts)
+        assert isinstance(self.covariance, SumOfProducts)
         played, _ = self._played
-        parts = [self._covariance.rows_of(i, played) for i in range(len(self._covariance.priors))]
+        parts = [self.covariance.rows_of(i, played) for i in range(len(self.covariance.priors))]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     @cached_property
@@ -690,14 +719,14 @@ class RowsPosterior:
     def _columns_at(self, arms: Index | None) -> Array:
         if arms is not None and "_columns" in vars(self):
             return self._columns[:, arms]
-        return self._covariance.columns(self._seen.arms, self._seen.fronts, self._front, arms)
+        return self.covariance.columns(self._seen.arms, self._seen.fronts, self.front, arms)
 
     @cached_property
     def _is_grouped(self) -> bool:
         """Whether distinct arms are so few that rows are best taken together."""
-        if not isinstance(self._covariance, SumOfProducts):
+        if not isinstance(self.covariance, SumOfProducts):
             return False
-        num_groups = len(self._covariance.priors) * len(self._played[0])
+        num_groups = len(self.covariance.priors) * len(self._played[0])
         return num_groups < GROUPED * len(self._seen.arms)
 
     @cached_property
@@ -727,7 +756,7 @@ class RowsPosterior:
         """Return ``C' Sigma^-1 outcomes``, of as many rows as the factor has."""
         n = factor.num_rows
         weights = factor.whole(outcomes)
-        if not isinstance(self._covariance, SumOfProducts):
+        if not isinstance(self.covariance, SumOfProducts):
             return weights @ self._columns[:n]
         played, slots = self._played
         parts = [np.bincount(slots[:n], scale[:n] * weights, len(played)) for scale in self._scales]
@@ -745,24 +774,24 @@ class RowsPosterior:
             sizes = np.sqrt(products.diagonal()) @ np.abs(rows)
             sizes *= sizes
             sizes *= len(self._groups) * np.finfo(np.float64).eps
-            return np.maximum(self._prior_variances - known + sizes, 0.0)
+            return np.maximum(self.prior_variances - known + sizes, 0.0)
         # from some rows: what the others tell can only lower it
         kept = self._telling_rows()
         arms, fronts = self._seen.arms[kept], self._seen.fronts[kept]
-        among = self._covariance.among(arms, fronts)
+        among = self.covariance.among(arms, fronts)
         among[np.diag_indices_from(among)] += self._seen.noise[kept]
         if "_columns" in vars(self):
             columns = self._columns[kept]
         else:
-            columns = self._covariance.columns(arms, fronts, self._front)
+            columns = self.covariance.columns(arms, fronts, self.front)
         known = FreshFactor(among).half(columns)
-        return np.maximum(self._prior_variances - np.einsum("ij,ij->j", known, known), 0.0)
+        return np.maximum(self.prior_variances - np.einsum("ij,ij->j", known, known), 0.0)
 
     def _telling_rows(self) -> Index:
         """Return for each distinct arm the row that tells most of it now, of the best of them."""
         seen = self._seen
-        at_own = self._covariance.at_own(seen.arms, seen.fronts, self._front)
-        told = at_own * at_own / (seen.noise + self._prior_variances[seen.arms])
+        at_own = self.covariance.at_own(seen.arms, seen.fronts, self.front)
+        told = at_own * at_own / (seen.noise + self.prior_variances[seen.arms])
         order = np.argsort(told, kind="stable")
         last = np.full(self.num_arms, -1)
         last[seen.arms[order]] = order  # the last entry stays: the row that tells most

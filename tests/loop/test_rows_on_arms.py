@@ -18,7 +18,6 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Censored,
-    DMMUpperConfidenceBound,
     ExponentialWeights,
     GPThompsonSampling,
     GPUpperConfidenceBound,
@@ -247,7 +246,6 @@ def test_randomized_widths_have_draws_of_their_own() -> None:
     [
         {"feedback": Censored(minimum=-3.0, outcome_bound=6.0, max_delay=4)},
         {"model": model(refit_every=4)},
-        {"acquisition": DMMUpperConfidenceBound.with_options(**BOUNDS)},
         {"acquisition": LogExpectedImprovement.with_options(), "num_initial": 2},
         {
             "acquisition": LagrangianUpperConfidenceBound.with_options(width=2.0),

@@ -1,0 +1,311 @@
+r"""The bound of DMM on arms with contexts, or with a model that forgets, without a BoTorch model.
+
+Outcomes of one arm behind one front are one row, multiplied with the root ``w`` of its weight. The
+eigenvectors of all rows serve all ridges. With few rows they are computed in each round; with many
+they are kept for up to 32 rounds, while rows come, leave a window or fade
+(:mod:`botorch_bandits.confidence.changed_basis`). Which rows they are of is a function of the
+history, so that a loop that is built again from it has the same ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from botorch_bandits.acquisition.ridge_search import RidgeSearch
+from botorch_bandits.confidence.changed_basis import ChangedBasis, Spectrum
+from botorch_bandits.confidence.dmm import radicands_of, ridge_grid
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.arms_rows import Rows, RowsPosterior
+from botorch_bandits.models.front_kernels import FrontCovariance
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+FEWEST_KEPT_ROWS = 256
+"""With fewer rows the eigenvectors are computed in every round, in a few milliseconds."""
+
+STRIDE = 32
+"""Eigenvectors are kept for so many outcomes."""
+
+MOST_CHANGES = 96
+"""With more changes, as where outcomes come late, eigenvectors are computed anew."""
+
+_NAME = "eigenvectors of rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """The outcomes of which eigenvectors are kept, in the order in which they arrived.
+
+    Attributes:
+        arms: ``m`` arms that were played.
+        fronts: ``m x num_front``; what stood in front of them.
+        pairs: ``m`` numbers that are equal where arms and fronts are.
+        weights: ``m`` weights in the round after the last of them.
+        scale: What has become of weights since, of all alike; None in a window.
+        num_outcomes: How many outcomes there were then.
+    """
+
+    arms: Index
+    fronts: Array
+    pairs: Index
+    weights: Array
+    scale: float | None
+    num_outcomes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a round knows of the rounds before, in the order in which outcomes arrived.
+
+    Attributes:
+        arms: ``n`` arms that were played.
+        fronts: ``n x num_front``; what stood in front of them.
+        pairs: ``n`` numbers that are equal where arms and fronts are.
+        outcomes: ``n`` outcomes, with the prior mean in them.
+        weights: ``n`` weights, or None where rows stay as they are.
+        version: Another one says that rows before the last ones have changed.
+        before: From a stride to what there was after the last multiple of so many outcomes; None
+            where rows stay.
+    """
+
+    arms: Index
+    fronts: Array
+    pairs: Index
+    outcomes: Array
+    weights: Array | None
+    version: int
+    before: Callable[[int], Before] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """The rows of which eigenvectors are known, and what has become of them.
+
+    Attributes:
+        base: The rows that the eigenvectors are of, with their noise of then.
+        scale: What their weights have been multiplied with since.
+        left: Numbers of rows of the base that do not count any more.
+        came: Rows that count beside those that are left.
+        outcomes: Mean outcomes of the base; of what has left they do not matter.
+        added: Mean outcomes of those that have come.
+    """
+
+    base: Rows
+    scale: float
+    left: Index
+    came: Rows
+    outcomes: Array
+    added: Array
+
+
+def changes_of(posterior: RowsPosterior, record: Record) -> Changes:
+    """Return the rows of a round as changes of rows whose eigenvectors may be known.
+
+    Args:
+        posterior: Of the round.
+        record: What was observed, less the prior mean.
+    """
+    rows, outcomes = posterior.rows, posterior.outcomes
+    count = len(rows.arms)
+    nothing = Rows(rows.arms[:0], rows.fronts[:0], rows.noise[:0])
+    alone = Changes(rows, 1.0, np.zeros(0, dtype=np.int64), nothing, outcomes, outcomes[:0])
+    if count < FEWEST_KEPT_ROWS:
+        return alone
+    if record.weights is None:
+        first = count // STRIDE * STRIDE
+        base, came = (
+            Rows(rows.arms[some], rows.fronts[some], rows.noise[some])
+            for some in (slice(0, first), slice(first, None))
+        )
+        return Changes(base, 1.0, alone.left, came, outcomes[:first], outcomes[first:])
+    assert record.before is not None
+    before = record.before(STRIDE)
+    # by pair: weights then and now, and the mean outcomes
+    size = int(record.pairs.max()) + 1
+    if len(before.pairs):
+        size = max(size, int(before.pairs.max()) + 1)
+    then = np.bincount(before.pairs, before.weights, size)
+    now = np.bincount(record.pairs, record.weights, size)
+    sums = np.bincount(record.pairs, record.weights * record.outcomes, size)
+    means = np.divide(sums, now, out=np.zeros(size), where=now > 0.0)
+    first_of = np.zeros(size, dtype=np.int64)
+    first_of[record.pairs[::-1]] = np.arange(len(record.pairs))[::-1]
+    in_base = np.flatnonzero(then)
+    if before.scale is None:  # a window: whole numbers
+        has_left = now[in_base] < then[in_base]
+        more = now - then
+        more[in_base[has_left]] = now[in_base[has_left]]
+    else:
+        has_left = np.zeros(len(in_base), dtype=np.bool_)
+        late = record.pairs[before.num_outcomes :]
+        more = np.bincount(late, record.weights[before.num_outcomes :], size)
+    new = np.flatnonzero(more > 0.0)
+    left = np.flatnonzero(has_left)
+    if len(left) + len(new) > MOST_CHANGES:
+        return alone
+    lam, at = posterior.lam, first_of[new]
+    came = Rows(record.arms[at], record.fronts[at], lam / more[new])
+    own = np.zeros(size, dtype=np.int64)
+    own[before.pairs[::-1]] = np.arange(len(before.pairs))[::-1]
+    own = own[in_base]
+    base = Rows(before.arms[own], before.fronts[own], lam / then[in_base])
+    scale = 1.0 if before.scale is None else before.scale
+    return Changes(base, scale, left, came, means[in_base], means[new])
+
+
+class RowsInRidges(RidgeSearch):
+    """Means and deviations at all ridges, of the arms that are asked for.
+
+    Args:
+        posterior: Of one round.
+        changes: The rows.
+        memo: Keeps the eigenvectors from round to round.
+        rkhs_bound: ``B`` in outcome units.
+        noise_bound: ``R``, likewise.
+        delta: The set fails to hold the reward with at most this probability.
+        num_ridges: Size of the grid.
+        doubles: See :meth:`~botorch_bandits.confidence.RidgeConfidenceSet.from_data`.
+        unit: The prior standard deviation; everything is in units of it, but for the outcomes.
+        may_prune: Whether bounds on all variances are computed, as :meth:`scores` needs them.
+
+    Attributes:
+        smallest_rkhs_bound: The data refute every smaller ``B``; in units of ``unit``.
+    """
+
+    def __init__(
+        self,
+        posterior: RowsPosterior,
+        changes: Changes,
+        memo: dict[str, Any],
+        rkhs_bound: float,
+        noise_bound: float,
+        delta: float,
+        num_ridges: int,
+        doubles: bool,
+        unit: float,
+        may_prune: bool,
+    ) -> None:
+        """See the class."""
+        self._posterior, self._changes = posterior, changes
+        covariance, base, came = posterior.covariance, changes.base, changes.came
+        base_ridge = posterior.lam / unit**2
+        self._spectrum, trace = _spectrum(covariance, changes, posterior.lam, unit, memo)
+        vectors = self._spectrum.eigenvectors
+        # of the rows: the roots of their weights, over the prior standard deviation
+        self._root = np.sqrt(posterior.lam * changes.scale / base.noise) / unit
+        self._root_of_came = np.sqrt(posterior.lam / came.noise) / unit
+        cross, block = _border(covariance, base, came)
+        cross *= self._root * self._root_of_came[:, None]
+        block *= self._root_of_came * self._root_of_came[:, None]
+        total = changes.scale * (trace.sum() - trace[changes.left].sum()) + block.trace()
+        ridges = ridge_grid(
+            torch.tensor([base_ridge], dtype=torch.float64),
+            torch.tensor([total], dtype=torch.float64),
+            num_ridges,
+        )
+        self._basis = ChangedBasis(
+            self._spectrum,
+            ridges.numpy(),
+            np.concatenate([vectors[changes.left], cross @ vectors]),
+            len(changes.left),
+            block,
+            changes.outcomes * self._root,
+            changes.added * self._root_of_came,
+            changes.scale,
+        )
+        # of the arms that were looked at, in the order in which they were
+        self._slots = np.full(posterior.num_arms, -1)
+        self._features, self._added = np.zeros((0, len(vectors))), np.zeros((len(block), 0))
+        fits = torch.from_numpy(self._basis.fits)
+        # the model's ridge is the last one
+        radius = base_ridge * fits[-1:] + (noise_bound / unit) ** 2 * 2.0 * (
+            posterior.information_gain + math.log(1.0 / delta)
+        )
+        radicands, smallest, bound, _ = radicands_of(
+            radius, ridges, fits, torch.tensor(rkhs_bound / unit, dtype=torch.float64), doubles
+        )
+        self.smallest_rkhs_bound = float(smallest)
+        super().__init__(
+            posterior.mean.numpy(),
+            posterior.largest_variance if may_prune else posterior.prior_variances,
+            posterior.prior_variances / unit**2,
+            unit,
+            radicands.numpy(),
+            float(bound),
+        )
+
+    def moments(self, arms: Index, ridges: Index | slice) -> tuple[Array, Array]:
+        """See the base class."""
+        new = arms[self._slots[arms] < 0]
+        if len(new):
+            features, added = self._rows_at(new)
+            count = len(self._features)
+            self._slots[new] = np.arange(count, count + len(new))
+            self._features = np.concatenate([self._features, features])
+            self._added = np.concatenate([self._added, added], axis=1)
+        slots = self._slots[arms]
+        return self._basis.moments(self._features[slots], self._added[:, slots], ridges)
+
+    def of_all(self) -> tuple[Array, Array]:
+        """Return the lower and upper bounds of all arms; where the set is empty its ends meet."""
+        num_rows = len(self._changes.base.arms) + len(self._changes.came.arms)
+        count = self._basis.points_at_once(num_rows)
+        every = np.arange(self._posterior.num_arms)
+        parts = []
+        for start in range(0, len(every), count):
+            some = every[start : start + count]
+            parts.append(self.bounds_of(*self._basis.moments(*self._rows_at(some)), some))
+        lower, upper = (np.concatenate(part) for part in zip(*parts, strict=True))
+        middle = 0.5 * (lower + upper)
+        return np.minimum(lower, middle), np.maximum(upper, middle)
+
+    def _rows_at(self, arms: Index) -> tuple[Array, Array]:
+        """Return the features of some arms, and their kernel values with rows that have come."""
+        posterior, changes = self._posterior, self._changes
+        base, came = (
+            posterior.covariance.columns(rows.arms, rows.fronts, posterior.front, arms)
+            * (root / self.unit)[:, None]
+            for rows, root in ((changes.base, self._root), (changes.came, self._root_of_came))
+        )
+        return base.T @ self._spectrum.eigenvectors, came
+
+
+def _border(covariance: FrontCovariance, base: Rows, came: Rows) -> tuple[Array, Array]:
+    """Return the covariances of rows that have come, ``d x p`` and ``d x d``."""
+    count = len(base.arms)
+    if not covariance.num_front and len(came.arms):
+        both, none = np.concatenate([base.arms, came.arms]), np.zeros(0)
+        whole = covariance.columns(came.arms, came.fronts, none, both)
+        return whole[:, :count].copy(), whole[:, count:].copy()
+    every = base.followed_by(came)
+    pairs = zip(came.arms.tolist(), came.fronts, strict=True)
+    rows = [covariance.with_rows(every.arms, every.fronts, *pair) for pair in pairs]
+    whole = np.array(rows).reshape(len(rows), len(every.arms))
+    return whole[:, :count].copy(), whole[:, count:].copy()
+
+
+def _spectrum(
+    covariance: FrontCovariance, changes: Changes, lam: float, unit: float, memo: dict[str, Any]
+) -> tuple[Spectrum, Array]:
+    """Return the eigenvectors of the base, kept or computed, and its diagonal as it was then."""
+    base, known = changes.base, memo.get(_NAME)
+    if known is not None and base.is_same(known[0]):
+        return known[1], known[2]
+    root = np.sqrt(lam / base.noise) / unit
+    matrix = covariance.among(base.arms, base.fronts) * root
+    matrix *= root[:, None]
+    diagonal = matrix.diagonal().copy()
+    spectrum = Spectrum.of(matrix)
+    memo[_NAME] = (base, spectrum, diagonal)
+    return spectrum, diagonal
+
+
+fill_in_docstrings(__name__)
