@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 import botorch_bandits as bb
+from botorch_bandits.cli import main
 from botorch_bandits.feasible_sets import FeasibleSet
 from botorch_bandits.fingerprints import UnnamedSettingError, fingerprint
 
@@ -375,6 +377,29 @@ def test_journals_name_functions() -> None:
     unnamed = bb.Box(UNIT, nonlinear_inequality_constraints=[(lambda x: x.sum(), True)])
     with pytest.raises(UnnamedSettingError, match="top level of a module"):
         fingerprint({"domain": unnamed})
+
+
+@pytest.mark.parametrize("name", ["triangle", "disk", "space"])
+def test_show_prints_constraints(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.journal"
+    with bb.BanditLoop(SETS[name], None, bb.RandomSearch(), journal=path) as loop:
+        bb.run(loop, reward, 2, progress=False)
+        assert "inequality_constraints" in loop._repr_html_()
+    assert main(["show", str(path), "--html", str(tmp_path / "page.html")]) == 0
+    text = capsys.readouterr().out
+    assert "inequality_constraints=[" in text
+    assert ("in_disk" in text) is (name == "disk")
+
+
+def test_workers_evaluate_feasible_points() -> None:
+    loop = bb.BanditLoop(SETS["triangle"], MODEL, IGP, num_initial=2, maximize=False)
+    with ThreadPoolExecutor(2) as executor:
+        bb.run_async(loop, reward, executor, max_pending=2, num_rounds=6, progress=False)
+    assert_inside(SETS["triangle"], torch.stack([q.x for q in loop.history.queries]))
+    told = [outcome.reward for outcome in loop.history.outcomes]
+    assert loop.best()[1].reward == min(told)
 
 
 def test_what_knows_boxes_only_says_so() -> None:

@@ -96,6 +96,11 @@ def gp_ucb_compact_width(
     Gaussian noise with ``lam`` its variance, a domain in ``[0, r]^d`` and
     ``P(sup |df/dx_j| > L) <= a exp(-(L/b)^2)`` for each ``j`` and every ``L > 0``.
 
+    The paper's domain is convex. Where ``f`` is a draw on a whole box and the derivatives are
+    bounded there, any part of it will do, as constraints leave it: of each cell of the paper's
+    grid that has points of the part, one of these takes the grid point's place. They are as many at
+    most, every point of the part has one as near, and the line between the two is in the box.
+
     Args:
         dim: ``d``, at least 1.
         round_number: ``t``, from 1.

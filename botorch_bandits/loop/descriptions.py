@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.feasible_sets import CONSTRAINTS
 from botorch_bandits.fingerprints import PARAMETERS, PROBES, UnnamedSettingError, fingerprint
 from botorch_bandits.loop.settings import LoopSettings
 
@@ -53,7 +54,8 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[str]]:
         if setting is None:
             continue
         if isinstance(setting, Mapping) and {"parameters", "names"} <= setting.keys():
-            setting = {"class": setting["class"], **setting["parameters"]}  # a space
+            limits = {name: setting[name] for name in CONSTRAINTS if name in setting}
+            setting = {"class": setting["class"], **setting["parameters"], **limits}  # a space
         if name != "domain":
             setting = _without_domain(setting, settings.get("domain"))
         inner = INNER.get(name, ()) if isinstance(setting, Mapping) else ()
