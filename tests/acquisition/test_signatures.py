@@ -162,7 +162,7 @@ def test_the_penalized_reward_is_that_of_the_negative_reward(options: dict[str, 
 
 def test_a_loop_under_constraints_maximizes() -> None:
     for cls in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
-        with pytest.raises(ValueError, match=r"maximize=False.*Tell the negative reward"):
+        with pytest.raises(ValueError, match=r"maximize=False.*Pass maximize=False to the loop"):
             cls.with_options(maximize=False)
 
 
