@@ -94,6 +94,12 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "EI on a box": ({"domain": BOX, "acquisition": "EI"}, 0, 190, 1000),
     "DMM on a box": ({"domain": BOX, "acquisition": "DMM"}, 200, 190, 1800),
     "separate on a box": ({"domain": BOX, "constraints": PRIMAL_DUAL}, 0, 380, 1100),
+    "joint draws on a box": (
+        {"domain": BOX, "acquisition": "GP-TS", "constraints": PRIMAL_DUAL},
+        0,
+        250,
+        5200,
+    ),
     "drift on a box": ({"domain": BOX, "forgetting": TIME}, 0, 190, 1050),
     "weights on a box": ({"domain": BOX, "forgetting": WEIGHTS}, 200, 90, 1100),
     "product on a box": ({"domain": BOX, "contexts": PRODUCT}, 0, 200, 1050),

@@ -30,6 +30,7 @@ from botorch_bandits.acquisition.affine_outcomes import select_output
 from botorch_bandits.acquisition.base import BanditAcquisition, check_columns
 from botorch_bandits.acquisition.joint import view_of
 from botorch_bandits.acquisition.pathwise import draw_prior_paths, update_paths
+from botorch_bandits.acquisition.pathwise_outputs import draw_joint_paths
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
@@ -37,6 +38,7 @@ from botorch_bandits.models.closed_form import ModuleStamp, version
 from botorch_bandits.models.growing import has_closed_posterior, joint_moments_of
 from botorch_bandits.models.pending import PendingModel, read_moments
 from botorch_bandits.models.roots import root_of
+from botorch_bandits.models.several_outputs import JointOutputs
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -187,9 +189,12 @@ def draw_path(model: Model) -> GenericDeterministicModel:
             f"a list of {len(model.models)} models has {model.num_outputs} outputs, and a pathwise "
             "draw needs one a model. Pass choices=, or one model an output."
         )
-    path = draw_matheron_paths(
-        model, torch.Size(), prior_sampler=draw_prior_paths, update_strategy=update_paths
-    )
+    if isinstance(model, JointOutputs):
+        path: Any = draw_joint_paths(model)
+    else:
+        path = draw_matheron_paths(
+            model, torch.Size(), prior_sampler=draw_prior_paths, update_strategy=update_paths
+        )
 
     def evaluate(X: Tensor) -> Tensor:
         if isinstance(model, ModelList):

@@ -20,6 +20,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
+from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.multitask import MultitaskGPPosterior
@@ -52,6 +53,12 @@ from botorch_bandits.acquisition.output_widths import (
     check_num_outputs,
     check_outputs,
     of_minus_the_reward,
+)
+from botorch_bandits.acquisition.pathwise import ClosedFormDraw
+from botorch_bandits.acquisition.pathwise_outputs import (
+    ClosedFormOfDraws,
+    draws_of_outputs,
+    weighted_draw,
 )
 from botorch_bandits.acquisition.scores import (
     ArmsRule,
@@ -678,6 +685,43 @@ class LagrangianThompsonSampling(LagrangianAcquisition, SeededDraw):
         AcquisitionFunction.set_X_pending(self, check_pending(X_pending, self.model))
         self._compute_widths()
         self._begin_draw()
+
+    @property
+    def closed_form(self) -> ClosedFormDraw | ClosedFormOfDraws | None:
+        """Values and gradients of a pathwise draw in closed form; None if it has none.
+
+        There is one of a ``ModelListGP`` of models that have draws in closed form each; see
+        :attr:`GPThompsonSampling.closed_form`.
+        """
+        cls, base = type(self), LagrangianThompsonSampling
+        names = ("__call__", "forward", "draw", "_penalized")
+        multipliers = self.multipliers.tolist()
+        if (
+            self.arms is not None
+            or self.posterior_transform is not None
+            or self.widths.dim() != 1
+            or not all(math.isfinite(each) for each in multipliers)
+            or any(getattr(cls, name) is not getattr(base, name) for name in names)
+            or not isinstance(self.model, ModelListGP)
+        ):
+            return None
+        path = getattr(self._current_path(), "path", None)
+        draws = draws_of_outputs(self.model, path, self.widths.tolist())
+        if draws is None:
+            return None
+        if self.penalty.is_linear:
+            return weighted_draw(draws, [self._sign, *(-each for each in multipliers)])
+        return ClosedFormOfDraws(
+            draws,
+            lambda drawn: check_no_overflow(
+                self._penalized(self._sign * drawn[..., 0], drawn[..., 1:])
+            ),
+        )
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits the draw; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the score of the draw.

@@ -70,24 +70,41 @@ def draw_prior_paths(model: Model, sample_shape: torch.Size) -> GeneralizedLinea
 
     def generate(kernel: Kernel, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
         # features of the columns that the kernel sees: an encoding of categories adds some
-        try:
-            return gen_kernel_features(kernel, num_inputs=num_columns, num_outputs=num_outputs)
-        except NotImplementedError:
-            composed = ComposedKernel.read(kernel, num_columns)
-            found = None if composed is None else _features(kernel, composed, num_outputs // 2)
-            if found is None:
-                raise
-            return found
-
-    def weigh(shape: torch.Size) -> Tensor:
-        if shape.numel() == shape[-1] <= SobolEngine.MAXDIM:
-            return first_sobol_normal(shape[-1]).reshape(shape)
-        whole = draw_sobol_normal_samples(n=shape[:-1].numel(), d=shape[-1], dtype=torch.float64)
-        return whole.reshape(shape)
+        return draw_features(kernel, num_columns, num_outputs)
 
     return draw_kernel_feature_paths(
-        model, sample_shape=sample_shape, map_generator=generate, weight_generator=weigh
+        model,
+        sample_shape=sample_shape,
+        map_generator=generate,
+        weight_generator=weights_of_features,
     )
+
+
+NUM_FEATURES = 1024
+"""Sines and cosines of a draw, as BoTorch has them by default."""
+
+
+def draw_features(
+    kernel: Kernel, num_columns: int, num_features: int = NUM_FEATURES
+) -> KernelFeatureMap:
+    """Draw random features of a kernel.
+
+    Args:
+        kernel: With or without a batch of outputs.
+        num_columns: How many it sees.
+        num_features: How many sines and cosines.
+
+    Raises:
+        NotImplementedError: If there are none for the kernel.
+    """
+    try:
+        return gen_kernel_features(kernel, num_inputs=num_columns, num_outputs=num_features)
+    except NotImplementedError:
+        composed = ComposedKernel.read(kernel, num_columns)
+        found = None if composed is None else _features(kernel, composed, num_features // 2)
+        if found is None:
+            raise
+        return found
 
 
 def update_paths(model: Any, sample_values: Tensor, **options: Any) -> GeneralizedLinearPath:
@@ -114,21 +131,69 @@ def update_paths(model: Any, sample_values: Tensor, **options: Any) -> Generaliz
     )
 
 
-def first_sobol_normal(dim: int) -> Tensor:
-    """Return the first point of a scrambled Sobol sequence, made normal, as BoTorch draws it.
-
-    That point depends on a few of the random numbers that a scrambled sequence takes; the others
-    are skipped. BoTorch's ``draw_sobol_normal_samples`` takes ten times as long for it.
+def weights_of_features(shape: torch.Size) -> Tensor:
+    """Draw the numbers that features are multiplied with: points of one scrambled sequence.
 
     Args:
-        dim: How many numbers.
+        shape: How many functions, in any shape, and then how many features.
+    """
+    num_points, dim = shape[:-1].numel(), shape[-1]
+    if num_points <= MOST_POINTS and dim <= SobolEngine.MAXDIM:
+        whole = first_sobol_normals(num_points, dim)
+    else:
+        whole = draw_sobol_normal_samples(n=num_points, d=dim, dtype=torch.float64)
+    return whole.reshape(shape)
+
+
+MOST_POINTS = 16
+"""Of a scrambled sequence; beyond that the whole of it is scrambled."""
+
+
+def first_sobol_normals(num_points: int, dim: int) -> Tensor:
+    """Return the first points of a scrambled Sobol sequence, made normal, as BoTorch draws them.
+
+    They depend on a few of the random numbers that a scrambled sequence takes; the others are
+    skipped. BoTorch's ``draw_sobol_normal_samples`` takes ten times as long for them, and twenty
+    times the memory.
+
+    Args:
+        num_points: How many points.
+        dim: Of how many numbers each.
+
+    Returns:
+        ``num_points x dim``.
     """
     bits = SobolEngine.MAXBIT
-    shift = torch.randint(2, (dim, bits)) @ (2 ** torch.arange(bits))
-    torch.empty(dim * bits * bits, dtype=torch.bool).random_()
-    uniform = (shift / 2**bits).to(torch.float64)
-    inside = 0.5 + (1.0 - torch.finfo(torch.float64).eps) * (uniform - 0.5)
+    powers = 2 ** torch.arange(bits)
+    shift = torch.randint(2, (dim, bits)) @ powers
+    mixing = torch.empty(dim, bits, bits, dtype=torch.bool).random_()
+    # the first point is in float32, as torch has it
+    uniform = [(shift / 2**bits).to(torch.float64)]
+    if num_points > 1:
+        directions = _scrambled_directions(mixing, (num_points - 1).bit_length()) @ powers.flip(0)
+        point = shift
+        for i in range(num_points - 1):
+            changed = (~i & (i + 1)).bit_length() - 1  # the order of Gray's code
+            point = point ^ directions[changed]
+            uniform.append(point.to(torch.float64) / 2**bits)
+    inside = 0.5 + (1.0 - torch.finfo(torch.float64).eps) * (torch.stack(uniform) - 0.5)
     return torch.erfinv(2.0 * inside - 1.0) * math.sqrt(2.0)
+
+
+def _scrambled_directions(mixing: Tensor, count: int) -> Tensor:
+    """Return the bits of the first direction numbers, the highest first, ``count x dim x bits``.
+
+    Args:
+        mixing: ``dim x bits x bits``; below its diagonal stands what bits are mixed with.
+        count: How many of them.
+    """
+    dim, bits, _ = mixing.shape
+    # the first numbers have nothing in the lower bits, so only the first columns are mixed in
+    columns = mixing[:, :, :count].tril().long()
+    columns.diagonal(dim1=-2, dim2=-1).fill_(1)
+    given = SobolEngine(dim).sobolstate[:, :count]
+    own = (given.unsqueeze(1) >> torch.arange(bits - 1, bits - 1 - count, -1).unsqueeze(-1)) & 1
+    return ((columns @ own) % 2).permute(2, 0, 1)
 
 
 class _Waves(TensorTransform):
@@ -214,8 +279,9 @@ class ClosedFormDraw:
         sign: float,
     ) -> None:
         """See the class."""
+        self.posterior, self.coefficients = posterior, coefficients
         self._corrected = posterior.with_coefficients(coefficients)
-        self._frequencies, self._phases, self._amplitudes = frequencies, phases, amplitudes
+        self.frequencies, self.phases, self.amplitudes = frequencies, phases, amplitudes
         self._sign = sign
 
     @classmethod
@@ -275,16 +341,16 @@ class ClosedFormDraw:
 
     def value(self, X: Tensor) -> Tensor:
         """Return the ``b`` values at ``b x d`` points."""
-        waves = torch.addmm(self._phases, X, self._frequencies.mT).cos_() @ self._amplitudes
+        waves = torch.addmm(self.phases, X, self.frequencies.mT).cos_() @ self.amplitudes
         return self._sign * (waves + self._corrected.mean(X))
 
     def value_and_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ``b`` values and ``b x d`` gradients at ``b x d`` points."""
-        angles = torch.addmm(self._phases, X, self._frequencies.mT)
+        angles = torch.addmm(self.phases, X, self.frequencies.mT)
         mean, slope = self._corrected.mean_and_gradient(X)
-        value = mean + angles.cos() @ self._amplitudes
+        value = mean + angles.cos() @ self.amplitudes
         slope = torch.addmm(
-            slope, angles.sin_().mul_(self._amplitudes), self._frequencies, alpha=-1.0
+            slope, angles.sin_().mul_(self.amplitudes), self.frequencies, alpha=-1.0
         )
         return self._sign * value, self._sign * slope
 

@@ -82,6 +82,7 @@ from botorch_bandits.models.merged_rows import MergingBuilder
 from botorch_bandits.models.moments import prior_means, variances_of_outputs
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
+from botorch_bandits.models.several_outputs import TOGETHER
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator, seeded_globally
 
 FAILURES_BEFORE_UNIFORM = 3
@@ -542,12 +543,13 @@ class AcquisitionBuilder:
         # one row for all observations of an arm, unless values are replaced row by row
         on_arms = isinstance(settings.domain, Arms) and settings.context_dim == 0
         self._collapses = on_arms and not isinstance(settings.feedback, Censored)
-        # a pathwise draw of several outputs shares its features, hence needs one model of all
-        self._separates_outputs = not (
+        # a pathwise draw of several outputs has random numbers of all of them at once
+        draws_outputs = (
             isinstance(settings.acquisition, AcquisitionRecipe)
             and issubclass(settings.acquisition.acquisition_class, LagrangianThompsonSampling)
             and isinstance(settings.domain, Box)
         )
+        self._separates_outputs: bool | str = TOGETHER if draws_outputs else True
         self._build_model = (
             settings.model.builder(
                 settings.seed,

@@ -59,7 +59,6 @@ from botorch_bandits.models.kernels import (
     describe_module,
     double_kernel,
     fingerprint_kernel,
-    kernel_of_output,
     kernel_of_outputs,
 )
 from botorch_bandits.models.likelihoods import (
@@ -81,6 +80,7 @@ from botorch_bandits.models.noise_floor import (
     output_scale_of,
     smallest_noise,
 )
+from botorch_bandits.models.several_outputs import TOGETHER, OutputsBuilder, expand_kernel
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 
@@ -171,7 +171,7 @@ class BanditGP(DataViews):
         likelihood.noise = levels.unsqueeze(-1)
         _check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
         if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
-            _expand_kernel(kernel, aug_batch_shape)
+            expand_kernel(kernel, aug_batch_shape)
         if train_X.shape[-2] == 0 and learns_input_scale(input_transform):
             raise ValueError(
                 "input_transform learns its scale from the rows of train_X, and there are none. "
@@ -540,7 +540,7 @@ class BanditGPRecipe:
         self,
         seed: int,
         collapses: bool = False,
-        separates_outputs: bool = False,
+        separates_outputs: bool | str = False,
         kind: type[ModelBuilder] | None = None,
     ) -> Callable[[Tensor, Tensor], Any]:
         """Return a function that builds models and refits only when it must.
@@ -558,7 +558,8 @@ class BanditGPRecipe:
                 cost then depends on how many of them were played, not on the number of rounds.
             separates_outputs: Build a ``ModelListGP`` of one model for each output where there are
                 several. Its posterior is that of the model with several outputs, for these are
-                independent, but it takes a small part of the time and memory.
+                independent, but it takes a small part of the time and memory. ``"together"``: draw
+                from it as from that model, where that can be done; else build that model.
             kind: The class of the function; :class:`ModelBuilder` if None.
 
         Returns:
@@ -693,7 +694,8 @@ class ModelBuilder:
         input_transform: What ``model_class`` applies to inputs.
         seed: Seeds what a fit may draw when it retries.
         collapses: Make one row of all observations of an input, for one output.
-        separates_outputs: Build one model for each output where there are several.
+        separates_outputs: Build one model for each output where there are several; ``"together"``
+            if they are to be drawn as one model.
     """
 
     def __init__(
@@ -706,7 +708,7 @@ class ModelBuilder:
         input_transform: InputTransform | None,
         seed: int,
         collapses: bool = False,
-        separates_outputs: bool = False,
+        separates_outputs: bool | str = False,
     ) -> None:
         """See the class."""
         # what a transform learns from the rows may depend on how often each is there
@@ -725,9 +727,11 @@ class ModelBuilder:
         self._num_taken = 0  # of them, that another builder made
         self._latest: BuiltModel | None = None
         self._separates_outputs = separates_outputs
-        self._latest_of_outputs: list[BuiltModel | None] = []
-        self._kernel_of_all: Kernel | None = None  # the one that those of the outputs came from
-        self._kernels: list[Kernel] = []
+        self._build_outputs: OutputsBuilder | None = None
+        if separates_outputs:
+            self._build_outputs = OutputsBuilder(
+                self._continue, BuiltModel.remember, are_joint=separates_outputs == TOGETHER
+            )
 
     @property
     def latest_fit(self) -> tuple[Tensor, Tensor, Kernel, Tensor] | None:
@@ -752,8 +756,10 @@ class ModelBuilder:
         kernel, noise = self._hyperparameters(X, Y)
         if self._collapses and Y.shape[-1] == 1:
             return self._build_collapsed(X, Y, kernel, noise)
-        if self._separates_outputs and Y.shape[-1] > 1:
-            return self._build_separately(X, Y, kernel, noise)
+        if self._build_outputs is not None and Y.shape[-1] > 1:
+            outputs = self._build_outputs(X, Y, kernel, noise)
+            if outputs is not None:
+                return outputs
         self._latest = self._continue(self._latest, X, Y, kernel, noise)
         return self._latest.model
 
@@ -779,28 +785,6 @@ class ModelBuilder:
             # the caller may reuse the memory, which later models continue
             model = self._build(_own(X), _own(Y), kernel, noise)
         return BuiltModel.remember(X, Y, kernel, model)
-
-    def _build_separately(
-        self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor
-    ) -> ModelListGP:
-        """Return one model for each output, with its part of the hyperparameters of all."""
-        columns = Y.split(1, dim=-1)
-        if kernel is not self._kernel_of_all or len(columns) != len(self._kernels):
-            self._kernel_of_all = kernel
-            self._kernels = [kernel_of_output(kernel, j) for j in range(len(columns))]
-            self._latest_of_outputs = [None] * len(columns)
-        built = [
-            self._continue(
-                self._latest_of_outputs[j],
-                X,
-                column,
-                self._kernels[j],
-                noise[j] if isinstance(noise, Tensor) and noise.dim() else noise,
-            )
-            for j, column in enumerate(columns)
-        ]
-        self._latest_of_outputs = list(built)
-        return ModelListGP(*(each.model for each in built))
 
     def _build(
         self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor, **repeats: Any
@@ -880,21 +864,6 @@ def _check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> 
             f"{name} has batch shape {tuple(shape)}, which does not fit the data's batch shape "
             f"{tuple(data_shape)} (several outputs are its last dimension). Expand the data first."
         )
-
-
-def _expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
-    """Give every part of a kernel the batch shape, with parameters of its own in each batch.
-
-    GPyTorch's ``expand_batch`` also expands ``active_dims`` (which breaks them), and leaves the
-    parts of sums and products as they were.
-    """
-    for part in kernel.modules():
-        if isinstance(part, Kernel):
-            num_batch_dims = len(part._batch_shape)
-            for parameter in part.parameters(recurse=False):
-                shape = batch_shape + parameter.shape[num_batch_dims:]
-                parameter.data = parameter.data.expand(shape).contiguous()
-            part.batch_shape = batch_shape
 
 
 fill_in_docstrings(__name__)

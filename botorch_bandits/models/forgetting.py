@@ -122,7 +122,8 @@ class ForgettingModels:
         recipe: Kernel and noise, with fixed hyperparameters.
         forgetting: What becomes of old outcomes.
         collapses: Make one row of all observations of an input (not where time is an input).
-        separates_outputs: Build one model for each output where there are several.
+        separates_outputs: Build one model for each output where there are several; ``"together"``
+            if they are to be drawn as one model.
 
     Raises:
         ValueError: If hyperparameters are to be learned, or an input transform learns its scale.
@@ -141,7 +142,7 @@ class ForgettingModels:
         recipe: BanditGPRecipe,
         forgetting: Forgetting,
         collapses: bool = False,
-        separates_outputs: bool = True,
+        separates_outputs: bool | str = True,
     ) -> None:
         """See the class."""
         if recipe.refit_every is not None or learns_input_scale(recipe.input_transform):

@@ -28,7 +28,7 @@ from torch import Tensor
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.bandit_gp import BanditGP, ModelBuilder, keeps_rows_apart
 from botorch_bandits.models.closed_form import ClosedForm
-from botorch_bandits.models.kernels import StationaryKernel, kernel_of_output
+from botorch_bandits.models.kernels import StationaryKernel
 
 FEWEST_ROWS = 256
 """With fewer rows nothing is merged: there is little to gain."""
@@ -161,20 +161,21 @@ class MergingBuilder(ModelBuilder):
     def __call__(self, X: Tensor, Y: Tensor) -> BanditGP | ModelListGP:
         """Return the model of ``n x d`` inputs and ``n x m`` outcomes."""
         num_outputs = Y.shape[-1]
-        can_merge = self._can_merge and (num_outputs == 1 or self._separates_outputs)
+        # a joint draw takes as many random numbers as there are rows
+        can_merge = self._can_merge and (num_outputs == 1 or self._separates_outputs is True)
         num_merged = self._places.num_merged(X) if can_merge else 0
         if num_merged == 0:
             self._latest_merged = []
             return super().__call__(X, Y)
-        self._latest, self._latest_of_outputs = None, []
+        self._latest = None
         kernel, noise = self._hyperparameters(X, Y)
         if len(self._latest_merged) != num_outputs:
             self._latest_merged = [None] * num_outputs
         if num_outputs == 1:
             return self._merged(0, X, Y, num_merged, kernel, noise)
-        if kernel is not self._kernel_of_all or len(self._kernels) != num_outputs:
-            self._kernel_of_all = kernel
-            self._kernels = [kernel_of_output(kernel, j) for j in range(num_outputs)]
+        assert self._build_outputs is not None
+        self._build_outputs.forget()
+        kernels = self._build_outputs.kernels(kernel, num_outputs)
         return ModelListGP(
             *(
                 self._merged(
@@ -182,7 +183,7 @@ class MergingBuilder(ModelBuilder):
                     X,
                     Y[:, j : j + 1],
                     num_merged,
-                    self._kernels[j],
+                    kernels[j],
                     noise[j] if isinstance(noise, Tensor) and noise.dim() else noise,
                 )
                 for j in range(num_outputs)

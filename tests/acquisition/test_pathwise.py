@@ -19,7 +19,7 @@ from botorch_bandits.acquisition.draws import draw_path
 from botorch_bandits.acquisition.pathwise import (
     ClosedFormDraw,
     draw_prior_paths,
-    first_sobol_normal,
+    first_sobol_normals,
 )
 from botorch_bandits.models.fitted import LearnedGP
 from botorch_bandits.models.forgetting import TimeDecayKernel
@@ -63,12 +63,14 @@ def models(name: str) -> dict[str, Any]:
 every_model = pytest.mark.parametrize("which", ["given", "weights", "learned"])
 
 
-def test_the_first_sobol_point_and_what_follows_are_botorchs() -> None:
+@pytest.mark.parametrize("num_points", [1, 2, 3, 5, 16])
+@pytest.mark.parametrize("dim", [7, 1024])
+def test_the_first_sobol_points_and_what_follows_are_botorchs(num_points: int, dim: int) -> None:
     with seeded_globally(7):
-        expected = draw_sobol_normal_samples(d=1024, n=1, dtype=torch.float64), torch.randn(3)
+        expected = draw_sobol_normal_samples(dim, num_points, dtype=torch.float64), torch.randn(3)
     with seeded_globally(7):
-        found = first_sobol_normal(1024), torch.randn(3)
-    assert torch.equal(found[0], expected[0].squeeze(0))
+        found = first_sobol_normals(num_points, dim), torch.randn(3)
+    assert torch.equal(found[0], expected[0])
     assert torch.equal(found[1], expected[1])
 
 

@@ -1,0 +1,148 @@
+"""Independent outputs of the same rows as one model each, and how a loop builds these models.
+
+Outputs with equal hyperparameters differ in their outcomes alone: all but the first continue the
+first one's model with other outcomes, and share its factor of the kernel matrix.
+:class:`JointOutputs` is drawn as one model of all outputs is drawn, with the same random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from botorch.models import ModelListGP
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.growing import IncrementalGP
+from botorch_bandits.models.kernels import StationaryKernel, double_kernel, kernel_of_output
+
+TOGETHER = "together"
+"""Asks for models of outputs that are drawn as one."""
+
+
+class JointOutputs(ModelListGP):
+    """A list of models of the same rows that is drawn as one model of all outputs would be.
+
+    Args:
+        *models: One an output, with kernels that :meth:`can_join`.
+    """
+
+    @staticmethod
+    def can_join(models: list[Any]) -> bool:
+        """Return whether models can be drawn together from what is known of each.
+
+        Args:
+            models: Of the same rows; their closed forms are computed.
+        """
+        read = [StationaryKernel.read(model.covar_module) for model in models]
+        return len({None if each is None else each.smoothness for each in read}) == 1 and all(
+            each is not None and isinstance(model, IncrementalGP) and model.factored is not None
+            for each, model in zip(read, models, strict=True)
+        )
+
+    @property
+    def joint_kernel(self) -> Kernel:
+        """The kernels as one with a batch of outputs; a copy."""
+        first, *others = (model.covar_module for model in self.models)
+        kernel = double_kernel(first)
+        expand_kernel(kernel, torch.Size([len(self.models)]))
+        parameters = [dict(each.named_parameters()) for each in (first, *others)]
+        for name, parameter in kernel.named_parameters():
+            parameter.data = torch.stack([each[name].detach() for each in parameters])
+        return kernel.requires_grad_(False)
+
+
+class OutputsBuilder:
+    """Builds a model for each output, and continues the last ones.
+
+    Args:
+        continue_model: Given what was built last (or None), inputs, the outcomes of an output, its
+            kernel and its noise, it returns what is built now.
+        remember: Given inputs, outcomes, a kernel and a model, it returns what was built.
+        are_joint: Whether the outputs are to be drawn together.
+    """
+
+    def __init__(
+        self, continue_model: Callable[..., Any], remember: Callable[..., Any], are_joint: bool
+    ) -> None:
+        """See the class."""
+        self._continue, self._remember = continue_model, remember
+        self._are_joint = are_joint
+        self._latest: list[Any] = []
+        self._kernel_of_all: Kernel | None = None  # the one that those of the outputs came from
+        self._kernels: list[Kernel] = []
+
+    def __call__(
+        self, X: Tensor, Y: Tensor, kernel: Kernel, noise: float | Tensor
+    ) -> ModelListGP | None:
+        """Return one model for each output, with its part of the hyperparameters of all.
+
+        Args:
+            X: ``n x d``.
+            Y: ``n x m``.
+            kernel: Of all outputs, or with one entry an output.
+            noise: Likewise.
+
+        Returns:
+            None if the outputs are to be drawn together and cannot be.
+        """
+        columns = Y.split(1, dim=-1)
+        kernels = self.kernels(kernel, len(columns))
+        has_one_prior = not kernel.batch_shape and not (isinstance(noise, Tensor) and noise.dim())
+        built: list[Any] = []
+        for j, column in enumerate(columns):
+            first = built[0].model if built else None
+            if has_one_prior and first is not None and first.grows():
+                _ = first.factored  # the others share what is known of it
+                model = first.with_outcomes(column)
+                built.append(self._remember(X, column, kernels[j], model))
+                continue
+            own_noise = noise[j] if isinstance(noise, Tensor) and noise.dim() else noise
+            built.append(self._continue(self._latest[j], X, column, kernels[j], own_noise))
+        self._latest = built
+        models = [each.model for each in built]
+        if not self._are_joint:
+            return ModelListGP(*models)
+        return JointOutputs(*models) if JointOutputs.can_join(models) else None
+
+    def kernels(self, kernel: Kernel, num_outputs: int) -> list[Kernel]:
+        """Return the kernel of each output; the same objects as long as they come from one.
+
+        Args:
+            kernel: Of all outputs, or with one entry an output.
+            num_outputs: ``m``.
+        """
+        if kernel is not self._kernel_of_all or num_outputs != len(self._kernels):
+            self._kernel_of_all = kernel
+            self._kernels = [kernel_of_output(kernel, j) for j in range(num_outputs)]
+            self._latest = [None] * num_outputs
+        return self._kernels
+
+    def forget(self) -> None:
+        """Forget the last models; the next ones are built afresh."""
+        self._latest = [None] * len(self._kernels)
+
+
+def expand_kernel(kernel: Kernel, batch_shape: torch.Size) -> None:
+    """Give every part of a kernel the batch shape, with parameters of its own in each batch.
+
+    GPyTorch's ``expand_batch`` also expands ``active_dims`` (which breaks them), and leaves the
+    parts of sums and products as they were.
+
+    Args:
+        kernel: It is changed.
+        batch_shape: What it is to have.
+    """
+    for part in kernel.modules():
+        if isinstance(part, Kernel):
+            num_batch_dims = len(part._batch_shape)
+            for parameter in part.parameters(recurse=False):
+                shape = batch_shape + parameter.shape[num_batch_dims:]
+                parameter.data = parameter.data.expand(shape).contiguous()
+            part.batch_shape = batch_shape
+
+
+fill_in_docstrings(__name__)
