@@ -1,4 +1,4 @@
-"""Joint draws of several outputs: BoTorch's numbers, their law's closed form, and loops on boxes."""
+"""Joint draws of several outputs: BoTorch's numbers, the closed form, and loops on boxes."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_loops_choose_the_points_of_one_model_with_all_outputs(
     builder = BanditGPRecipe.builder
 
     def of_all_outputs(
-        self: BanditGPRecipe, seed: int, collapses: bool = False, separates_outputs: bool = False
+        self: BanditGPRecipe, seed: int, collapses: bool = False, *_others: Any
     ) -> Any:
         return builder(self, seed, collapses)
 
