@@ -20,6 +20,7 @@ from benchmarks.combinations import (
     SEQUENTIAL,
     WAYS,
     Combination,
+    Player,
     Row,
     all_combinations,
     documented,
@@ -28,6 +29,7 @@ from benchmarks.combinations import (
 from benchmarks.combinations_command import Rows
 from benchmarks.combinations_table import page, summary
 from benchmarks.commands import main
+from benchmarks.measure import Timing
 from benchmarks.peak_memory import kept_bytes, peak_bytes
 from benchmarks.settings import plain
 
@@ -76,6 +78,19 @@ def test_both_ways_choose_the_same_arm(others):
     else:
         assert math.isnan(row.worse) or row.combination.domain == "on a box"
     assert math.isnan(row.test_seconds) == ("ChangePoint" not in row.combination.restart)
+
+
+def test_rounds_in_which_the_clock_did_not_move_are_not_counted(monkeypatch):
+    times = iter([0.0, 1.0, 0.0, 1.0, 0.0, 0.5, 0.0, 1.5])
+    play = Player.round
+
+    def stopped(self):
+        return next(times, 1.0), *play(self)[1:]
+
+    monkeypatch.setattr(Player, "round", stopped)
+    row = measure(plain(12, constraints=PRIMAL_DUAL), 2, 20)
+    assert row.our_seconds == 1.0  # behind two rounds that are not counted
+    assert Timing(1.0, 0.0, None, None).ratio != Timing(1.0, 0.5, None, None).ratio == 2.0
 
 
 def test_memory_of_torch_and_numpy_is_counted():

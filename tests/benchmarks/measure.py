@@ -7,6 +7,7 @@ without the largest difference between the results of both ways.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -110,8 +111,8 @@ class Timing(Generic[Result]):
 
     @property
     def ratio(self) -> float:
-        """Ordinary over ours."""
-        return self.ordinary_seconds / self.our_seconds
+        """Ordinary over ours; NaN if the clock did not move in ours."""
+        return self.ordinary_seconds / self.our_seconds if self.our_seconds > 0.0 else math.nan
 
 
 def compare(
