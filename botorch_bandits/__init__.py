@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from botorch_bandits.in_ax import ax_strategy, register_with_ax
     from botorch_bandits.journal import JournalError
     from botorch_bandits.loop import BanditLoop, DifferentSettingsError
-    from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP
+    from botorch_bandits.models import BanditGP, BanditGPRecipe, FittedSingleTaskGP, LocalGP
     from botorch_bandits.penalties import Exponential
     from botorch_bandits.simulation import Policy, simulate
     from botorch_bandits.spaces import Categorical, Fixed, Float, Integer, Space
@@ -101,6 +101,7 @@ __all__ = [
     "JournalError",
     "LagrangianThompsonSampling",
     "LagrangianUpperConfidenceBound",
+    "LocalGP",
     "LogExpectedImprovement",
     "LogProbabilityOfImprovement",
     "MeanOnly",
@@ -156,6 +157,7 @@ _MODULE_OF = {
     "Exponential": "penalties",
     "ExponentialWeights": "forgetting",
     "FittedSingleTaskGP": "models",
+    "LocalGP": "models",
     "Fixed": "spaces",
     "Float": "spaces",
     "GPThompsonSampling": "acquisition",

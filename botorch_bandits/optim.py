@@ -501,7 +501,7 @@ def gen_candidates_batched(
             X,
             lower,
             upper,
-            int(options.get("maxiter", MAXIMUM_ITERATIONS)),
+            min(int(options.get("maxiter", MAXIMUM_ITERATIONS)), _most_steps(closed_form)),
             None if timeout_sec is None else start + timeout_sec,
             closed_form.has_cheap_gradients,
         )
@@ -556,6 +556,11 @@ def copy_at_once(tensors: Sequence[Tensor]) -> list[Array]:
     ends = np.cumsum([tensor.numel() for tensor in tensors])
     parts = np.split(whole, ends[:-1])
     return [part.reshape(t.shape) for part, t in zip(parts, tensors, strict=True)]
+
+
+def _most_steps(closed_form: Any) -> int:
+    posterior = getattr(getattr(closed_form, "closed_form", closed_form), "posterior", None)
+    return int(getattr(posterior, "most_steps", MAXIMUM_ITERATIONS))
 
 
 def maximize_locally(

@@ -58,7 +58,7 @@ from botorch_bandits.domains import Arms, Box, Domain, ValueScale
 from botorch_bandits.fingerprints import are_equal
 from botorch_bandits.models.condition import hallucinate
 from botorch_bandits.models.moments import check_model as check_model
-from botorch_bandits.models.moments import count_columns
+from botorch_bandits.models.moments import count_columns, submodels
 from botorch_bandits.models.pending import OneByOneModel
 
 _T = TypeVar("_T")
@@ -430,7 +430,12 @@ def of_acquisition(acquisition: BanditAcquisition, guarantee: Guarantee) -> Guar
             "guarantee this is; give it one of its own",
             of="regret",
         )
-    return guarantee.of_rows()
+    approximations = {
+        each.approximation
+        for each in submodels(getattr(acquisition, "base_model", acquisition.model))
+        if hasattr(each, "approximation")
+    }
+    return guarantee.with_gaps(*sorted(approximations)).of_rows()
 
 
 def check_pending(X_pending: Tensor | None, model: Model) -> Tensor | None:

@@ -62,6 +62,7 @@ from botorch_bandits.loop.guarantees import (
     with_restarts,
     with_retractions,
 )
+from botorch_bandits.loop.many_rows import MANY_FITTED_ROWS, warn_of_many_rows
 from botorch_bandits.loop.minimizing import (
     guarantee_of_costs,
     settings_of_model,
@@ -73,7 +74,13 @@ from botorch_bandits.loop.probing import probe
 from botorch_bandits.loop.rows_stream import RowsStream
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments, at_multipliers
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, condition
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    LocalGP,
+    LocalGPRecipe,
+    condition,
+)
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.forgetting import ForgettingModels
@@ -564,6 +571,7 @@ class AcquisitionBuilder:
             else self._call_factory
         )
         self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
+        self._has_warned = False  # that the model has many rows
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return a recipe's hyperparameters and to which rows they were fitted; None if never."""
@@ -584,7 +592,7 @@ class AcquisitionBuilder:
 
     def has_no_data(self) -> bool:
         """Return whether a user's model cannot be built yet."""
-        if isinstance(self._given, BanditGPRecipe | CandidatesRecipe):
+        if isinstance(self._given, BanditGPRecipe | CandidatesRecipe | LocalGPRecipe):
             return False
         if isinstance(self._feedback, Censored):
             outcomes = self._history.outcomes
@@ -605,6 +613,8 @@ class AcquisitionBuilder:
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             self._cached_model = (key, self._build_model(*self._history.arrived()))
+            if not self._has_warned and self._history.num_arrived >= MANY_FITTED_ROWS:
+                self._has_warned = warn_of_many_rows(self._cached_model[1])
         return self._cached_model[1]
 
     def build(
@@ -633,19 +643,25 @@ class AcquisitionBuilder:
             X_pending = inputs if len(inputs) else None
         if isinstance(acquisition, AcquisitionRecipe):
             X, Y = self._history.arrived()
-            builder = self._build_model
             return acquisition.build(
                 model,
                 domain,
                 round_number=round_number,
                 X_pending=X_pending,
                 seed=self._seed_of(round_number),
-                X_observed=builder.distinct(X) if isinstance(builder, MergingBuilder) else X,
+                X_observed=self._rows_to_look_at(X, model),
                 Y_observed=Y,
             )
         assert not isinstance(acquisition, RandomSearch)
         with seeded_globally(self._seed_of(round_number)):
             return acquisition(model, X_pending)
+
+    def _rows_to_look_at(self, X: Tensor, model: Model) -> Tensor:
+        """The inputs that arrived, as far as an acquisition function has to look at them."""
+        if isinstance(model, LocalGP):
+            return model.promising_rows()
+        builder = self._build_model
+        return builder.distinct(X) if isinstance(builder, MergingBuilder) else X
 
     def _censored_model(self, feedback: Censored, view: CensoredView) -> Model:
         """The model with a row a query; censored ones are at their pseudo-value.

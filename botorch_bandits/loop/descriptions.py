@@ -23,6 +23,9 @@ NAMES = ("domain", "model", "acquisition", "feedback", "restart", "forgetting", 
 INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
 """What has a row of its own."""
 
+APPROXIMATE = {"LocalGPRecipe": "LocalGP"}
+"""What a reader must know to be approximate, by the names that journals have."""
+
 _CLASS_NAMES = ("acquisition_class", "model_class", "class")
 
 
@@ -118,6 +121,8 @@ def describe_setting(setting: Any) -> str:
     values = {k: v for k, v in setting.items() if k not in (*_CLASS_NAMES, "options")}
     values |= setting.get("options") or {}
     shown = [f"{k}={describe_setting(v)}" for k, v in values.items() if v not in (None, [], {})]
+    if name in APPROXIMATE:
+        name, shown = APPROXIMATE[name], ["approximate", *shown]
     return f"{name}({', '.join(shown)})" if shown or not name else name
 
 

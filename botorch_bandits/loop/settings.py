@@ -63,7 +63,13 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
 )
 from botorch_bandits.history import History
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, FittedSingleTaskGP
+from botorch_bandits.loop.many_rows import check_local_model
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    FittedSingleTaskGP,
+    LocalGPRecipe,
+)
 from botorch_bandits.models.forgetting import ForgettingModels
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.spaces import Space
@@ -548,6 +554,7 @@ OWNED = (
     AcquisitionRecipe,
     BanditGPRecipe,
     CandidatesRecipe,
+    LocalGPRecipe,
     Feedback,
     Restart,
     MultiplierRule,
@@ -629,6 +636,7 @@ class LoopSettings:
                 "models reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, "
                 "or surrogate='relabeled'."
             )
+        check_local_model(model, acquisition, self.constraints)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
             check_minimizing(model, acquisition, self.restart, self.constraints)
@@ -677,14 +685,14 @@ class LoopSettings:
         return self.domain.dim, self.context_dim, self.num_constraints, self.maximize
 
 
-def _priors_of(model: Any) -> tuple[BanditGPRecipe, ...]:
+def _priors_of(model: Any) -> tuple[BanditGPRecipe | LocalGPRecipe, ...]:
     """The priors of a model that is made of recipes; none of a user's function."""
     if isinstance(model, CandidatesRecipe):
         return model.candidates
-    return (model,) if isinstance(model, BanditGPRecipe) else ()
+    return (model,) if isinstance(model, BanditGPRecipe | LocalGPRecipe) else ()
 
 
-def _warn_if_not_encoded(space: Space, model: BanditGPRecipe) -> None:
+def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) -> None:
     """Warn if a model takes a category's place in the list for a number."""
     unordered = [space.names[i] for i in space.unordered_dims]
     if unordered and model.input_transform is None:

@@ -19,6 +19,7 @@ from botorch_bandits.models.fitted import (
     winsorized,
 )
 from botorch_bandits.models.kernels import StationaryKernel, double_kernel, fingerprint_kernel
+from botorch_bandits.models.local_gp import LocalGP, LocalGPRecipe
 from botorch_bandits.models.marginal_likelihood import fit_ordinarily
 from botorch_bandits.models.model_check import ModelCheck, check_model
 from botorch_bandits.models.prior_lists import (
@@ -41,6 +42,8 @@ __all__ = [
     "DefaultCandidates",
     "FittedSingleTaskGP",
     "LearnedGP",
+    "LocalGP",
+    "LocalGPRecipe",
     "ModelCheck",
     "RefitWarning",
     "StationaryKernel",

@@ -241,6 +241,8 @@ class TransformedClosedForm:
         transform: Maps each row to one row.
     """
 
+    most_steps: int  # of a local search, where the posterior limits them
+
     def __init__(self, closed_form: ClosedForm, transform: InputTransform) -> None:
         """See the class."""
         self._closed_form = closed_form

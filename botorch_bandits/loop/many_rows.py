@@ -1,0 +1,88 @@
+"""What a loop says where its model gets slow, and what does not go with the model for many rows.
+
+An exact model of ``n`` distinct rows costs ``n^2`` operations a point of the search. The loop never
+changes the model by itself: it warns once and names what else there is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_bandits.acquisition import AcquisitionRecipe
+from botorch_bandits.acquisition.draws import SeededDraw
+from botorch_bandits.checks import level_of_users_line
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models import BanditGP, LearnedGP, LocalGPRecipe
+from botorch_bandits.models.local_gp import check_drawable
+from botorch_bandits.models.moments import submodels
+
+MANY_ROWS = 4000
+"""From so many rows on a round with a ``BanditGP`` costs about a second of a core."""
+
+MANY_FITTED_ROWS = 800
+"""Likewise with the default model, whose hyperparameters are fitted in each round."""
+
+
+class ManyRowsWarning(RuntimeWarning):
+    """The model of a loop has so many distinct rows that a round takes a second and more."""
+
+
+def warn_of_many_rows(model: Model) -> bool:
+    """Warn if a round with a model takes a second and more; return whether it does.
+
+    Args:
+        model: Of the round. What is known of the time is known for the models of this package.
+    """
+    for each in submodels(model):
+        limit = MANY_FITTED_ROWS if isinstance(each, LearnedGP) else MANY_ROWS
+        targets = getattr(each, "train_targets", None)
+        if not isinstance(each, BanditGP | LearnedGP) or not isinstance(targets, Tensor):
+            continue
+        if targets.shape[-1] >= limit:
+            remedy = (
+                "A fixed kernel (model=BanditGP.with_kernel(...)) stays below a second up to "
+                f"{MANY_ROWS} distinct rows. For more there is the"
+                if isinstance(each, LearnedGP)
+                else "The"
+            )
+            warnings.warn(
+                f"the model has {targets.shape[-1]} distinct rows, so that a round takes about a "
+                f"second and its cost grows faster than their square. {remedy} approximate "
+                "model=LocalGP.with_kernel(...) takes less, but no theorem covers it.",
+                ManyRowsWarning,
+                stacklevel=level_of_users_line(),
+            )
+            return True
+    return False
+
+
+def check_local_model(model: Any, acquisition: Any, constraints: Any) -> None:
+    """Raise if a loop with a :class:`~botorch_bandits.models.LocalGP` needs what it does not have.
+
+    Args:
+        model: The loop's.
+        acquisition: The loop's.
+        constraints: The loop's.
+
+    Raises:
+        UnsupportedError: If the acquisition draws functions.
+        ValueError: If reward and constraints are modeled separately.
+    """
+    if not isinstance(model, LocalGPRecipe):
+        return
+    if isinstance(acquisition, AcquisitionRecipe):
+        played = acquisition.acquisition_class
+        if issubclass(played, SeededDraw):
+            check_drawable(played.__name__, model)
+    if getattr(constraints, "surrogate_in_use", None) == "separate":
+        raise ValueError(
+            "constraints= models reward and constraints separately, but model is a LocalGP, which "
+            "has one output. Use surrogate='relabeled', or BanditGP.with_kernel(...)."
+        )
+
+
+fill_in_docstrings(__name__)
