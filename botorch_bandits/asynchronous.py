@@ -47,10 +47,10 @@ from botorch_bandits.progress import ProgressBar
 from botorch_bandits.queries import argument_of
 from botorch_bandits.stopping import (
     MOST_FAILURES_IN_A_ROW,
+    Endings,
     ErrorPolicy,
     EvaluationError,
     FailureKeeper,
-    NoGain,
     StopRun,
     reason_of,
 )
@@ -167,7 +167,7 @@ class AsyncResult:
         tasks: One report a query, in asking order.
         num_replaced: How often the workers were replaced, because one died or hung.
         stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
-            ``stop_after_no_gain`` ended it; otherwise None.
+            ``stop_after_no_gain`` or ``stop_below`` ended it; otherwise None.
     """
 
     history: History
@@ -203,6 +203,7 @@ def run_async(
     timeout: float | None = None,
     on_error: str = "retry:1",
     stop_after_no_gain: int | None = None,
+    stop_below: float | None = None,
     progress: bool = True,
     on_round: Callable[[Query, Event], Any] | None = None,
     shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of,
@@ -246,6 +247,8 @@ def run_async(
         stop_after_no_gain: Ask no further query while the last so many rounds have brought no
             better reward; see :func:`run`. What is on its way is waited for first, and may change
             that.
+        stop_below: Ask no further query while the certificate of what arrived is at most this
+            number; see :func:`run`. What is on its way is waited for first, and may change that.
         progress: Show a progress bar with the best reward so far and counts of queries.
         on_round: Called with each query and its outcome or failure. Raising
             :class:`~botorch_bandits.StopRun` in it ends the run, after what is on its way.
@@ -299,13 +302,13 @@ def run_async(
             f"num_rounds is {num_rounds}, but of horizon={horizon} rounds {num_asked} were asked "
             "already. Ask for fewer, or build a loop with a larger horizon."
         )
-    no_gain = NoGain(loop, stop_after_no_gain)
+    endings = Endings(loop, stop_after_no_gain, stop_below)
     left = loop.history.pending()
     most_in_a_row = max(MOST_FAILURES_IN_A_ROW, 2 * max_pending)
     keeper = FailureKeeper(loop, policy, left, most_in_a_row)
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
         workers = Workers(executor)
-        run = _Run(loop, function, workers, max_pending, timeout, keeper, no_gain, bar)
+        run = _Run(loop, function, workers, max_pending, timeout, keeper, endings, bar)
         run.on_round, run.shown = on_round, shown
         return run.play(left, num_rounds, contexts)
 
@@ -333,12 +336,12 @@ class _Run:
         max_pending: int,
         timeout: float | None,
         keeper: FailureKeeper,
-        no_gain: NoGain,
+        endings: Endings,
         bar: ProgressBar,
     ) -> None:
         self.loop, self.function, self.workers = loop, function, workers
         self.max_pending, self.timeout, self.keeper = max_pending, timeout, keeper
-        self.no_gain, self.bar = no_gain, bar
+        self.endings, self.bar = endings, bar
         self.on_round: Callable[[Query, Event], Any] | None = None
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
         self.stopped: str | None = None
@@ -364,7 +367,7 @@ class _Run:
                     or (num_rounds > 0 and self._has_room())
                 ):
                     if task is None:
-                        no_gain = self.no_gain.reason()
+                        no_gain = self.endings.reason()
                         if no_gain is not None:  # what is on its way may change that
                             break
                         num_rounds -= 1

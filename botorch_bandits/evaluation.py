@@ -37,11 +37,11 @@ from botorch_bandits.queries import argument_of, input_of
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, seeded_globally
 from botorch_bandits.stopping import (
     DEADLY,
+    Endings,
     ErrorPolicy,
     EvaluationError,
     EvaluationMark,
     FailureKeeper,
-    NoGain,
     StopRun,
     check_told,
     mark_of,
@@ -301,7 +301,7 @@ class RunResult:
         constraint_values: Noiseless constraint values where the problem knows them, likewise;
             otherwise None.
         stopped: Why the run ended before ``num_rounds``, if :class:`~botorch_bandits.StopRun` or
-            ``stop_after_no_gain`` ended it; otherwise None.
+            ``stop_after_no_gain`` or ``stop_below`` ended it; otherwise None.
     """
 
     history: History
@@ -401,6 +401,7 @@ def run(
     delays: Delays | None = None,
     on_error: str = "raise",
     stop_after_no_gain: int | None = None,
+    stop_below: float | None = None,
     progress: bool = True,
     on_round: Callable[[Query, Event], Any] | None = None,
     shown: Callable[[BanditLoop], Mapping[str, float | str]] | None = None,
@@ -446,6 +447,10 @@ def run(
         stop_after_no_gain: Ask no further query once so many rounds have brought no better reward;
             see :func:`.rounds_without_gain`. It follows from the history, so that a call with a
             larger number goes on.
+        stop_below: Ask no further query once the certificate of :meth:`.BanditLoop.recommend` is at
+            most this number, in the unit of outcomes: with the probability of the certificate no
+            point is then better than the recommended one by more. It follows from the history, so
+            that a run that goes on stops at the same place.
         progress: Show a progress bar with the best reward so far and, with delays, the number of
             pending queries.
         on_round: Called with each query and its outcome or failure, once that is on record.
@@ -460,7 +465,8 @@ def run(
         ValueError: If the problem is to be minimized and the loop maximizes, or the other way
             round; if it has not as many constraints as
             the loop; if ``on_error`` is another text; if ``stop_after_no_gain`` is given and the
-            loop has contexts or forgets.
+            loop has contexts or forgets; if ``stop_below`` is given and no certificate can come of
+            the loop (with a model of yours that is known after the first outcome).
         EvaluationError: If the function returned no usable reward and ``on_error`` is ``"raise"``,
             or ten evaluations in a row failed.
         BelowMinimumError: If a reward is below the minimum of ``Censored`` feedback, whatever
@@ -502,12 +508,12 @@ def run(
         evaluate = arms_evaluator(problem, loop)
     if on_round is not None:
         check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
-    no_gain = NoGain(loop, stop_after_no_gain)
+    endings = Endings(loop, stop_after_no_gain, stop_below)
     left = loop.history.pending()
     keeper = FailureKeeper(loop, ErrorPolicy.read(on_error), left)
     mark = mark_of(loop, keeper.policy)
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
-        run = _Run(loop, problem, evaluate, delays, keeper, mark, no_gain, bar)
+        run = _Run(loop, problem, evaluate, delays, keeper, mark, endings, bar)
         run.on_round, run.shown = on_round, shown or progress_of
         return run.play(list(left), num_rounds, contexts)
 
@@ -523,11 +529,11 @@ class _Run:
         delays: Delays | None,
         keeper: FailureKeeper,
         mark: EvaluationMark | None,
-        no_gain: NoGain,
+        endings: Endings,
         bar: ProgressBar,
     ) -> None:
         self.loop, self.problem, self.evaluate = loop, problem, evaluate
-        self.delays, self.keeper, self.no_gain, self.bar = delays, keeper, no_gain, bar
+        self.delays, self.keeper, self.endings, self.bar = delays, keeper, endings, bar
         self.mark = mark
         self.on_round: Callable[[Query, Event], Any] | None = None
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
@@ -545,7 +551,7 @@ class _Run:
             for _ in range(num_rounds):
                 round_number = history.num_queries + 1
                 self._deliver(round_number)
-                self.stopped = self.stopped or self.no_gain.reason()
+                self.stopped = self.stopped or self.endings.reason()
                 if self.stopped is not None:
                     break
                 self._start(self.loop.ask(context_of(contexts, round_number)))

@@ -1,8 +1,8 @@
 """When a run stops, and what it makes of evaluations that fail.
 
 A run ends after its rounds, by :class:`StopRun`, when rewards have not become better for a while
-(:func:`rounds_without_gain`), or because evaluations failed. These are shared by all that run a
-loop against a function.
+(:func:`rounds_without_gain`), when the certificate of the recommended point is small, or because
+evaluations failed. These are shared by all that run a loop against a function.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any
 
 from torch import Tensor
 
+from botorch_bandits.acquisition import RandomSearch
 from botorch_bandits.checks import (
     check_carried,
     check_integer,
     check_observed,
+    check_positive,
     check_reward,
     level_of_users_line,
     shown_value,
@@ -29,6 +31,7 @@ from botorch_bandits.checks import (
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Failure, Outcome, Query
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop.recommendation import Recommendation, certificate_on_arms
 from botorch_bandits.queries import argument_of
 
 __all__ = ["EvaluationError", "EvaluationFailedWarning", "StopRun", "rounds_without_gain"]
@@ -412,6 +415,98 @@ class NoGain:
             return None
         name = self._loop.history.outcome_name
         return f"no better {name} in {self._num_rounds} rounds"
+
+
+class SmallCertificate:
+    """Whether a run ends because no point can be much better than the one that is recommended.
+
+    Args:
+        loop: The loop.
+        at_most: What the user gave as ``stop_below``.
+
+    Raises:
+        TypeError: If it is no number.
+        ValueError: If it is not positive, or no certificate can come of this loop.
+    """
+
+    def __init__(self, loop: BanditLoop, at_most: float | None) -> None:
+        self._loop, self._at_most = loop, at_most
+        if at_most is None:
+            return
+        self._at_most = check_positive("stop_below", at_most)
+        if loop.settings.context_dim:
+            self._refuse("a certificate is for one context, and the loop has many")
+        if isinstance(loop.settings.acquisition, RandomSearch):
+            self._refuse("random search has no model")
+        self._is_possible = False
+        self._check()
+
+    def _check(self) -> None:
+        """Raise as soon as it is known that no certificate can come."""
+        try:
+            found = self._loop.recommend()
+        except RuntimeError:  # a model that cannot be built yet
+            return
+        if found.certificate is None and not found.may_come:
+            self._refuse("; ".join(found.reasons))
+        self._is_possible = True
+
+    def _refuse(self, reason: str) -> None:
+        raise ValueError(
+            f"stop_below is {self._at_most}, but no certificate can come of this loop: {reason}. "
+            "Leave it out, or give the acquisition what guarantee() needs for confidence bounds."
+        )
+
+    def reason(self) -> str | None:
+        """Return why no other query is to be asked, or None.
+
+        Raises:
+            ValueError: If no certificate can come, which could not be known before.
+        """
+        if self._at_most is None:
+            return None
+        if not self._is_possible:
+            self._check()
+        found = self._small_enough(self._at_most)
+        if found is None:
+            return None
+        return f"certificate {found.certificate:.6g} at {found.point}"
+
+    def _small_enough(self, at_most: float) -> Recommendation | None:
+        """Return what is recommended if its certificate is at most so much.
+
+        On arms one pass over what is known of them says no at once.
+        """
+        loop = self._loop
+        with loop._lock:
+            if not self._is_possible or loop._chooser.has_no_data():
+                return None
+            quick = certificate_on_arms(loop.settings, loop._chooser)
+            if quick is not None and quick > at_most:
+                return None
+            found = loop.recommend()
+        is_enough = found.certificate is not None and found.certificate <= at_most
+        return found if is_enough else None
+
+
+class Endings:
+    """What ends a run before its rounds are over: the first reason that there is.
+
+    Args:
+        loop: The loop.
+        stop_after_no_gain: See :class:`NoGain`.
+        stop_below: See :class:`SmallCertificate`.
+    """
+
+    def __init__(
+        self, loop: BanditLoop, stop_after_no_gain: int | None, stop_below: float | None
+    ) -> None:
+        self._each = (NoGain(loop, stop_after_no_gain), SmallCertificate(loop, stop_below))
+
+    def reason(self) -> str | None:
+        """Return why no other query is to be asked, or None."""
+        reasons = (each.reason() for each in self._each)
+        return next((reason for reason in reasons if reason is not None), None)
 
 
 fill_in_docstrings(__name__)

@@ -85,6 +85,8 @@ class Recommendation:
         theorem: The source of the bounds; None without a certificate.
         assumptions: What the certificate rests on; empty without one.
         reasons: Why there is no certificate; empty with one.
+        may_come: Where there is none: whether one may come later, since nothing is against it but
+            outcomes that are pending, or constraints that no point is known to meet yet.
     """
 
     x: Tensor
@@ -103,6 +105,7 @@ class Recommendation:
     theorem: str | None = None
     assumptions: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    may_come: bool = False
 
     @property
     def point(self) -> Any:
@@ -179,7 +182,8 @@ def recommendation_now(
         raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
     acquisition, domain = chooser.acquisition_now(context, now)
     guarantee = chooser.guarantee_of(acquisition, domain, num_given, of_choices=False)
-    reasons = tuple(reasons_against(guarantee, acquisition, settings, chooser.current))
+    reasons = lasting = tuple(reasons_against(guarantee, settings))
+    reasons += tuple(_waiting_for(guarantee, acquisition, chooser.current))
     search = _Search(
         settings, history, chooser, acquisition, domain, context, now, is_certain=not reasons
     )
@@ -203,6 +207,7 @@ def recommendation_now(
         standard_deviation=float(known.deviation),
         among=among,
         reasons=reasons,
+        may_come=bool(reasons) and not lasting,
         **found,
     )
     return found_here if settings.maximize else _turned(found_here)
@@ -253,16 +258,12 @@ def certificate_on_arms(settings: LoopSettings, chooser: Chooser) -> float | Non
     return float(upper.max() - lower.max()) if len(lower) and len(upper) else float("inf")
 
 
-def reasons_against(
-    guarantee: Guarantee, acquisition: Any, settings: LoopSettings, current: History
-) -> Iterator[str]:
-    """Say why the confidence bounds of a loop give no certificate; nothing if they do.
+def reasons_against(guarantee: Guarantee, settings: LoopSettings) -> Iterator[str]:
+    """Say why the confidence bounds of a loop will give no certificate; nothing if they may.
 
     Args:
         guarantee: Of the bounds from what arrived.
-        acquisition: Whose bounds they are.
         settings: Of the loop.
-        current: What was asked and told since the last reset.
     """
     rule = settings.constraints
     if rule is not None and rule.surrogate_in_use != "separate":
@@ -291,9 +292,14 @@ def reasons_against(
             "the confidence bounds hold in the contexts of the rounds, and this need not be one of "
             "them"
         )
-    num_pending = current.num_pending
+
+
+def _waiting_for(guarantee: Guarantee, acquisition: Any, current: History) -> Iterator[str]:
+    """Say where a certificate waits for what is pending."""
+    num_pending, bands = current.num_pending, guarantee.bands
     rules = getattr(acquisition, "width_rules", ())
-    by_round = bands.reach == "arms" or any(each.needs_round for each in rules)
+    is_finite = bands is not None and bands.reach == "arms"
+    by_round = is_finite or any(each.needs_round for each in rules)
     if num_pending and by_round:
         yield (
             f"{num_pending} outcomes are pending, and the width is one for each round: it counts "

@@ -1,0 +1,150 @@
+"""Runs that stop when no point can be much better than the one that is recommended."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    RandomSearch,
+    SlidingWindow,
+    run,
+    run_async,
+)
+from botorch_bandits.problems import ConstantDelay
+
+GRID = np.linspace(0.0, 1.0, 6)
+ARMS = Arms(torch.from_numpy(GRID).unsqueeze(-1))
+NOISE, LENGTHSCALE, DELTA = 0.25, 0.25, 0.2
+MODEL = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
+UCB = GPUpperConfidenceBound.with_options(delta=DELTA)
+IGP_UCB = ImprovedUpperConfidenceBound.with_options(
+    rkhs_bound=2.0, noise_bound=0.5, delta=DELTA, any_lambda=True
+)
+ROOT = np.linalg.cholesky(
+    np.exp(-0.5 * (GRID[:, None] - GRID) ** 2 / LENGTHSCALE**2) + 1e-12 * np.eye(len(GRID))
+)
+
+
+def make(acquisition: Any = UCB, domain: Any = ARMS, model: Any = MODEL, **more: Any) -> BanditLoop:
+    return BanditLoop(domain, model, acquisition, clock=itertools.count().__next__, **more)
+
+
+def reward_of(seed: int) -> tuple[np.ndarray, Any]:
+    """A draw of the prior, and a function that observes it with noise."""
+    random = np.random.default_rng(seed)
+    values = ROOT @ random.standard_normal(len(GRID))
+
+    def observe(x: torch.Tensor) -> float:
+        arm = int(np.abs(GRID - float(x)).argmin())
+        return float(values[arm] + NOISE**0.5 * random.standard_normal())
+
+    return values, observe
+
+
+def test_the_recommended_arm_is_as_good_as_it_says() -> None:
+    """In 200 draws of the reward, with delta = 0.2: more than 62 misses have probability 1e-4.
+
+    A miss is an arm that is worse than the best by more than the tolerance.
+    """
+    lengths: dict[float, list[int]] = {}
+    for tolerance in (1.8, 1.2):
+        misses, lengths[tolerance] = 0, []
+        for seed in range(200):
+            values, observe = reward_of(seed)
+            loop = make(seed=seed)
+            result = run(loop, observe, 1000, stop_below=tolerance, progress=False)
+            assert result.stopped is not None
+            found = loop.recommend()
+            assert found.certificate is not None
+            assert found.certificate <= tolerance
+            assert f"certificate {found.certificate:.6g} at {found.point}" == result.stopped
+            misses += values.max() - values[found.arm] > tolerance
+            lengths[tolerance].append(len(result.rewards))
+        assert misses <= 62
+    wide, narrow = lengths[1.8], lengths[1.2]
+    assert all(a <= b for a, b in zip(wide, narrow, strict=True))
+    assert sum(wide) < sum(narrow)
+
+
+@pytest.mark.parametrize("domain", [ARMS, Box([[0.0], [1.0]])], ids=["arms", "box"])
+def test_a_run_that_goes_on_stops_at_the_same_place(domain: Any, tmp_path: Path) -> None:
+    _, observe = reward_of(1)
+    outcomes: dict[int, float] = {}
+
+    def remembered(x: torch.Tensor) -> float:
+        return outcomes.setdefault(len(outcomes), observe(x))
+
+    path = tmp_path / "run.journal"
+    whole = make(IGP_UCB, domain)
+    stopped = run(whole, remembered, 200, stop_below=5.0, progress=False)
+    assert stopped.stopped is not None
+    told = iter(outcomes.values())
+    for rounds in (2, 200, 200):  # interrupted, gone on with, gone on with though it is over
+        with make(IGP_UCB, domain, journal=path) as loop:
+            again = run(loop, lambda x: next(told), rounds, stop_below=5.0, progress=False)
+            num_queries = loop.history.num_queries
+    assert num_queries == whole.history.num_queries
+    assert again.stopped == stopped.stopped
+    with make(IGP_UCB, domain, journal=path) as loop:
+        later = run(loop, observe, 200, stop_below=3.5, progress=False)
+        assert len(later.rewards) > 0
+        assert later.stopped is not None
+
+
+def test_with_delays_and_workers() -> None:
+    _, observe = reward_of(2)
+    loop = make()
+    result = run(loop, observe, 400, delays=ConstantDelay(3), stop_below=1.5, progress=False)
+    # outcomes are always on their way, so that a width that counts rounds has no certificate
+    assert result.stopped is None
+    _, observe = reward_of(2)
+    loop = make(IGP_UCB)
+    result = run(loop, observe, 400, delays=ConstantDelay(3), stop_below=5.0, progress=False)
+    assert result.stopped is not None
+    _, observe = reward_of(2)
+    loop = make(IGP_UCB)
+    with ThreadPoolExecutor(2) as pool:
+        ended = run_async(loop, observe, pool, 2, 400, stop_below=5.0, progress=False)
+    assert ended.stopped is not None
+    assert loop.history.num_pending == 0
+
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a constant width": (GPUpperConfidenceBound.with_options(width=2.0), {}, "is a heuristic"),
+    "random search": (RandomSearch(), {"model": None}, "random search has no model"),
+    "contexts": (IGP_UCB, {"context_dim": 1}, "a certificate is for one context"),
+    "a window": (IGP_UCB, {"forgetting": SlidingWindow(5)}, "a model that forgets"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_no_certificate_can_come_it_is_refused_at_the_start(name: str) -> None:
+    acquisition, options, reason = REFUSED[name]
+    loop = make(acquisition, **options)
+    given = {"contexts": lambda t: torch.zeros(1).double()} if name == "contexts" else {}
+    with pytest.raises(ValueError, match=f"stop_below is 0.1, but no certificate .*{reason}"):
+        run(loop, lambda x: 0.0, 3, stop_below=0.1, progress=False, **given)
+    assert loop.history.num_queries == 0
+
+
+def test_a_model_that_learns_is_refused_once_it_is_there() -> None:
+    loop = make(None, Box([[0.0], [1.0]]), None)
+    with pytest.raises(ValueError, match="no certificate can come of this loop"):
+        run(loop, lambda x: float(x), 8, stop_below=0.1, progress=False)
+    assert loop.history.num_arrived == loop.history.num_queries
+    with pytest.raises(ValueError, match="stop_below is -1"):
+        run(make(), lambda x: 0.0, 3, stop_below=-1.0, progress=False)
