@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -36,6 +36,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence.censored import Censoring
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.fingerprints import added_field
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
 
 __all__ = [
@@ -123,10 +124,15 @@ class Censored(Censoring, Feedback):
             it in units of the reward; otherwise a twentieth of ``outcome_bound``, where that is in
             units of the reward; otherwise a quarter of how far the largest of ten rewards or more
             lies above ``minimum``, and before that any amount, unless none of three lies above it.
+        constraint_bounds: In a loop with ``constraints=`` whose penalized outcomes are modeled: a
+            pair ``(least, largest)`` for each constraint, between which every value that is told
+            lies. A pending query is then at the smallest penalized outcome under the multipliers
+            in force, see :meth:`penalized`. No theorem covers it.
     """
 
     minimum: float | None = None  # a loop has one reward
     outcome_bound: float | None = None
+    constraint_bounds: tuple[tuple[float, float], ...] | None = added_field(None)
 
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
     """Options as printed in Theorems 1 and 3; pass ``max_delay=m``, and bounds to the width."""
@@ -144,6 +150,9 @@ class Censored(Censoring, Feedback):
             store_checked(self, minimum=check_number("minimum", self.minimum))
         if self.outcome_bound is not None:
             store_checked(self, outcome_bound=check_positive("outcome_bound", self.outcome_bound))
+        if self.constraint_bounds is not None:
+            pairs = _check_pairs(self.constraint_bounds)
+            store_checked(self, constraint_bounds=pairs)
         super().__post_init__()
 
     def check_outcome(
@@ -214,6 +223,48 @@ class Censored(Censoring, Feedback):
                 LateOutcomeWarning,
                 stacklevel=3,
             )
+
+    def check_constraints(self, constraints: Sequence[float]) -> None:
+        """Look at constraint values before they are recorded.
+
+        Args:
+            constraints: Of one outcome.
+
+        Raises:
+            ValueError: If one lies outside of its ``constraint_bounds``.
+        """
+        for j, (value, pair) in enumerate(
+            zip(constraints, self.constraint_bounds or (), strict=False)
+        ):
+            if not pair[0] <= value <= pair[1]:
+                raise ValueError(
+                    f"constraint {j + 1} is {value}, outside of its constraint_bounds="
+                    f"({pair[0]:g}, {pair[1]:g}), from which the pseudo-value of pending queries "
+                    "follows. Build the loop with bounds that hold for every value told, noise "
+                    "included."
+                )
+
+    def penalized(self, penalize: Callable[[float, Sequence[float]], float]) -> Censored:
+        r"""Return the feedback on penalized outcomes, under the multipliers of an epoch.
+
+        .. math::
+           o_{\min} = y_{\min} - \sum_j \kappa_j (\psi(g_j^{\max}) - 1), \qquad
+           B_o = y_{\min} + B_y - \sum_j \kappa_j (\psi(g_j^{\min}) - 1) - o_{\min}
+
+        with :math:`g_j` in place of :math:`\psi(g_j) - 1` where the rule charges
+        :math:`\kappa_j g_j`. Penalties do not decrease in ``g``, so these are the smallest
+        penalized outcome and the length of the range of all.
+
+        Args:
+            penalize: From a reward and its constraint values to the penalized outcome.
+        """
+        assert self.minimum is not None
+        assert self.constraint_bounds is not None
+        least, largest = zip(*self.constraint_bounds, strict=True)
+        minimum, bound = penalize(self.minimum, largest), None
+        if self.outcome_bound is not None:
+            bound = penalize(self.minimum + self.outcome_bound, least) - minimum
+        return replace(self, minimum=minimum, outcome_bound=bound, constraint_bounds=None)
 
     def least_reward(self, history: History, scale: OutcomeScale | None = None) -> float | None:
         """Return the worst reward that is recorded, or the largest cost; None if every one is.
@@ -338,6 +389,22 @@ class CensoredView:
             tuple(first_id + i for i in ids) for ids in (self.pending, self.lost, self.late)
         )
         return CensoredView(self.rewards, pending, lost, late)
+
+
+def _check_pairs(given: Any) -> tuple[tuple[float, float], ...]:
+    """Return ``constraint_bounds`` as pairs of numbers."""
+    remedy = "give one pair (least, largest) a constraint, as in constraint_bounds=((-1.0, 2.0),)."
+    try:
+        pairs = tuple((low, high) for low, high in given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"constraint_bounds is {given!r}; {remedy}") from error
+    checked = tuple(
+        (check_number("constraint_bounds", low), check_number("constraint_bounds", high))
+        for low, high in pairs
+    )
+    if not checked or any(low > high for low, high in checked):
+        raise ValueError(f"constraint_bounds is {given!r}; {remedy}")
+    return checked
 
 
 class CensoredQueue:

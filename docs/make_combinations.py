@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,14 @@ class Combination:
     contexts: str
     domain: str
 
+    @property
+    def feedback_in_use(self) -> Any:
+        """The feedback; where it is censored, with bounds on what is penalized."""
+        rule, feedback = CONSTRAINTS[self.constraints], FEEDBACK[self.feedback]
+        if rule is None or not isinstance(feedback, Censored):
+            return feedback
+        return replace(feedback, constraint_bounds=((-1.0, 1.0),))
+
     def build(self) -> BanditLoop:
         """Return the loop.
 
@@ -115,7 +123,7 @@ class Combination:
             DOMAINS[self.domain],
             BanditGP.with_kernel(RBFKernel(), noise=0.1, lengthscale=0.4),
             cls.with_options(rkhs_bound=1.0, noise_bound=0.1, any_lambda=True),
-            feedback=FEEDBACK[self.feedback],
+            feedback=self.feedback_in_use,
             restart=RESTARTS_WITH_GUARANTEES[self.restart],
             forgetting=FORGETTING[self.forgetting],
             constraints=rule,

@@ -73,7 +73,13 @@ from botorch_bandits.loop.minimizing import (
 from botorch_bandits.loop.probing import probe
 from botorch_bandits.loop.rows_stream import RowsStream
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
-from botorch_bandits.loop.state import UNIFORM_ORIGINS, Multipliers, Segments, at_multipliers
+from botorch_bandits.loop.state import (
+    UNIFORM_ORIGINS,
+    Multipliers,
+    PenalizedHistory,
+    Segments,
+    at_multipliers,
+)
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
@@ -207,6 +213,8 @@ class Chooser:
         Raises:
             ValueError: If it is; see :meth:`.Multipliers.check_outcome`.
         """
+        if isinstance(self._settings.feedback, Censored):
+            self._settings.feedback.check_constraints(outcome.constraints)
         if self.segments is not None:
             self.segments.check_outcome(turned_entry(outcome) if self._minimizes else outcome)
 
@@ -438,6 +446,8 @@ class Chooser:
         if settings.context_dim or settings.forgetting is not None:
             return self._new_rows_stream(self._played)
         rule = settings.constraints
+        if rule and isinstance(settings.feedback, Censored):
+            return None  # the prior mean changes with the multipliers
         if (
             isinstance(settings.model, BanditGPRecipe)
             and rule
@@ -573,6 +583,14 @@ class AcquisitionBuilder:
         self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
         self._has_warned = False  # that the model has many rows
 
+    @property
+    def _censored_now(self) -> Censored:
+        """What is made of pending queries; with constraints it changes with the multipliers."""
+        assert isinstance(self._feedback, Censored)
+        if isinstance(self._history, PenalizedHistory):
+            return self._history.censored(self._feedback)
+        return self._feedback
+
     def latest_fit(self) -> dict[str, Any] | None:
         """Return a recipe's hyperparameters and to which rows they were fitted; None if never."""
         builder = self._build_model
@@ -608,8 +626,8 @@ class AcquisitionBuilder:
             now: Clock time in seconds.
         """
         if isinstance(self._feedback, Censored):
-            view = self._feedback.view(self._history, round_number, now)
-            return self._censored_model(self._feedback, view)
+            feedback = self._censored_now
+            return self._censored_model(feedback, feedback.view(self._history, round_number, now))
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             self._cached_model = (key, self._build_model(*self._history.arrived()))
@@ -635,7 +653,8 @@ class AcquisitionBuilder:
             with_pending: Whether pending points enter; where they are censored they always do.
         """
         if isinstance(self._feedback, Censored):
-            return self._build_censored(self._feedback, acquisition, round_number, domain, now)
+            feedback = self._censored_now
+            return self._build_censored(feedback, acquisition, round_number, domain, now)
         model = self.model(round_number, now)
         X_pending = None
         if with_pending and not isinstance(self._feedback, Ignored):
@@ -676,7 +695,14 @@ class AcquisitionBuilder:
             return self._cached_model[1]
         X, rewards = self._history.inputs(), view.rewards
         is_recipe = isinstance(self._given, BanditGPRecipe)
-        if is_recipe and minimum is not None:
+        given = self._given
+        if isinstance(given, BanditGPRecipe) and minimum is not None:
+            is_penalized = isinstance(self._history, PenalizedHistory)
+            if is_penalized and minimum != given.prior_mean:  # with other multipliers
+                self._given = given = replace(given, prior_mean=minimum)
+                self._build_model = given.builder(
+                    self._seed, self._collapses, self._separates_outputs
+                )
             model = self._build_model(
                 X, _column([minimum if reward is None else reward for reward in rewards], X)
             )

@@ -522,6 +522,12 @@ def with_constraints(
     )
     for gap in rates:
         combined = _without_rates(combined, gap)
+    if isinstance(settings.feedback, Censored):
+        combined = combined.with_gaps(
+            "no theorem is stated here for censored feedback with constraints: the value of "
+            "pending queries, the smallest penalized outcome, changes with the multipliers, which "
+            "follow from earlier noise"
+        )
     num_without = history.num_failed + history.num_retracted
     if num_without:
         combined = _without_rates(

@@ -45,6 +45,7 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.checks import (
     DTYPE,
+    LARGEST_OUTCOME,
     check_instance,
     check_integer,
     check_one_of,
@@ -52,7 +53,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
-from botorch_bandits.constraints import MultiplierRule
+from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
@@ -209,6 +210,14 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
         name = getattr(cls or acquisition, "__name__", acquisition)
         if cls and issubclass(cls, CensoredUpperConfidenceBound | CensoredThompsonSampling):
             reason = f"with {name}, which censors pending points itself, would censor them twice"
+        elif cls and played in LAGRANGIAN:
+            raise ValueError(
+                f"feedback=Censored(...) does not go with {name}, which models constraints apart: "
+                "a censored model sees the share of outcomes that arrive times the distance from "
+                "the worst value. A reward so scaled has the same maximizer, but a constraint so "
+                "scaled is met elsewhere. Use surrogate='relabeled' or 'fresh', which model the "
+                "penalized outcome, or feedback=Hallucinated()."
+            )
         else:
             reason = f"has no width for the acquisition {name}, to which it could add its terms"
         raise ValueError(
@@ -409,6 +418,11 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
     is_lagrangian = _is_lagrangian(acquisition)
     weighs_constraints = is_lagrangian or _lacks_multipliers(acquisition)
     if rule is None:
+        if getattr(feedback, "constraint_bounds", None) is not None:
+            raise ValueError(
+                "feedback=Censored(...) has constraint_bounds=, but the loop has no constraints. "
+                "Leave them out, or pass constraints=."
+            )
         if weighs_constraints:
             raise ValueError(
                 "the acquisition weighs constraints, but the loop has none. Pass constraints=, for "
@@ -421,10 +435,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             "MultiplicativeEpochs(...) or PrimalDual(...)."
         )
     if isinstance(feedback, Censored):
-        raise ValueError(
-            "feedback=Censored(...) does not go with constraints=: the smallest penalized outcome "
-            "changes with the multipliers. Use feedback=Hallucinated(), the default."
-        )
+        _check_censored_constraints(feedback, rule)
     if rule.surrogate_in_use == "fresh" and restart is not None:
         raise ValueError(
             "constraints= has surrogate='fresh', which forgets at the end of each epoch; with "
@@ -455,6 +466,40 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
             f"constraints={type(rule).__name__}(...) models the penalized outcome, which the "
             "acquisition must not penalize again: use surrogate='separate', or an acquisition such "
             "as ImprovedUpperConfidenceBound."
+        )
+
+
+def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> None:
+    """Raise unless the smallest penalized outcome under any multipliers is known."""
+    if rule.surrogate_in_use == "separate":
+        return  # refused with the acquisition, which weighs constraints itself
+    if feedback.minimum is None or feedback.on_lower == "lower":
+        given = "minimum_proxy=" if feedback.minimum is None else "on_lower='lower'"
+        raise ValueError(
+            f"feedback=Censored(...) has {given}, which does not go with constraints=: the "
+            "smallest penalized outcome follows from a known minimum of the reward. Pass minimum= "
+            "with on_lower='error', or use feedback=Hallucinated(), the default."
+        )
+    known = 0 if feedback.constraint_bounds is None else len(feedback.constraint_bounds)
+    if known != rule.num_constraints:
+        told = f"constraint_bounds= for {known} constraints" if known else "no constraint_bounds="
+        raise ValueError(
+            f"feedback=Censored(...) has {told}, but there are {rule.num_constraints}: without the "
+            "largest value of each, the smallest penalized outcome is not known. Pass "
+            "constraint_bounds=((least, largest), ...), or feedback=Hallucinated(), the default."
+        )
+    largest = torch.tensor([[high for _, high in feedback.constraint_bounds or ()]], dtype=DTYPE)
+    minimum = torch.tensor([feedback.minimum], dtype=DTYPE)
+    try:
+        least = float(rule.penalized(minimum, largest, rule.multipliers(rule.init())))
+    except MultiplierOverflowError:
+        least = -float("inf")
+    if abs(least) > LARGEST_OUTCOME:
+        raise ValueError(
+            f"feedback=Censored(...) has constraint_bounds={feedback.constraint_bounds!r}, which "
+            f"{type(rule).__name__} turns into a pseudo-value of {least:.3g} at its first "
+            f"multipliers; it must be at least {-LARGEST_OUTCOME:g}. Pass smaller bounds, or a "
+            "penalty that grows more slowly."
         )
 
 

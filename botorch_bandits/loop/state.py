@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -136,6 +138,14 @@ class PenalizedHistory(History):
         X, Y = super().arrived()
         return X, self._targets(Y.squeeze(-1), self.constraints()).unsqueeze(-1)
 
+    def censored(self, feedback: Censored) -> Censored:
+        """Return the feedback on penalized outcomes, with the multipliers in force.
+
+        Args:
+            feedback: As the user gave it, on rewards.
+        """
+        return self._multipliers.censored(feedback)
+
     def _penalize(self, outcomes: list[Outcome]) -> list[Outcome]:
         if not outcomes:
             return []
@@ -186,6 +196,8 @@ class Multipliers:
     Args:
         rule: Changes the multipliers.
         keeps_at_reset: Whether a reset leaves the multipliers as they are.
+        worst: The smallest reward and the largest constraint values, at which censored queries
+            stand; None without them.
 
     Attributes:
         best: The outcome of the largest reward among those that meet all constraints, the first of
@@ -194,9 +206,14 @@ class Multipliers:
         num_rounds: How many rounds have begun, in all segments.
     """
 
-    def __init__(self, rule: MultiplierRule, keeps_at_reset: bool = False) -> None:
+    def __init__(
+        self,
+        rule: MultiplierRule,
+        keeps_at_reset: bool = False,
+        worst: tuple[float, tuple[float, ...]] | None = None,
+    ) -> None:
         """See the class."""
-        self.rule = rule
+        self.rule, self._worst = rule, worst
         self._keeps_at_reset = keeps_at_reset
         self._state = rule.init()
         self.num_rounds = 0
@@ -221,6 +238,21 @@ class Multipliers:
     def num_epochs(self) -> int:
         """How many epochs have begun in all segments: multipliers change with it."""
         return len(self.updates)
+
+    def censored(self, feedback: Censored) -> Censored:
+        """Return the feedback on penalized outcomes, with the multipliers in force.
+
+        Args:
+            feedback: As the user gave it, on rewards.
+        """
+        return feedback.penalized(partial(self._penalized_once, self.values))
+
+    def _penalized_once(
+        self, multipliers: Tensor, reward: float, constraints: Sequence[float]
+    ) -> float:
+        rewards = torch.tensor([reward], dtype=DTYPE)
+        values = torch.tensor([list(constraints)], dtype=DTYPE)
+        return float(self.rule.penalized(rewards, values, multipliers))
 
     def before_round(self) -> bool:
         """Let the last round end; return whether a new epoch begins."""
@@ -282,6 +314,8 @@ class Multipliers:
                 grown = next_ones[next_ones > in_force].tolist()
                 target = rule.penalized(rewards, values, next_ones)
                 largest = max(largest, float(target.abs()), *grown)
+                if self._worst is not None:
+                    largest = max(largest, abs(self._penalized_once(next_ones, *self._worst)))
         except MultiplierOverflowError:
             largest = float("inf")
         if not largest <= LARGEST_OUTCOME:
@@ -297,8 +331,8 @@ class Multipliers:
     def _is_clearly_small(self, outcome: Outcome) -> bool:
         """Whether a bound that costs little is enough for :meth:`check_outcome`."""
         rule = self.rule
-        if type(rule) not in (AdditiveEpochs, PrimalDual):  # whose steps are known
-            return False
+        if self._worst is not None or type(rule) not in (AdditiveEpochs, PrimalDual):
+            return False  # steps are not known, or there is more to look at
         size = max(map(abs, (outcome.reward, *outcome.constraints)))
         summed = max(map(abs, self._state.sums.tolist()))
         rate = rule.step_size / rule.epoch_length if isinstance(rule, AdditiveEpochs) else 0.0
@@ -378,7 +412,11 @@ class Segments:
         self._restart, self._domain, self._feedback = restart, domain, feedback
         self._context_dim = context_dim
         keeps = restart is not None and restart.keep_multipliers
-        self.multipliers = None if rule is None else Multipliers(rule, keeps)
+        pairs = getattr(feedback, "constraint_bounds", None)
+        worst = None
+        if isinstance(feedback, Censored) and feedback.minimum is not None and pairs:
+            worst = (feedback.minimum, tuple(high for _, high in pairs))
+        self.multipliers = None if rule is None else Multipliers(rule, keeps, worst)
         self._engines: dict[str, DetectorEngine] = {}
         if isinstance(restart, ChangePointRestart):
             self._engines["reward"] = restart.detector.on(domain)
