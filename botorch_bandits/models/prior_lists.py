@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from botorch.models.transforms.input import Normalize
@@ -180,7 +181,9 @@ class DefaultCandidates:
     rounds, ``num_initial`` of the loop.
 
     Args:
-        bounds: What inputs are normalized with, one ``(low, high)`` tuple a dimension.
+        bounds: What inputs are normalized with, one ``(low, high)`` tuple a dimension, or a
+            ``2 x d`` tensor, lower bounds first. Two lists of two numbers could be either, and
+            are refused.
         num_draws: Quasi-random draws of lengthscales.
         noise_ratios: Noise variance over output scale.
         smoothness: ``nu`` of the Matern kernels (0.5, 1.5 or 2.5), or infinity for the squared
@@ -210,6 +213,7 @@ class DefaultCandidates:
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        _refuse_two_lists(self.bounds)
         bounds = tuple(map(tuple, read_bounds("bounds", self.bounds).mT.tolist()))
         store_checked(
             self,
@@ -266,6 +270,20 @@ class DefaultCandidates:
             Y: ``n x 1`` outcomes.
         """
         return _recipe_of(self, self.scales(Y))(X, Y)
+
+
+def _refuse_two_lists(bounds: Any) -> None:
+    """Raise where bounds of two dimensions could be pairs, or lower bounds and upper bounds."""
+    if (
+        isinstance(bounds, list | tuple)
+        and len(bounds) == 2
+        and all(isinstance(row, list) and len(row) == 2 for row in bounds)
+    ):
+        pairs = ", ".join(f"({low}, {high})" for low, high in bounds)
+        raise ValueError(
+            f"bounds is {bounds!r}, which could be two (low, high) pairs, or two lower bounds and "
+            f"two upper bounds. Pass tuples, as in [{pairs}] if these are pairs, or a 2 x d tensor."
+        )
 
 
 @lru_cache(maxsize=8)

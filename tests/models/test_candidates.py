@@ -636,3 +636,13 @@ def test_batches_of_points_do_not_copy_the_factors() -> None:
         one_mean, one_covariance = model._rows.mean_and_covariance(batches[index])
         torch.testing.assert_close(mean[index], one_mean, rtol=0.0, atol=1e-12)
         torch.testing.assert_close(covariance[index], one_covariance, rtol=0.0, atol=1e-12)
+
+
+def test_bounds_that_could_be_read_in_two_ways_are_refused():
+    for bounds in ([[0.0, 1.0], [2.0, 3.0]], ([0.0, 1.0], [0.0, 1.0])):
+        with pytest.raises(ValueError, match=r"could be two \(low, high\) pairs"):
+            DefaultCandidates(bounds)
+    pairs = DefaultCandidates([(0.0, 1.0), (2.0, 3.0)])
+    rows = DefaultCandidates(torch.tensor([[0.0, 2.0], [1.0, 3.0]], dtype=torch.float64))
+    assert pairs.bounds == rows.bounds == ((0.0, 1.0), (2.0, 3.0))
+    assert DefaultCandidates([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]).bounds == ((0.0, 1.0),) * 3
