@@ -13,6 +13,7 @@ from benchmarks import (
     fits,
     growth,
     replicates,
+    rows,
     settings,
     suggestions,
     workers,
@@ -64,6 +65,9 @@ BENCHMARKS = {
             "fits-on-record",
             "a journal with 200 fits is opened, against all fits again",
             workers.fits_on_record,
+        ),
+        Benchmark(
+            "many-rows", "20000 rows on a box: repeated, and distinct with LocalGP", rows.many_rows
         ),
         Benchmark("memory-1000", "what a model of 1000 rows keeps", boxes.memory),
     )

@@ -1,0 +1,139 @@
+"""Benchmarks of boxes with many rows: rows that repeat, merged exactly, and the local model.
+
+The ordinary way factorizes all rows: ``SingleTaskGP``, whose memory grows with the square of the
+rows and whose time with the cube. So it is measured at fewer rows, and its growth is told.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.measure import (
+    Measurement,
+    Scale,
+    compare,
+    growth_exponent,
+    ordinary_model,
+    smooth_data,
+    standard_kernel,
+)
+from botorch_bandits import BanditGP, BanditLoop, Box, GPUpperConfidenceBound, History, LocalGP
+
+NOISE = 0.01
+
+
+def many_rows(scale: Scale) -> list[Measurement]:
+    """One more outcome and 256 points: repeated rows and distinct ones; then whole rounds."""
+    return [*_repeated(scale), *(_distinct(scale, dim) for dim in (2, 6))]
+
+
+def _repeated(scale: Scale) -> list[Measurement]:
+    num_rows, num_places = scale.of(4000, 300), scale.of(200, 20)
+    places = smooth_data(num_places, 2, scale.seed)[0]
+    stream = torch.Generator().manual_seed(scale.seed)
+    X = places[torch.randint(num_places, (num_rows,), generator=stream)]
+    Y = X.sum(-1, keepdim=True).sin()
+    points = smooth_data(256, 2, scale.seed + 1)[0].unsqueeze(-2)
+    loop = _loop(BanditGP.with_kernel(standard_kernel(), noise=NOISE), X, Y)
+
+    def ours() -> Tensor:
+        again = BanditLoop(
+            loop.settings.domain,
+            loop.settings.model,
+            loop.settings.acquisition,
+            history=loop.history,
+        )
+        return _moments(again.current_model(), points)  # nothing is kept from before
+
+    timing = compare(
+        lambda: _moments(ordinary_model(X, Y, standard_kernel(), NOISE), points),
+        ours,
+        min(scale.repeats, 3),
+    )
+    difference = float((timing.ordinary_result - timing.our_result).abs().max())
+    all_rows = scale.of(20000, 600)
+    X = places[torch.randint(num_places, (all_rows,), generator=stream)]
+    in_loop = _seconds_of_rounds(loop.settings.model, X, X.sum(-1, keepdim=True).sin())
+    return [
+        Measurement(
+            name=f"many-rows: {num_rows} rows at {num_places} places, 256 points",
+            ratio=timing.ratio,
+            difference=difference,
+            tolerance=1e-8,
+            unit="pass",
+            ordinary_seconds=timing.ordinary_seconds,
+            our_seconds=timing.our_seconds,
+            at_least=10.0,
+            note=f"a round of a loop with {all_rows} rows there takes {1000 * in_loop:.0f} ms",
+        )
+    ]
+
+
+def _distinct(scale: Scale, dim: int) -> Measurement:
+    """The local model on all rows, against the exact one on a fifth of them."""
+    num_rows, part = scale.of(20000, 400), scale.of(4000, 100)
+    X, Y = smooth_data(num_rows, dim, scale.seed)
+    points = smooth_data(256, dim, scale.seed + 1)[0].unsqueeze(-2)
+    spans, exact = [], torch.empty(0)
+    sizes = (part // 2, part)
+    for size in sizes:
+        start = time.process_time()
+        exact = _moments(ordinary_model(X[:size], Y[:size], standard_kernel(), NOISE), points)
+        spans.append(time.process_time() - start)
+    # with all rows as neighbors, the two agree
+    few = X[: sizes[0]], Y[: sizes[0]]
+    whole = LocalGP(*few, standard_kernel(), NOISE, num_neighbors=sizes[0])
+    same = ordinary_model(*few, standard_kernel(), NOISE)
+    difference = float((_moments(whole, points[:8]) - _moments(same, points[:8])).abs().max())
+    start = time.process_time()
+    _moments(LocalGP(X, Y, standard_kernel(), NOISE), points)
+    ours = time.process_time() - start
+    local = _moments(LocalGP(X[:part], Y[:part], standard_kernel(), NOISE), points)
+    error = float((local - exact)[0].square().mean().sqrt())
+    in_loop = _seconds_of_rounds(LocalGP.with_kernel(standard_kernel(), NOISE), X, Y)
+    return Measurement(
+        name=f"many-rows: {num_rows} distinct rows in {dim} dimensions, local, 256 points",
+        ratio=spans[1] / ours,
+        difference=difference,
+        tolerance=1e-6,
+        unit="model",
+        ordinary_seconds=spans[1],
+        our_seconds=ours,
+        at_least=10.0,
+        note=(
+            f"ordinary: {part} rows, growing as n^{growth_exponent(sizes, spans):.1f}; means there "
+            f"are {error:.1g} off; a round of a loop takes {in_loop:.2f} s"
+        ),
+    )
+
+
+def _loop(model: Any, X: Tensor, Y: Tensor) -> BanditLoop:
+    dim = X.shape[-1]
+    history = History(dim)
+    for x, y in zip(X, Y[:, 0].tolist(), strict=True):
+        history.add_outcome(history.add_query(x, "attached", 0.0).id, y, 0.0)
+    box = Box(torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, dim))
+    bound = GPUpperConfidenceBound.with_options(width=2.0)
+    return BanditLoop(box, model, bound, history=history)
+
+
+def _seconds_of_rounds(model: Any, X: Tensor, Y: Tensor, num_rounds: int = 3) -> float:
+    """Return the median time of asking and telling, after the first round."""
+    loop = _loop(model, X, Y)
+    loop.tell(loop.ask().id, 0.0)
+    spans = []
+    for _ in range(num_rounds):
+        start = time.process_time()
+        loop.tell(loop.ask().id, 0.0)
+        spans.append(time.process_time() - start)
+    return sorted(spans)[num_rounds // 2]
+
+
+def _moments(model: Any, points: Tensor) -> Tensor:
+    with torch.no_grad():
+        posterior = model.posterior(points)
+        return torch.stack([posterior.mean.flatten(), posterior.variance.flatten()])
