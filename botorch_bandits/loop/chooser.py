@@ -815,6 +815,7 @@ class ForgettingBuilder(AcquisitionBuilder):
         """See :meth:`AcquisitionBuilder.model`."""
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
+            self._cached_model = None  # the next one needs nothing of it: two would be in memory
             X, Y, rounds = self._arrived(round_number)
             if self._models is None:
                 model = self._call_factory(X, Y)

@@ -1,10 +1,10 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
 All are ordinary :class:`~botorch_bandits.BanditGP`: rows are left out, have weights, or have the
-round as a further input. Windows and weights are built afresh in every round, at the cost of one
-factorization; with a time-varying kernel the model grows row by row. Where the kernel has no closed
-form, GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep
-fewer digits. The settings, with their sources, are in
+round as a further input. Weights, and windows that rows leave, are built afresh in every round, at
+the cost of one factorization; before that, and with a time-varying kernel, the model grows row by
+row. Where the kernel has no closed form, GPyTorch, as BoTorch sets it, solves from 4096 rows on by
+conjugate gradients, which keep fewer digits. The settings, with their sources, are in
 :mod:`botorch_bandits.forgetting`.
 """
 
@@ -161,6 +161,9 @@ class ForgettingModels:
             collapses = False
         self.recipe, self.forgetting = recipe, forgetting
         self._collapses, self._separates_outputs = collapses, separates_outputs
+        # as long as no row leaves a window, its model grows; it is the same to the last bit
+        self._first: Tensor | None = None
+        self._in_window: Callable[[Tensor, Tensor], Any] = self._builder()
         # with a time as an input rows never change: one builder continues its last model
         self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
 
@@ -192,7 +195,11 @@ class ForgettingModels:
         rounds = rounds.to(X.device)
         if isinstance(self.forgetting, SlidingWindow):
             kept = self.forgetting.keeps(rounds, round_number)
-            return self._builder()(X[kept], Y[kept])
+            X, Y = X[kept], Y[kept]
+            if self._first is None or not torch.equal(self._first, X[:1]):
+                # a row left: nothing can be continued, and what was built is let go
+                self._first, self._in_window = X[:1].clone(), self._builder()
+            return self._in_window(X, Y)
         if isinstance(self.forgetting, ExponentialWeights):
             weights = self.forgetting.weights(rounds, round_number)
             kept = weights > NEGLIGIBLE_WEIGHT
@@ -201,7 +208,6 @@ class ForgettingModels:
         return self._growing(self.inputs(X, rounds), Y)
 
     def _builder(self) -> Callable[[Tensor, Tensor], Any]:
-        # a new one each time where rows leave, for nothing can be continued
         return self.recipe.builder(0, self._collapses, self._separates_outputs)
 
     def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP:

@@ -150,7 +150,7 @@ class SharedRows:
         for first in range(0, num_groups, step):
             groups = range(first, first + step)
             some = kernels if step == num_groups else kernels.select(groups)
-            covariance = some(X, X)
+            covariance = some(X, X) if step == num_groups else _in_blocks(some, X)
             diagonal = some.diagonal(X) + lam[first : first + step].unsqueeze(-1)
             covariance.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
             factor, info = torch.linalg.cholesky_ex(covariance)
@@ -158,7 +158,8 @@ class SharedRows:
             if bool(info.any()):
                 lost = first + int(info.argmax())
                 _refuse(lost, float(lam[lost]), n)
-            inverse[first : first + step] = _invert_lower(factor)
+            _invert_lower(factor, out=inverse[first : first + step])
+            del factor
         residuals = (inverse @ (y - prior_means.unsqueeze(-1)).unsqueeze(-1)).squeeze(-1)
         return cls(kernels, lam, prior_means, X, inverse, residuals)
 
@@ -189,7 +190,9 @@ class SharedRows:
         """Return the posteriors of some groups."""
         if list(groups) == list(range(len(self.lam))):
             return self
-        index = torch.as_tensor(groups, device=self.lam.device)
+        index: Tensor | slice = torch.as_tensor(groups, device=self.lam.device)
+        if list(groups) == list(range(groups[0], groups[0] + len(groups))):
+            index = slice(groups[0], groups[0] + len(groups))  # copies nothing
         return SharedRows(
             self.kernels.select(groups),
             self.lam[index],
@@ -285,23 +288,42 @@ SMALL_MATRIX = 256
 CHUNK_ENTRIES = 500_000
 """Kernel values that are kept at a time where many points are evaluated."""
 
+BLOCK_ROWS = 128
+"""Of a large matrix; what a kernel's values are made of takes four times their memory."""
+
 SMALL_TRIANGLE = 64
 """Triangles of so many rows are inverted at once, larger ones by their quarters."""
 
 
-def _invert_lower(factor: Tensor) -> Tensor:
+def _in_blocks(kernels: UnitKernels, X: Tensor) -> Tensor:
+    """Return the covariances of ``n x d`` points, ``G x n x n``, computed some rows at a time."""
+    first = kernels(X[:BLOCK_ROWS], X)
+    covariance = first.new_empty(*first.shape[:-2], len(X), len(X))
+    covariance[..., :BLOCK_ROWS, :] = first
+    for start in range(BLOCK_ROWS, len(X), BLOCK_ROWS):
+        end = start + BLOCK_ROWS
+        covariance[..., start:end, :] = kernels(X[start:end], X)
+    return covariance
+
+
+def _invert_lower(factor: Tensor, out: Tensor | None = None) -> Tensor:
     """Return the inverse of ``... x n x n`` lower triangular matrices.
 
     Solving for the unit matrix would do three times the work, for it does not know that the
     result is triangular.
+
+    Args:
+        factor: The matrices.
+        out: Where to write it; new memory if None.
     """
     n = factor.shape[-1]
     if n <= SMALL_TRIANGLE:
         eye = torch.eye(n, dtype=factor.dtype, device=factor.device).expand_as(factor)
-        return torch.linalg.solve_triangular(factor, eye, upper=False)
+        small = torch.linalg.solve_triangular(factor, eye, upper=False)
+        return small if out is None else out.copy_(small)
     half = n // 2
     first, last = _invert_lower(factor[..., :half, :half]), _invert_lower(factor[..., half:, half:])
-    inverse = factor.new_zeros(factor.shape)
+    inverse = factor.new_zeros(factor.shape) if out is None else out.zero_()
     inverse[..., :half, :half], inverse[..., half:, half:] = first, last
     inverse[..., half:, :half] = (last @ factor[..., half:, :half] @ first).neg_()
     return inverse

@@ -646,3 +646,21 @@ def test_bounds_that_could_be_read_in_two_ways_are_refused():
     rows = DefaultCandidates(torch.tensor([[0.0, 2.0], [1.0, 3.0]], dtype=torch.float64))
     assert pairs.bounds == rows.bounds == ((0.0, 1.0), (2.0, 3.0))
     assert DefaultCandidates([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]).bounds == ((0.0, 1.0),) * 3
+
+
+def test_large_lists_are_those_of_dense_algebra() -> None:
+    stream = torch.Generator().manual_seed(3)
+    X = torch.rand(300, 2, dtype=torch.float64, generator=stream)
+    Y = X.sin().sum(-1, keepdim=True)
+    model = BanditGP.with_candidates(candidate_grid([0.2, 0.3], [0.01], [0.5, 1.0]))(X, Y)
+    points = torch.rand(7, 2, dtype=torch.float64, generator=stream)
+    means, variances = model.group_moments(points)
+    for entry, prior in enumerate(model.recipe.candidates):
+        group = int(model.recipe.groups.group_of[entry])
+        K, k = (prior.kernel(each, X).to_dense().detach() for each in (X, points))
+        solved = torch.linalg.solve(K + prior.noise * torch.eye(len(X), dtype=X.dtype), k.mT)
+        own = prior.kernel(points, diag=True).detach()
+        scale = float(model.recipe.groups.scales[entry])
+        assert torch.allclose(means[:, group], (Y.mT @ solved).squeeze(0), rtol=0.0, atol=1e-8)
+        expected = own - (k * solved.mT).sum(-1)
+        assert torch.allclose(scale * variances[:, group], expected, rtol=0.0, atol=1e-8)
