@@ -74,6 +74,7 @@ def player_of(num_rows: int, settings: dict[str, str]) -> Player:
     return player
 
 
+DRAWN = {"acquisition": "GP-TS", "constraints": PRIMAL_DUAL}
 # settings: rows in all factorizations of two rounds; kB that are kept; kB beyond that in a round
 CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "IGP-UCB on arms": ({}, 0, 150, 10),
@@ -90,6 +91,21 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "contexts on arms": ({"contexts": CONTEXTS}, 0, 230, 85),
     "draws with a window on arms": ({"acquisition": "GP-TS", "forgetting": WINDOW}, 110, 400, 110),
     "draws with contexts on arms": ({"acquisition": "GP-TS", "contexts": CONTEXTS}, 200, 730, 300),
+    "draws apart with a window on arms": ({**DRAWN, "forgetting": WINDOW}, 110, 500, 130),
+    "draws apart with contexts on arms": ({**DRAWN, "contexts": CONTEXTS}, 200, 880, 290),
+    "draws apart with drift on arms": ({**DRAWN, "forgetting": TIME}, 200, 660, 390),
+    "bounds apart with a window on arms": (
+        {"constraints": SEPARATE, "forgetting": WINDOW},
+        110,
+        200,
+        170,
+    ),
+    "bounds apart with contexts on arms": (
+        {"constraints": SEPARATE, "contexts": CONTEXTS},
+        200,  # the model of a look for infeasible constraints, which is none of every round
+        520,
+        90,
+    ),
     "IGP-UCB on a box": ({"domain": BOX}, 0, 190, 1000),
     "EI on a box": ({"domain": BOX, "acquisition": "EI"}, 0, 190, 1000),
     "DMM on a box": ({"domain": BOX, "acquisition": "DMM"}, 200, 190, 1800),

@@ -69,7 +69,8 @@ class Record:
         arms: ``n`` arms that were played.
         fronts: ``n x num_front``; what stood in front of them.
         pairs: ``n`` numbers that are equal where arms and fronts are.
-        outcomes: ``n`` outcomes, with the prior mean in them.
+        outcomes: ``n`` outcomes, with the prior mean in them; ``n x num_outputs`` where there are
+            several outputs.
         weights: ``n`` weights, or None where rows stay as they are.
         version: Another one says that rows before the last ones have changed.
         before: From a stride to what there was after the last multiple of so many outcomes; None

@@ -13,9 +13,10 @@ random numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
@@ -31,6 +32,7 @@ from botorch_bandits.acquisition.lagrangian import (
     penalized,
 )
 from botorch_bandits.acquisition.output_widths import PER_OUTPUT, output_rules
+from botorch_bandits.acquisition.rows_engine import RowsEngine
 from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
@@ -90,28 +92,49 @@ class LagrangianRound:
         engine: That looked.
         weights: In force.
         means: ``num_outputs x num_arms`` posterior means, the reward's first.
-        variances: ``num_outputs x num_arms``, or ``1 x num_arms`` where all have the same; pending
-            arms count as known for bounds.
+        find_variances: Of an arm's number, or None for all arms: the posterior variances of the
+            outputs, ``num_outputs x k``, or ``1 x k`` where all have the same. Pending arms count
+            as known for bounds.
         widths: ``num_outputs``.
         draw_round: The round whose random numbers are drawn.
     """
 
-    engine: LagrangianEngine
+    engine: PenalizedEngine
     weights: Weights
     means: Tensor
-    variances: Tensor
+    find_variances: Callable[[int | None], Tensor]
     widths: Tensor
     draw_round: int
 
     @cached_property
+    def variances(self) -> Tensor:
+        """``num_outputs x num_arms`` posterior variances, or ``1 x num_arms``."""
+        return self.find_variances(None)
+
+    @cached_property
     def deviations(self) -> Tensor:
         """Posterior standard deviations, of the shape of the variances."""
+        return self._deviations(self.variances)
+
+    def deviations_at(self, arm: int) -> Tensor:
+        """Return the standard deviations at one arm, ``num_outputs``, or 1 where all are the same.
+
+        A draw needs them nowhere else.
+
+        Args:
+            arm: Its number.
+        """
         if self.engine.draws:
-            return self.variances.clamp_min(0.0).sqrt()
-        if len(self.variances) == 1:
-            return self.variances.clamp_min(MINIMUM_VARIANCE * self.engine.prior_variance).sqrt_()
+            return self._deviations(self.find_variances(arm))[:, 0]
+        return self.deviations[:, arm]
+
+    def _deviations(self, variances: Tensor) -> Tensor:
+        if self.engine.draws:
+            return variances.clamp_min(0.0).sqrt()
+        if len(variances) == 1:
+            return variances.clamp_min(MINIMUM_VARIANCE * self.engine.prior_variance).sqrt_()
         smallest = MINIMUM_VARIANCE * self.engine.prior_variances
-        return torch.maximum(self.variances, smallest.unsqueeze(-1)).sqrt_()
+        return torch.maximum(variances, smallest.unsqueeze(-1)).sqrt_()
 
     @cached_property
     def half_widths(self) -> Tensor:
@@ -124,13 +147,17 @@ class LagrangianRound:
         deviation = self.engine.deviations_of_draw(self.draw_round)
         return score(self.means, half_width(deviation, self.widths.unsqueeze(-1)))
 
-    def lower_bounds(self, index: int | slice = slice(None)) -> Tensor:
+    def lower_bounds(self, arm: int | None = None) -> Tensor:
         """Return lower confidence bounds of the constraints, ``num_constraints x num_arms``.
 
         Args:
-            index: Of the arms; all if omitted.
+            arm: The number of one arm, of which there are ``num_constraints``; all if omitted.
         """
-        lower = -score(self.means[1:, index], self.half_widths[1:, index], -1.0)
+        if arm is None:
+            lower = -score(self.means[1:], self.half_widths[1:], -1.0)
+        else:
+            half = half_width(self.deviations_at(arm), self.widths)
+            lower = -score(self.means[1:, arm], half[1:], -1.0)
         clip = self.weights.constraint_bound
         return lower if clip is None else lower.clamp(-clip, clip)
 
@@ -166,11 +193,12 @@ class LagrangianRound:
         return score(factors @ self.means, half_width(deviation, width, in_place=True))
 
 
-class LagrangianEngine:
+class PenalizedEngine(ABC):
     """Plays the bound or the draw of a penalized reward on arms, in one stream of rounds.
 
     Args:
-        groups: Engines without a rule, one for each kernel.
+        groups: What each of them has of its outputs, one for each kernel: a prior mean, and a
+            summary of the prior for widths.
         outputs: Of each group the numbers of its outputs; the reward is 0.
         options: All options of the constructor of the acquisition function.
         draws: Whether it is played by draws.
@@ -179,14 +207,14 @@ class LagrangianEngine:
 
     def __init__(
         self,
-        groups: Sequence[ArmsEngine],
+        groups: Sequence[ArmsEngine | RowsEngine],
         outputs: Sequence[Sequence[int]],
         options: Mapping[str, Any],
         draws: bool,
         name: str,
     ) -> None:
         """See the class."""
-        self._groups, self._outputs = tuple(groups), tuple(map(tuple, outputs))
+        self._outputs = tuple(map(tuple, outputs))
         self.draws = draws
         self.rule = Weights.of(options)
         self.prior_mean = groups[0].prior_mean
@@ -216,6 +244,111 @@ class LagrangianEngine:
         ]
         self._value_scale = ValueScale(self.sign * self.prior_mean, math.sqrt(variances[order[0]]))
 
+    def _round(
+        self,
+        means: Sequence[Tensor],
+        variances: Callable[[int | None], Sequence[Tensor]],
+        draw_round: int,
+        rule: Weights | None,
+    ) -> LagrangianRound:
+        """Return what is known in a round.
+
+        Args:
+            means: Of each group ``num_outputs x num_arms``, less the prior mean.
+            variances: Of an arm, or None for all arms: of each group its ``k`` variances.
+            draw_round: The round whose random numbers are drawn.
+            rule: The weights in force; those of the beginning if omitted.
+        """
+        mean = means[0] if len(means) == 1 else torch.cat(list(means))[self._rows]
+        return LagrangianRound(
+            self,
+            self.rule if rule is None else rule,
+            mean if self.prior_mean == 0.0 else mean + self.prior_mean,
+            partial(self._variances_of_outputs, variances),
+            self._widths(),
+            draw_round,
+        )
+
+    def _variances_of_outputs(
+        self, variances: Callable[[int | None], Sequence[Tensor]], index: int | None
+    ) -> Tensor:
+        found = variances(index)
+        if len(found) == 1:
+            return found[0].unsqueeze(0)
+        return torch.stack([found[g] for g in self._group_of])
+
+    def _widths(self) -> Tensor:
+        """The width of each output."""
+        known = [width(1) for width in self._width_of_rule]
+        return self._scale * torch.tensor([known[i] for i in self._rule_of], dtype=DTYPE)
+
+    @abstractmethod
+    def deviations_of_draw(self, draw_round: int) -> Tensor:
+        """Return by how much a joint draw of all outputs is above their means.
+
+        Args:
+            draw_round: The round whose random numbers are drawn.
+
+        Returns:
+            ``num_outputs x num_arms``.
+        """
+
+    def choose(self, seen: LagrangianRound, check: bool = True) -> Tensor:
+        """Return the arm to play.
+
+        Args:
+            seen: From :meth:`look`.
+            check: Refuse scores that are not finite.
+        """
+        return first_of_the_largest(seen.scores, check, self._value_scale)
+
+    def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
+        """Return what was known at an arm, by name, as the acquisition function tells it.
+
+        Args:
+            seen: From :meth:`look`.
+            arm: The arm.
+        """
+        index = int(arm)
+        means = seen.means[:, index].tolist()
+        known = {
+            "mean": means[0],
+            "standard_deviation": float(seen.deviations_at(index)[0]),
+            "width": float(seen.widths[0]),
+            "acquisition_value": float(seen.scores[index]),
+        }
+        lower = seen.lower_bounds(index).tolist()
+        for j, mean in enumerate(means[1:], 1):
+            known[f"constraint_mean_{j}"] = mean
+            if self.draws:
+                known[f"constraint_draw_{j}"] = float(seen.drawn[j, index])
+            known[f"constraint_lower_bound_{j}"] = lower[j - 1]
+        return known
+
+
+class LagrangianEngine(PenalizedEngine):
+    """Plays a penalized reward on arms from sufficient statistics.
+
+    Args:
+        groups: Engines without a rule, one for each kernel.
+        outputs: Of each group the numbers of its outputs; the reward is 0.
+        options: All options of the constructor of the acquisition function.
+        draws: Whether it is played by draws.
+        name: Of the acquisition class, for errors.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[ArmsEngine],
+        outputs: Sequence[Sequence[int]],
+        options: Mapping[str, Any],
+        draws: bool,
+        name: str,
+    ) -> None:
+        """See the class."""
+        super().__init__(groups, outputs, options, draws, name)
+        self._groups = tuple(groups)
+
     @property
     def posteriors(self) -> tuple[OutputsPosterior, ...]:
         """Of each group of outputs with the same kernel."""
@@ -237,42 +370,30 @@ class LagrangianEngine:
             rule: The weights in force; those of the beginning if omitted.
         """
         posteriors = self.posteriors
-        variances = [
-            (
-                posterior.variance
-                if pending is None or self.draws
-                else posterior.variance_given(pending)
-            ).unsqueeze(0)
-            for posterior in posteriors
-        ]
-        if len(posteriors) == 1:
-            means, variance = posteriors[0].means, variances[0]
-        else:
-            means = torch.cat([posterior.means for posterior in posteriors])[self._rows]
-            variance = torch.cat([variances[g] for g in self._group_of])
-        return LagrangianRound(
-            self,
-            self.rule if rule is None else rule,
-            means if self.prior_mean == 0.0 else means + self.prior_mean,
-            variance,
-            self._widths(),
+        return self._round(
+            [posterior.means for posterior in posteriors],
+            partial(self._variances, None if self.draws else pending),
             round_number if draw_round is None else draw_round,
+            rule,
         )
 
-    def _widths(self) -> Tensor:
-        """The width of each output."""
-        known = [width(1) for width in self._width_of_rule]
-        return self._scale * torch.tensor([known[i] for i in self._rule_of], dtype=DTYPE)
+    def _variances(self, pending: Tensor | None, index: int | None) -> list[Tensor]:
+        found = [
+            posterior.variance if pending is None else posterior.variance_given(pending)
+            for posterior in self.posteriors
+        ]
+        return found if index is None else [each[index : index + 1] for each in found]
+
+    def lower_bounds_of_constraints(self) -> Tensor:
+        """Return lower confidence bounds without clips, ``num_constraints x num_arms``.
+
+        What is pending does not enter.
+        """
+        seen = self.look(1, rule=replace(self.rule, constraint_bound=None))
+        return seen.lower_bounds()
 
     def deviations_of_draw(self, draw_round: int) -> Tensor:
-        """Return by how much a joint draw of all outputs is above their means.
-
-        Args:
-            draw_round: The round whose random numbers are drawn.
-
-        Returns:
-            ``num_outputs x num_arms``.
-        """
+        """See the base class."""
         drawn = self.prior_variances.new_empty(
             len(self._group_of), self._groups[0].posterior.num_arms
         )
@@ -292,15 +413,6 @@ class LagrangianEngine:
             drawn[list(outputs)] = posterior.deviations_of_draws(torch.stack(simulations))
         return drawn
 
-    def choose(self, seen: LagrangianRound, check: bool = True) -> Tensor:
-        """Return the arm to play.
-
-        Args:
-            seen: From :meth:`look`.
-            check: Refuse scores that are not finite.
-        """
-        return first_of_the_largest(seen.scores, check, self._value_scale)
-
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[Sequence[float]]) -> None:
         """Take in a record; see :meth:`.OutputsPosterior.observe_many_outputs`.
 
@@ -311,29 +423,6 @@ class LagrangianEngine:
         for posterior, outputs in zip(self.posteriors, self._outputs, strict=True):
             own = [[each[j] - self.prior_mean for j in outputs] for each in outcomes]
             posterior.observe_many_outputs(arms, own)
-
-    def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
-        """Return what was known at an arm, by name, as the acquisition function tells it.
-
-        Args:
-            seen: From :meth:`look`.
-            arm: The arm.
-        """
-        index = int(arm)
-        means = seen.means[:, index].tolist()
-        known = {
-            "mean": means[0],
-            "standard_deviation": float(seen.deviations[0, index]),
-            "width": float(seen.widths[0]),
-            "acquisition_value": float(seen.scores[index]),
-        }
-        lower = seen.lower_bounds(index).tolist()
-        for j, mean in enumerate(means[1:], 1):
-            known[f"constraint_mean_{j}"] = mean
-            if self.draws:
-                known[f"constraint_draw_{j}"] = float(seen.drawn[j, index])
-            known[f"constraint_lower_bound_{j}"] = lower[j - 1]
-        return known
 
 
 def build_lagrangian_engine(
@@ -355,6 +444,57 @@ def build_lagrangian_engine(
         None where the settings need the model itself; see
         :func:`~botorch_bandits.acquisition.engines.build_arms_engine`.
     """
+    settings = read_outputs(model, acquisition, domain)
+    if settings is None:
+        return None
+    groups = []
+    for recipe, outputs in zip(settings.models, settings.outputs, strict=True):
+        engine = build_arms_engine(recipe, RandomSearch(), domain, seed, num_outputs=len(outputs))
+        if engine is None or not has_scale(engine):
+            return None
+        groups.append(engine)
+    return LagrangianEngine(
+        groups, settings.outputs, settings.options, settings.draws, settings.name
+    )
+
+
+def has_scale(engine: ArmsEngine | RowsEngine) -> bool:
+    """Whether the prior of an engine has a variance, in units of which bounds are measured."""
+    return 0.0 < float(engine.summary.active_priors[0].prior_variance) < math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class OutputsSettings:
+    """What is played on reward and constraints, and the outputs that have a kernel in common.
+
+    Attributes:
+        options: All options of the constructor of the acquisition function.
+        draws: Whether it is played by draws.
+        name: Of the acquisition class, for errors.
+        outputs: Of each group the numbers of its outputs; the reward is 0.
+        models: Of each group its kernel and noise.
+    """
+
+    options: dict[str, Any]
+    draws: bool
+    name: str
+    outputs: tuple[tuple[int, ...], ...]
+    models: tuple[BanditGPRecipe, ...]
+
+
+def read_outputs(
+    model: BanditGPRecipe, acquisition: AcquisitionRecipe, domain: Arms
+) -> OutputsSettings | None:
+    """Return what is played on reward and constraints.
+
+    Args:
+        model: Kernel and noise, the same for all outputs unless the kernel has a batch shape.
+        acquisition: What is played, with multipliers.
+        domain: The arms.
+
+    Returns:
+        None where it is no bound or draw of a penalized reward, or its options need a model.
+    """
     cls = acquisition.acquisition_class
     played = evaluated_as(cls)
     if played not in (LagrangianUpperConfidenceBound, LagrangianThompsonSampling):
@@ -367,31 +507,20 @@ def build_lagrangian_engine(
     options = cls.complete_options(acquisition.options, domain)
     if draws:
         options = LagrangianThompsonSampling.options_of_widths(options)
-    num_outputs = 1 + len(options["multipliers"])
     outputs: dict[str, list[int]] = {}
     kernels = {}
-    for j in range(num_outputs):
+    for j in range(1 + len(options["multipliers"])):
         kernel = kernel_of_output(model.kernel, j) if model.kernel.batch_shape else model.kernel
         name = fingerprint_kernel(kernel) if model.kernel.batch_shape else ""
         outputs.setdefault(name, []).append(j)
         kernels[name] = kernel
-    groups = []
-    for name, each in outputs.items():
-        engine = build_arms_engine(
-            replace(model, kernel=kernels[name]),
-            RandomSearch(),
-            domain,
-            seed,
-            num_outputs=len(each),
-        )
-        if engine is None or not 0.0 < _prior_variance(engine) < math.inf:
-            return None
-        groups.append(engine)
-    return LagrangianEngine(groups, list(outputs.values()), options, draws, cls.__name__)
-
-
-def _prior_variance(engine: ArmsEngine) -> float:
-    return float(engine.summary.active_priors[0].prior_variance)
+    return OutputsSettings(
+        options,
+        draws,
+        cls.__name__,
+        tuple(map(tuple, outputs.values())),
+        tuple(replace(model, kernel=kernels[name]) for name in outputs),
+    )
 
 
 fill_in_docstrings(__name__)

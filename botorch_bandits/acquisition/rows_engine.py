@@ -137,7 +137,8 @@ class RowsEngine:
     """A rule, its rows and its random numbers.
 
     Args:
-        rule: Scores the arms, in every round that is not given another.
+        rule: Scores the arms, in every round that is not given another; None where only the
+            posterior is asked for.
         covariance: The prior.
         lam: The noise variance of one outcome.
         prior_variance: What bounds on the norm are measured in.
@@ -148,6 +149,7 @@ class RowsEngine:
         covariance: The prior.
         rows: Of the last round that was looked at.
         num_observations: How many observations counted then.
+        seed: Of all draws.
         rule_domain: The arms behind a front, for rules that depend on the domain.
         transform: Of the model's inputs, or None.
     """
@@ -157,7 +159,7 @@ class RowsEngine:
 
     def __init__(
         self,
-        rule: ArmsRule,
+        rule: ArmsRule | None,
         covariance: FrontCovariance,
         lam: float,
         prior_variance: float,
@@ -166,7 +168,7 @@ class RowsEngine:
     ) -> None:
         """See the class."""
         self.rule, self.covariance, self.prior_mean = rule, covariance, prior_mean
-        self._lam, self._seed = lam, seed
+        self._lam, self.seed = lam, seed
         self._deviation = math.sqrt(prior_variance) if 0.0 < prior_variance < math.inf else 1.0
         self.summary = RowsSummary(self, lam, prior_variance)
         self.rows = Rows(
@@ -177,6 +179,16 @@ class RowsEngine:
         self._memo: dict[str, Any] = {}
         self._growing, self._version = GrowingRows(covariance, lam), 0
         self._blocks: dict[str, RandomBlocks] = {}
+
+    @property
+    def covariances(self) -> tuple[FrontCovariance, ...]:
+        """The prior, as one of a group."""
+        return (self.covariance,)
+
+    @property
+    def num_front(self) -> int:
+        """How many columns stand in front of the arms."""
+        return self.covariance.num_front
 
     @property
     def information_gain(self) -> Tensor:
@@ -205,11 +217,50 @@ class RowsEngine:
             rule: What is played in this round alone; the engine's own rule if omitted.
         """
         rule = self.rule if rule is None else rule
+        assert rule is not None
         draw_round = round_number if draw_round is None else draw_round
         # a draw that does not hallucinate takes another one for each pending set, as each round has
         enters = not isinstance(rule, ThompsonArmsRule) or isinstance(
             rule, HallucinatedThompsonArmsRule
         )
+        posterior = self.posterior_of(
+            front, record, pending if enters else None, partial(self.normal, draw_round)
+        )
+        ends, arms = (math.inf, -math.inf), None
+        if rule.needs_extremes and len(record.outcomes):
+            ends = record.outcomes.min(), record.outcomes.max()
+        if pending is not None and len(pending.arms) and isinstance(rule, ImprovementArmsRule):
+            arms = torch.from_numpy(pending.arms)
+        return RowsRound(
+            rule=rule,
+            posterior=posterior,  # type: ignore[arg-type]
+            summary=self.summary,
+            round_number=round_number,
+            largest_outcome=torch.tensor(ends[1], dtype=torch.float64),
+            smallest_outcome=torch.tensor(ends[0], dtype=torch.float64),
+            draw=partial(self.draw, draw_round),
+            pending=arms,
+            prior_mean=self.prior_mean,
+            prior_deviation=self._deviation,
+            record=replace(record, outcomes=record.outcomes - self.prior_mean),
+            memo=self._memo,
+        )
+
+    def posterior_of(
+        self,
+        front: Array,
+        record: Record,
+        pending: Rows | None = None,
+        normal: Callable[[int], Array] | None = None,
+    ) -> RowsPosterior:
+        """Return the posterior of all arms behind the front of a round.
+
+        Args:
+            front: ``num_front``; what stands in front of the arms now.
+            record: What was observed.
+            pending: What counts as known though it has not arrived, or None.
+            normal: Gives so many standard normal numbers of the round, for draws.
+        """
         outcomes = record.outcomes - self.prior_mean
         factor: RowFactor
         matrices: Callable[[], tuple[Array, list[Array]]]
@@ -232,37 +283,19 @@ class RowsEngine:
             among[np.diag_indices_from(among)] += self.rows.noise
             factor, matrices = FreshFactor(among), partial(self._matrices, among)
             self.num_observations = int(weights.sum())
-        self._posterior = posterior = RowsPosterior(
+        self._posterior = RowsPosterior(
             self.covariance,
             front,
             self.rows,
             means,
             factor,
             self._lam,
-            pending if enters else None,
-            partial(self._normal, draw_round),
+            pending,
+            normal,
             matrices,
             record.arms,
         )
-        ends, arms = (math.inf, -math.inf), None
-        if rule.needs_extremes and len(outcomes):
-            ends = record.outcomes.min(), record.outcomes.max()
-        if pending is not None and len(pending.arms) and isinstance(rule, ImprovementArmsRule):
-            arms = torch.from_numpy(pending.arms)
-        return RowsRound(
-            rule=rule,
-            posterior=posterior,  # type: ignore[arg-type]
-            summary=self.summary,
-            round_number=round_number,
-            largest_outcome=torch.tensor(ends[1], dtype=torch.float64),
-            smallest_outcome=torch.tensor(ends[0], dtype=torch.float64),
-            draw=partial(self._draw, draw_round),
-            pending=arms,
-            prior_mean=self.prior_mean,
-            prior_deviation=self._deviation,
-            record=replace(record, outcomes=outcomes),
-            memo=self._memo,
-        )
+        return self._posterior
 
     def transformed_contexts(self, contexts: Tensor) -> Array:
         """Return contexts as the kernel wants them.
@@ -322,12 +355,19 @@ class RowsEngine:
         numbers = range(len(covariance.priors))
         return among, [covariance.block_of(number, arms, arms) for number in numbers]
 
-    def _normal(self, draw_round: int, count: int) -> Array:
-        stream = generator(self._seed, draw_round, "thompson rows")
+    def normal(self, draw_round: int, count: int, purpose: str = "thompson rows") -> Array:
+        """Return standard normal numbers of a round, those of the rows in a draw.
+
+        Args:
+            draw_round: The round whose random numbers they are.
+            count: How many.
+            purpose: Others have other numbers.
+        """
+        stream = generator(self.seed, draw_round, purpose)
         numbers: Array = torch.randn(count, dtype=torch.float64, generator=stream).numpy()
         return numbers
 
-    def _draw(
+    def draw(
         self,
         draw_round: int,
         purpose: str,
@@ -335,9 +375,18 @@ class RowsEngine:
         distribution: str,
         transform: Any = None,
     ) -> Tensor:
+        """Return the random numbers of a round; see :meth:`.ArmsEngine.draw`.
+
+        Args:
+            draw_round: The round.
+            purpose: Others have other numbers.
+            shape: Of the numbers.
+            distribution: See :class:`~botorch_bandits.random_streams.RandomBlocks`.
+            transform: What to do with whole blocks of rounds.
+        """
         if purpose not in self._blocks:
             self._blocks[purpose] = RandomBlocks(
-                [self._seed], purpose, shape, distribution, "cpu", transform
+                [self.seed], purpose, shape, distribution, "cpu", transform
             )
         return self._blocks[purpose].at(draw_round)[0]
 
@@ -368,19 +417,9 @@ def build_rows_engine(
         transform that mixes columns, another device than the CPU, an acquisition that looks at more
         than means and deviations here.
     """
-    transform = model.input_transform
-    is_plain = model.model_class is BanditGP and model.refit_every is None
-    if (
-        not is_plain
-        or model.kernel.batch_shape
-        or not keeps_arms(transform)
-        or not (num_contexts == 0 or transform is None or type(transform) is Normalize)
-        or domain.choices.device.type != "cpu"
-        or acquisition.options.get("choices") is not None
-    ):
+    if acquisition.options.get("choices") is not None:
         return None
-    rate = forgetting.rate if isinstance(forgetting, TimeVaryingKernel) else None
-    num_front = num_contexts + (rate is not None)
+    num_front = num_contexts + isinstance(forgetting, TimeVaryingKernel)
     rule_domain = domain
     if num_front:
         rule_domain = domain.in_context(torch.zeros(num_front, dtype=torch.float64))
@@ -389,6 +428,47 @@ def build_rows_engine(
     if type(rule) not in known and not (num_front == 0 and type(rule) is ImprovementArmsRule):
         return None
     assert rule is not None
+    return build_rows(model, rule, domain, num_contexts, forgetting, seed, covariance)
+
+
+def build_rows(
+    model: BanditGPRecipe,
+    rule: ArmsRule | None,
+    domain: Arms,
+    num_contexts: int,
+    forgetting: Forgetting | None,
+    seed: int,
+    covariance: FrontCovariance | None = None,
+) -> RowsEngine | None:
+    """Return the rows of one kernel, and what is played on them.
+
+    Args:
+        model: See :func:`build_rows_engine`, and so for the others.
+        rule: Scores the arms; None where only the posterior is asked for.
+        domain: The arms.
+        num_contexts: How many columns contexts have.
+        forgetting: What becomes of old outcomes.
+        seed: Of all draws.
+        covariance: That of an earlier engine of the same kernel and domain.
+
+    Returns:
+        None where the model itself is needed; see :func:`build_rows_engine`.
+    """
+    transform = model.input_transform
+    is_plain = model.model_class is BanditGP and model.refit_every is None
+    if (
+        not is_plain
+        or model.kernel.batch_shape
+        or not keeps_arms(transform)
+        or not (num_contexts == 0 or transform is None or type(transform) is Normalize)
+        or domain.choices.device.type != "cpu"
+    ):
+        return None
+    rate = forgetting.rate if isinstance(forgetting, TimeVaryingKernel) else None
+    num_front = num_contexts + (rate is not None)
+    rule_domain = domain
+    if num_front:
+        rule_domain = domain.in_context(torch.zeros(num_front, dtype=torch.float64))
     with torch.no_grad():
         kernel = copy.deepcopy(model.kernel).double()
         if covariance is None:

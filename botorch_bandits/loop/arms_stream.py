@@ -275,5 +275,12 @@ class OutputsStream(ArmsStream):
     def _read(self, outcome: Outcome) -> Any:
         return (outcome.reward, *outcome.constraints)
 
+    def smallest_lower_bounds(self) -> Tensor:
+        """Return the least of the lower confidence bounds of each constraint over all arms."""
+        self.catch_up()
+        engine: Any = self.engine
+        bounds: Tensor = engine.lower_bounds_of_constraints().amin(dim=-1)
+        return bounds
+
 
 fill_in_docstrings(__name__)

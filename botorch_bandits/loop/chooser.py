@@ -31,7 +31,6 @@ from botorch_bandits.acquisition.bounds import Bounds
 from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
 from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
-from botorch_bandits.acquisition.rows_engine import build_rows_engine
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
@@ -71,7 +70,7 @@ from botorch_bandits.loop.minimizing import (
     turned_history,
 )
 from botorch_bandits.loop.probing import probe
-from botorch_bandits.loop.rows_stream import RowsStream
+from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import (
     UNIFORM_ORIGINS,
@@ -129,7 +128,7 @@ class Chooser:
         self._settings, self._history = settings, history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
-        self._front_covariance: FrontCovariance | None = None
+        self._covariances: tuple[FrontCovariance, ...] = ()
         self.segments: Segments | None = None
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
@@ -175,7 +174,10 @@ class Chooser:
         self.begin_round(round_number)
         if self._watch is not None:
             assert self.segments is not None
-            self._watch.look(self.segments, self._history, lambda: self.model(now))
+            known = None
+            if isinstance(self._stream, OutputsStream):
+                known = self._stream.smallest_lower_bounds
+            self._watch.look(self.segments, self._history, lambda: self.model(now), known)
         x, origin, diagnostics = self._choose(round_number, context, now)
         rule = self._settings.constraints
         if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
@@ -192,8 +194,10 @@ class Chooser:
             return {}
         local_round = self.current.num_queries + 1
         if isinstance(self._stream, RowsStream):
-            return {}  # its rules see one outcome
-        if self._stream is not None:
+            if not isinstance(self._stream, OutputsRowsStream):
+                return {}  # its rules see one outcome
+            described = self._stream.describe(x, local_round, context)
+        elif self._stream is not None:
             described = self._stream.describe(x, local_round)
         else:
             domain = self._domain_in(context, local_round)
@@ -397,7 +401,7 @@ class Chooser:
             self._played = self._acquisition_now()
             if self._stream is not None:
                 assert isinstance(self._played, AcquisitionRecipe)
-                if isinstance(self._stream, OutputsStream):
+                if isinstance(self._stream, OutputsStream | OutputsRowsStream):
                     self._stream.play(Weights.of(self._played.options))
                 else:
                     self._stream.play(self._played.arms_rule(self._stream.rule_domain))
@@ -493,27 +497,12 @@ class Chooser:
         ):
             return None
         assert isinstance(settings.domain, Arms)
-        engine = build_rows_engine(
-            settings.model,
-            played,
-            settings.domain,
-            settings.context_dim,
-            settings.forgetting,
-            settings.seed,
-            self._front_covariance,
+        stream = rows_stream_of(
+            settings, settings.model, played, self.current, self.rounds_before, self._covariances
         )
-        if engine is None:
-            return None
-        self._front_covariance = engine.covariance  # it outlives resets
-        return RowsStream(
-            engine,
-            settings.domain,
-            self.current,
-            settings.feedback,
-            settings.forgetting,
-            settings.model.noise,
-            self.rounds_before,
-        )
+        if stream is not None:
+            self._covariances = stream.engine.covariances  # they outlive resets
+        return stream
 
     def _sample(self, round_number: int) -> Tensor:
         domain = self._settings.domain

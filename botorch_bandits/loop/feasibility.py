@@ -332,7 +332,11 @@ class ConstraintWatch:
         return any(now >= before for before, now in zip(latest[0], latest[-1], strict=True))
 
     def look(
-        self, segments: Segments, history: History, separate_model: Callable[[], Model]
+        self,
+        segments: Segments,
+        history: History,
+        separate_model: Callable[[], Model],
+        known_bounds: Callable[[], Tensor] | None = None,
     ) -> None:
         """Warn at the end of an epoch if a constraint seems infeasible; to be called every round.
 
@@ -344,6 +348,7 @@ class ConstraintWatch:
             segments: What counts of the history.
             history: The whole history.
             separate_model: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
+            known_bounds: Gives these bounds where the loop has them at hand, without a model.
         """
         multipliers = segments.multipliers
         assert multipliers is not None
@@ -358,7 +363,10 @@ class ConstraintWatch:
             return
         self._next_look = history.num_queries + max(history.num_queries // 5, 10)
         try:
-            bounds = smallest_lower_bounds(self._settings, segments, history, separate_model)
+            if known_bounds is None:
+                bounds = smallest_lower_bounds(self._settings, segments, history, separate_model)
+            else:
+                bounds = known_bounds()
         except NoWidthError:  # only loop.feasibility(width=...) can tell then
             self._looks = False
             return

@@ -7,15 +7,21 @@ history goes on to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.dmm_on_rows import Before, Record
-from botorch_bandits.acquisition.rows_engine import RowsEngine
-from botorch_bandits.acquisition.scores import ArmsRule
+from botorch_bandits.acquisition.lagrangian_rows import (
+    LagrangianRowsEngine,
+    build_lagrangian_rows_engine,
+)
+from botorch_bandits.acquisition.rows_engine import RowsEngine, build_rows_engine
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Feedback, Ignored
@@ -25,9 +31,11 @@ from botorch_bandits.forgetting import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.history import History
+from botorch_bandits.history import History, Outcome
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.arms_rows import Rows
-from botorch_bandits.models.front_kernels import Array, Index
+from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
 
 
 class RowsStream:
@@ -45,7 +53,7 @@ class RowsStream:
 
     def __init__(
         self,
-        engine: RowsEngine,
+        engine: RowsEngine | LagrangianRowsEngine,
         domain: Arms,
         history: History,
         feedback: Feedback,
@@ -54,11 +62,12 @@ class RowsStream:
         rounds_before: int = 0,
     ) -> None:
         """See the class."""
-        self.engine, self._rule = engine, engine.rule
+        self.engine: Any = engine
+        self._rule: Any = engine.rule
         self._domain, self._history, self._feedback = domain, history, feedback
         self._forgetting, self._lam, self._rounds_before = forgetting, lam, rounds_before
         self._has_time = isinstance(forgetting, TimeVaryingKernel)
-        num_front = engine.covariance.num_front
+        num_front = engine.num_front
         # of each query, as far as they were needed
         self._arms: Index = np.zeros(0, dtype=np.int64)
         self._fronts: Array = np.zeros((0, num_front))
@@ -66,19 +75,20 @@ class RowsStream:
         self._numbers: dict[tuple[int, bytes], int] = {}
         # of each outcome
         self._queries: Index = np.zeros(0, dtype=np.int64)
-        self._outcomes: Array = np.zeros(0)
+        self._outcomes: Array = self._no_outcomes()
         self._version = history.first_version
 
     @property
     def rule_domain(self) -> Arms:
         """The arms behind a front, for rules that depend on the domain."""
-        return self.engine.rule_domain
+        domain: Arms = self.engine.rule_domain
+        return domain
 
-    def play(self, rule: ArmsRule | None) -> None:
+    def play(self, rule: Any) -> None:
         """Choose by another rule from now on, as at the end of an epoch.
 
         Args:
-            rule: Scores the arms, from the same posterior.
+            rule: Scores the arms, from the same posterior; what the engine takes for one.
         """
         assert rule is not None
         self._rule = rule
@@ -93,6 +103,27 @@ class RowsStream:
             now: Clock time in seconds.
             context: The context of the round, or None without contexts.
         """
+        seen = self._look(round_number, context)
+        arm = int(self.engine.choose(seen))
+        return self._domain.choices[arm], self.engine.describe(seen, arm)
+
+    def describe(
+        self, x: Tensor, round_number: int, context: Tensor | None = None
+    ) -> dict[str, float]:
+        """Return what is known of a point that something else chooses.
+
+        Args:
+            x: An arm.
+            round_number: The number of the round, from 1.
+            context: The context of the round, or None without contexts.
+        """
+        seen = self._look(round_number, context)
+        described: dict[str, float] = self.engine.describe(
+            seen, int(self._domain.index_of(x.unsqueeze(0))[0])
+        )
+        return described
+
+    def _look(self, round_number: int, context: Tensor | None) -> Any:
         self._catch_up()
         queries, outcomes = self._queries, self._outcomes
         kept, weights = self._kept(queries, round_number)
@@ -108,7 +139,7 @@ class RowsStream:
             None if weights is None else partial(self._before, round_number),
         )
         front = self._front_of([] if context is None else [context], [round_number])[0]
-        seen = self.engine.look(
+        return self.engine.look(
             round_number,
             front,
             record,
@@ -117,8 +148,6 @@ class RowsStream:
             self._rounds_before + round_number,
             self._rule,
         )
-        arm = self.engine.choose(seen)
-        return self._domain.choices[arm], self.engine.describe(seen, arm)
 
     def _kept(self, queries: Index, round_number: int) -> tuple[Index | None, Array | None]:
         """Return which outcomes count, None for all, and their weights, None for rows that stay."""
@@ -178,8 +207,14 @@ class RowsStream:
         if told:
             queries = [outcome.query_id for outcome in told]
             self._queries = np.concatenate([self._queries, np.array(queries)])
-            rewards = [outcome.reward for outcome in told]
-            self._outcomes = np.concatenate([self._outcomes, np.array(rewards)])
+            self._outcomes = np.concatenate([self._outcomes, self._read(told)])
+
+    def _read(self, told: Sequence[Outcome]) -> Array:
+        """Return what the engine observes of outcomes, a row each."""
+        return np.array([outcome.reward for outcome in told])
+
+    def _no_outcomes(self) -> Array:
+        return np.zeros(0)
 
     def _front_of(self, contexts: list[Tensor], rounds: list[int]) -> Array:
         """Return what stands in front of the arms in some rounds, ``n x num_front``."""
@@ -187,10 +222,56 @@ class RowsStream:
         if self._has_time:
             parts.append(np.array(rounds, dtype=np.float64)[:, None])
         if contexts:
-            parts.append(self.engine.transformed_contexts(torch.stack(contexts)))
+            transformed: Array = self.engine.transformed_contexts(torch.stack(contexts))
+            parts.append(transformed)
         if not parts:
             return np.zeros((len(rounds), 0))
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+
+class OutputsRowsStream(RowsStream):
+    """One stream of rounds in which reward and constraints are observed apart."""
+
+    def _read(self, told: Sequence[Outcome]) -> Array:
+        return np.array([(outcome.reward, *outcome.constraints) for outcome in told])
+
+    def _no_outcomes(self) -> Array:
+        return np.zeros((0, 1 + self._history.num_constraints))
+
+
+def rows_stream_of(
+    settings: LoopSettings,
+    model: BanditGPRecipe,
+    played: AcquisitionRecipe,
+    history: History,
+    rounds_before: int,
+    covariances: tuple[FrontCovariance, ...] = (),
+) -> RowsStream | None:
+    """Return the stream of a loop on arms with contexts or forgetting; None if a model is needed.
+
+    Args:
+        settings: On arms, without censored feedback.
+        model: That of the settings.
+        played: What is played, with multipliers.
+        history: What happened; it grows as the loop goes on.
+        rounds_before: How many rounds were asked before this history.
+        covariances: The priors of an earlier stream of these settings.
+    """
+    domain, rule = settings.domain, settings.constraints
+    assert isinstance(domain, Arms)
+    given = domain, settings.context_dim, settings.forgetting, settings.seed
+    engine: RowsEngine | LagrangianRowsEngine | None
+    kind: type[RowsStream] = RowsStream
+    if rule and rule.surrogate_in_use == "separate":
+        kind = OutputsRowsStream
+        engine = build_lagrangian_rows_engine(model, played, *given, covariances)
+    else:
+        engine = build_rows_engine(model, played, *given, *covariances)
+    if engine is None:
+        return None
+    return kind(
+        engine, domain, history, settings.feedback, settings.forgetting, model.noise, rounds_before
+    )
 
 
 fill_in_docstrings(__name__)

@@ -38,12 +38,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtrs
 from scipy.sparse import csr_array
 from torch import Tensor
 
@@ -370,13 +373,13 @@ class GrowingRows:
         """Return the mean outcome of each row.
 
         Args:
-            outcomes: One for each observation.
+            outcomes: One for each observation, or a row of them with one for each output.
         """
         if self.factor.num_rows == len(outcomes):
             return outcomes
         row_of, num_rows = np.array(self._row_of), self.factor.num_rows
-        sums = np.asarray(np.bincount(row_of, outcomes, num_rows), dtype=np.float64)
-        return sums / np.bincount(row_of, minlength=num_rows)
+        counts = np.bincount(row_of, minlength=num_rows)
+        return sums_of_groups(row_of, outcomes, num_rows) / along_rows(counts, outcomes)
 
     def _add(self, arm: int, front: Array, noise: float) -> None:
         n = self.factor.num_rows
@@ -405,17 +408,41 @@ def collapsed_rows(
         arms: ``n`` arms that were played.
         fronts: ``n x num_front``; what stood in front of them.
         pairs: ``n`` numbers that are equal where arms and fronts are.
-        outcomes: ``n`` outcomes.
+        outcomes: ``n`` outcomes, or ``n x num_outputs``.
         weights: ``n`` positive weights: the noise variance of an outcome is ``lam`` over its own.
         lam: The noise variance of an outcome of weight 1.
     """
     totals = np.bincount(pairs, weights)
-    sums = np.bincount(pairs, weights * outcomes)
+    sums = sums_of_groups(pairs, along_rows(weights, outcomes) * outcomes, len(totals))
     first = np.zeros(len(totals), dtype=np.int64)
     first[pairs[::-1]] = np.arange(len(pairs))[::-1]
     present = np.flatnonzero(totals)
     first, totals = first[present], totals[present]
-    return Rows(arms[first], fronts[first], lam / totals), sums[present] / totals
+    means = sums[present] / along_rows(totals, outcomes)
+    return Rows(arms[first], fronts[first], lam / totals), means
+
+
+def along_rows(values: NDArray[Any], like: Array) -> NDArray[Any]:
+    """Return one number a row so that it broadcasts against rows of one or of several numbers.
+
+    Args:
+        values: ``n``.
+        like: ``n``, or ``n x num_outputs``.
+    """
+    return values if like.ndim == 1 else values[:, None]
+
+
+def sums_of_groups(groups: Index, values: Array, num_groups: int) -> Array:
+    """Return the sums of values by group, ``num_groups`` or ``num_groups x num_outputs``.
+
+    Args:
+        groups: ``n`` group numbers.
+        values: ``n``, or ``n x num_outputs``.
+        num_groups: How many there are.
+    """
+    if values.ndim == 1:
+        return np.asarray(np.bincount(groups, values, num_groups), dtype=np.float64)
+    return np.stack([np.bincount(groups, column, num_groups) for column in values.T], axis=1)
 
 
 class RowsPosterior:
@@ -425,7 +452,8 @@ class RowsPosterior:
         covariance: The prior.
         front: ``num_front``; what stands in front of the arms now.
         rows: What was observed.
-        outcomes: ``n`` mean outcomes of the rows, less the prior mean.
+        outcomes: ``n`` mean outcomes of the rows, less the prior mean; ``n x num_outputs`` where
+            several outputs have this prior.
         factor: Of the rows.
         lam: The noise variance of one outcome.
         pending: Rows whose outcomes have not arrived: they count as known (hallucination), in
@@ -523,8 +551,14 @@ class RowsPosterior:
 
     @cached_property
     def mean(self) -> Tensor:
-        """``num_arms``; the posterior mean less the prior mean."""
-        return torch.from_numpy(self._gains(self._factor, self.outcomes))
+        """``num_arms``; the posterior mean less the prior mean, of the first output."""
+        return self.means[0]
+
+    @cached_property
+    def means(self) -> Tensor:
+        """``num_outputs x num_arms``; the posterior means less the prior mean."""
+        gains = self._gains(self._factor, self.outcomes)
+        return torch.from_numpy(gains.reshape(-1, self.num_arms))
 
     @cached_property
     def variance(self) -> Tensor:
@@ -614,36 +648,59 @@ class RowsPosterior:
         Args:
             simulation: From :meth:`simulate_prior`.
         """
+        assert self._normal is not None
+        deviation = self.deviations_of_draws(simulation[None], [self._normal])[0]
+        return self.mean + deviation
+
+    def deviations_of_draws(
+        self, simulations: Tensor, normals: Sequence[Callable[[int], Array]]
+    ) -> Tensor:
+        """Return by how much joint draws of outputs are above their means, ``k x num_arms``.
+
+        All share one factorization.
+
+        Args:
+            simulations: ``k x ...``, from :meth:`simulate_prior`; one an output.
+            normals: For each of them what gives so many standard normal numbers of this round.
+        """
         covariance = self.covariance
         if isinstance(covariance, JointStationary):
             rank = len(covariance.root[0])
-            function = simulation[rank:].numpy()
-            simulated = self._simulated_by_root(covariance, simulation[:rank].numpy())
+            numbers = simulations.numpy()
+            functions = numbers[:, rank:]
+            simulated = self._simulated_by_root(covariance, numbers[:, :rank], normals)
         elif isinstance(covariance, SumOfProducts):
-            parts, front = simulation.numpy(), self.front[None]
+            parts, front = simulations.numpy(), self.front[None]
             here = [float(own[0, 0]) for own in covariance.scales(front, front)]
-            function = sum(math.sqrt(own) * part for own, part in zip(here, parts, strict=True))
-            simulated = self._simulated_outcomes(covariance, here, parts)
+            functions = np.zeros((len(parts), self.num_arms))
+            for i, own in enumerate(here):
+                functions += math.sqrt(own) * parts[:, i]
+            simulated = self._simulated_outcomes(covariance, here, parts, normals)
         else:
             known = self._seen_factor.half(self._columns)
             root = root_of(torch.from_numpy(covariance.matrix(self.front) - known.T @ known))
-            return self.mean + root @ simulation[: root.shape[1]]
-        return self.mean + torch.from_numpy(function - self._gains(self._seen_factor, simulated))
+            return simulations[:, : root.shape[1]] @ root.T
+        if len(simulated) == 1:  # vectors take fewer operations than a matrix of one column
+            return torch.from_numpy(functions - self._gains(self._seen_factor, simulated[0]))
+        return torch.from_numpy(functions - self._gains(self._seen_factor, simulated.T))
 
-    def _simulated_by_root(self, covariance: JointStationary, normal: Array) -> Array:
-        """Return outcomes of the rows that go with the normal numbers of a function."""
+    def _simulated_by_root(
+        self,
+        covariance: JointStationary,
+        numbers: Array,
+        normals: Sequence[Callable[[int], Array]],
+    ) -> Array:
+        """Return outcomes of the rows that go with the normal numbers of functions, ``k x n``."""
         factor, order = covariance.root
         rank, seen = len(factor), self._seen
-        assert self._normal is not None
-        known = torch.linalg.solve_triangular(
-            torch.from_numpy(factor[:, :rank]),
-            torch.from_numpy(self._columns[:, order[:rank]]),
-            upper=True,
-            left=False,
-        ).numpy()
+        columns = self._columns.take(order[:rank], axis=1).T
+        # in the layout of LAPACK both are there already, so that neither is copied
+        known = dtrtrs(factor[:, :rank].T, columns, lower=1, overwrite_b=1)[0].T
         left = self._covariance_of_seen()
         left -= known @ known.T
-        return known @ normal + cholesky(left).numpy() @ self._normal(len(seen.arms))
+        rest = np.stack([normal(len(seen.arms)) for normal in normals])
+        simulated: Array = numbers @ known.T + rest @ cholesky(left).numpy().T
+        return simulated
 
     def _covariance_of_seen(self) -> Array:
         """Return a new copy of the covariance of the rows and of those pending, noise included."""
@@ -661,27 +718,30 @@ class RowsPosterior:
         return left
 
     def _simulated_outcomes(
-        self, covariance: SumOfProducts, here: list[float], parts: Array
+        self,
+        covariance: SumOfProducts,
+        here: list[float],
+        parts: Array,
+        normals: Sequence[Callable[[int], Array]],
     ) -> Array:
-        """Return outcomes of the rows that go with functions drawn from the prior."""
+        """Return outcomes of the rows that go with functions drawn from the prior, ``k x n``."""
         seen = self._seen
-        assert self._normal is not None
-        normal = self._normal(len(seen.arms))
+        rest = np.stack([normal(len(seen.arms)) for normal in normals])
         if covariance.num_front == 0:
-            return parts[0][seen.arms] + np.sqrt(seen.noise) * normal
+            return parts[:, 0, seen.arms] + np.sqrt(seen.noise) * rest
         assert self._matrices_of_rows is not None
         left, products = self._covariance_of_seen(), self._matrices_of_rows()[1]
         if self._added is not None:
             products = [
                 covariance.block_of(number, seen.arms, seen.arms) for number in range(len(products))
             ]
-        mean = np.zeros(len(seen.arms))
-        for scale, own, part, product in zip(self._scales, here, parts, products, strict=True):
+        mean = np.zeros(rest.shape)
+        for i, (scale, own, product) in enumerate(zip(self._scales, here, products, strict=True)):
             if own > 0.0:
                 share = scale / math.sqrt(own)
-                mean += share * part[seen.arms]
+                mean += share * parts[:, i, seen.arms]
                 left -= product * share * share[:, None]
-        return mean + cholesky(left).numpy() @ normal
+        return mean + rest @ cholesky(left).numpy().T
 
     @cached_property
     def prior_variances(self) -> Array:
@@ -753,14 +813,25 @@ class RowsPosterior:
         return np.einsum("ij,ij->j", halves, halves)
 
     def _gains(self, factor: RowFactor, outcomes: Array) -> Array:
-        """Return ``C' Sigma^-1 outcomes``, of as many rows as the factor has."""
+        """Return ``C' Sigma^-1 outcomes``, of as many rows as the factor has.
+
+        Args:
+            factor: Of the rows.
+            outcomes: ``n``, or ``n x k``.
+
+        Returns:
+            ``num_arms``, or ``k x num_arms``.
+        """
         n = factor.num_rows
-        weights = factor.whole(outcomes)
+        weights = factor.whole(outcomes).T
         if not isinstance(self.covariance, SumOfProducts):
             return weights @ self._columns[:n]
         played, slots = self._played
-        parts = [np.bincount(slots[:n], scale[:n] * weights, len(played)) for scale in self._scales]
-        gains: Array = np.concatenate(parts) @ self._prior_rows
+        parts = [
+            sums_of_groups(slots[:n], (scale[:n] * weights).T, len(played)).T
+            for scale in self._scales
+        ]
+        gains: Array = np.concatenate(parts, axis=-1) @ self._prior_rows
         return gains
 
     def _bounds_on_variance(self) -> Array | None:

@@ -506,13 +506,16 @@ class JointStationary(FrontCovariance):
         up to the rank ``r``: it stops where what is left is rounding error.
         """
         smallest = NEGLIGIBLE * self._variance
-        factor, pivots, rank, _ = dpstrf(self._matrix, tol=smallest, lower=0)
+        factor, pivots, rank, _ = dpstrf(self._matrix.T, tol=smallest, lower=1, overwrite_a=1)
         order: Index = pivots.astype(np.int64) - 1
-        return np.ascontiguousarray(np.triu(factor)[:rank]), order
+        upper = factor.T  # in memory by rows: that of the matrix itself
+        for i in range(rank):
+            upper[i, :i] = 0.0
+        return (upper if rank == len(upper) else upper[:rank].copy()), order
 
-    @cached_property
+    @property
     def _matrix(self) -> Array:
-        """Of all arms: it is the same behind every front."""
+        """Of all arms, in memory of its own: it is the same behind every front."""
         values = values_at(squared_distances(self._points, self._points), self._smoothness)
         values *= self._variance
         return values

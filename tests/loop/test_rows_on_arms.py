@@ -24,10 +24,12 @@ from botorch_bandits import (
     History,
     Ignored,
     ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
     LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
     MeanOnly,
     OracleRestart,
+    PrimalDual,
     RandomizedUpperConfidenceBound,
     SlidingWindow,
     TimeVaryingKernel,
@@ -196,6 +198,69 @@ def test_settings_combine(name: str, delayed: bool, monkeypatch: pytest.MonkeyPa
     assert_chooses_as_models_do(monkeypatch, delayed, num_rounds=14, **SETTINGS[name])
 
 
+LAGRANGIAN = LagrangianUpperConfidenceBound.with_options
+APART: dict[str, dict[str, Any]] = {
+    "epochs": {
+        "acquisition": LAGRANGIAN(width=(1.5, 1.0)),
+        "constraints": AdditiveEpochs(1, 4, surrogate="separate"),
+    },
+    "theorem, plug-in": {
+        "acquisition": LAGRANGIAN(**BOUNDS, any_lambda=True, separate_bounds=True),
+        "constraints": AdditiveEpochs(1, 4, surrogate="separate"),
+        "num_initial": 2,
+    },
+    "every round": {
+        "acquisition": LAGRANGIAN(width=1.0),
+        "constraints": PrimalDual(1, 3.0, 5.0, reward_bound=1.0, constraint_bound=0.4),
+        "num_initial": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("num_contexts", [0, 1])
+@pytest.mark.parametrize("forgetting", ["all is kept", "window", "time"])
+@pytest.mark.parametrize("name", APART)
+def test_reward_and_constraints_apart_are_those_of_the_models(
+    name: str, forgetting: str, num_contexts: int, delayed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Uniform rounds too, whose lower bounds drive multipliers; and with a kernel each."""
+    if forgetting == "all is kept" and num_contexts == 0:
+        return
+    shape = torch.Size([2])
+    each = RBFKernel(batch_shape=shape).double()
+    each.lengthscale = torch.tensor([0.3, 0.6], dtype=torch.float64).view(-1, 1, 1)
+    kernels = [None, each, PRODUCT if num_contexts else MaternKernel(nu=0.5)]
+    for kernel in kernels if name == "epochs" else kernels[:1]:
+        options = {**APART[name], "forgetting": forgetting, "num_contexts": num_contexts}
+        options["model"] = model(kernel, prior_mean=0.3 if kernel is None else 0.0)
+        assert_chooses_as_models_do(monkeypatch, delayed, **options)
+        assert_draws_are_described(options)
+
+
+def assert_draws_are_described(options: dict[str, Any]) -> None:
+    """Draws have other numbers than those of models, but the same means, deviations and score."""
+    drawn = {**options, "acquisition": LagrangianThompsonSampling.with_options(width=(1.5, 1.0))}
+    loop = build(**drawn)
+    go_on(loop, 9)
+    chooser = loop._chooser
+    assert isinstance(chooser._stream, RowsStream)
+    chooser.begin_round(10)
+    context = torch.tensor([0.5]).double() if options["num_contexts"] else None
+    domain = chooser._domain_in(context, 10)
+    by_model = chooser._new_builder().build(chooser._played, 10, domain, 0.0)
+    x, told = chooser._stream.choose(10, 0.0, context)
+    whole = domain.sample(1, torch.Generator()).squeeze(0)
+    whole[-1:] = x
+    for key, value in by_model.describe(whole).items():
+        if "draw" not in key and key != "acquisition_value":
+            assert told[key] == pytest.approx(value, rel=1e-8, abs=1e-8), key
+    seen = chooser._stream._look(10, context)
+    multiplier = told["multiplier_1"] if "multiplier_1" in told else float(loop.multipliers[0])
+    expected = seen.drawn[0] - multiplier * seen.drawn[1]
+    assert torch.allclose(seen.scores, expected, rtol=0.0, atol=1e-12)
+
+
 THOMPSON = {
     name: GPThompsonSampling.with_options(**BOUNDS, any_lambda=True, pending=name)
     for name in ("redraw", "hallucinate")
@@ -234,6 +299,18 @@ def test_a_rebuilt_loop_goes_on_to_the_last_bit(
     assert again.history.to_records() == whole.history.to_records()
 
 
+@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("forgetting", ["window", "time"])
+@pytest.mark.parametrize("draws", [False, True])
+def test_a_rebuilt_loop_with_constraints_goes_on_to_the_last_bit(
+    name: str, forgetting: str, draws: bool
+) -> None:
+    settings = {**APART[name], "forgetting": forgetting, "num_contexts": 1}
+    if draws:
+        settings["acquisition"] = LagrangianThompsonSampling.with_options(width=1.0)
+    test_a_rebuilt_loop_goes_on_to_the_last_bit(settings, settings.pop("acquisition"), True)
+
+
 def test_randomized_widths_have_draws_of_their_own() -> None:
     loop = build("window", 1, RandomizedUpperConfidenceBound.with_options(num_arms=14))
     go_on(loop, 5)
@@ -248,7 +325,8 @@ def test_randomized_widths_have_draws_of_their_own() -> None:
         {"model": model(refit_every=4)},
         {"acquisition": LogExpectedImprovement.with_options(), "num_initial": 2},
         {
-            "acquisition": LagrangianUpperConfidenceBound.with_options(width=2.0),
+            "model": model(refit_every=4),
+            "acquisition": LagrangianThompsonSampling.with_options(width=2.0),
             "constraints": AdditiveEpochs(1, 4, surrogate="separate"),
         },
     ],

@@ -214,6 +214,33 @@ def test_draws_have_the_posterior_covariance(name: str, rate: float | None) -> N
     assert torch.allclose(root.T @ root, covariance, atol=1e-8, rtol=0)
 
 
+@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize(("name", "rate"), CASES)
+def test_outputs_share_the_factor_and_have_draws_of_their_own(
+    name: str, rate: float | None, pending: bool
+) -> None:
+    """Two outputs at once are two posteriors with one output each; and so are their draws."""
+    case = Case(name, rate, 14)
+    kept = 11 if pending else None
+    other = torch.randn(14, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    alone, outcomes = [], (case.outcomes, other)
+    for case.outcomes in outcomes:
+        alone.append(case.fresh(case.noise, kept))
+    case.outcomes = torch.stack(outcomes, dim=-1)
+    both = case.fresh(case.noise, kept)
+    expected = torch.stack([one.mean for one in alone])
+    assert torch.allclose(both.means, expected, atol=1e-10, rtol=0)
+    stream = torch.Generator().manual_seed(6)
+    normal = torch.randn(2, both.num_normals, dtype=torch.float64, generator=stream)
+    rows = torch.randn(2, 14, dtype=torch.float64, generator=stream).numpy()
+    simulations = both.simulate_prior(normal)
+    drawn = both.deviations_of_draws(simulations, [lambda n, row=row: row for row in rows])
+    for i, one in enumerate(alone):
+        one._normal = lambda n, row=rows[i]: row
+        deviation = one.correct(simulations[i]) - one.mean
+        assert torch.allclose(drawn[i], deviation, atol=1e-9, rtol=0)
+
+
 @pytest.mark.parametrize(("name", "rate"), CASES)
 def test_rows_that_grow_equal_dense_algebra(name: str, rate: float | None) -> None:
     """Repeated pairs of arm and front are collapsed when the rows have doubled."""
@@ -228,6 +255,8 @@ def test_rows_that_grow_equal_dense_algebra(name: str, rate: float | None) -> No
             matrices = growing.matrices()
     assert (growing.factor.num_rows == 150) == (rate is not None)
     means = growing.mean_outcomes(case.outcomes.numpy())
+    both = np.stack([case.outcomes.numpy(), 2.0 * case.outcomes.numpy()], axis=1)
+    assert np.allclose(growing.mean_outcomes(both), np.stack([means, 2.0 * means], axis=1))
     posterior = RowsPosterior(
         case.covariance, case.front.numpy(), growing.rows, means, growing.factor, LAM
     )

@@ -1,0 +1,194 @@
+"""A penalized reward on arms with contexts, windows or a time, without a BoTorch model.
+
+:class:`LagrangianRowsEngine` is to
+:class:`~botorch_bandits.acquisition.lagrangian_on_arms.LagrangianEngine` what
+:class:`~botorch_bandits.acquisition.rows_engine.RowsEngine` is to the engine of plain arms.
+Reward and constraints are observed in the same rows. Outputs with the same kernel have one factor,
+one covariance of the rows with all arms and one variance; each has a column of outcomes, and a draw
+of its own from the same roots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from botorch_bandits.acquisition.base import AcquisitionRecipe
+from botorch_bandits.acquisition.dmm_on_rows import Record
+from botorch_bandits.acquisition.lagrangian_on_arms import (
+    LagrangianRound,
+    PenalizedEngine,
+    Weights,
+    has_scale,
+    read_outputs,
+)
+from botorch_bandits.acquisition.rows_engine import RowsEngine, build_rows
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms
+from botorch_bandits.forgetting import Forgetting
+from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models.arms_rows import Rows, RowsPosterior
+from botorch_bandits.models.front_kernels import Array, FrontCovariance
+
+
+class LagrangianRowsEngine(PenalizedEngine):
+    """Plays a penalized reward on the rows that count in each round.
+
+    Args:
+        groups: Engines without a rule, one for each kernel.
+        outputs: Of each group the numbers of its outputs; the reward is 0.
+        options: All options of the constructor of the acquisition function.
+        draws: Whether it is played by draws.
+        name: Of the acquisition class, for errors.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[RowsEngine],
+        outputs: Sequence[Sequence[int]],
+        options: Mapping[str, Any],
+        draws: bool,
+        name: str,
+    ) -> None:
+        """See the class."""
+        super().__init__(groups, outputs, options, draws, name)
+        self._groups = tuple(groups)
+        self._posteriors: tuple[RowsPosterior, ...] = ()
+
+    @property
+    def covariances(self) -> tuple[FrontCovariance, ...]:
+        """The prior of each group of outputs with the same kernel."""
+        return tuple(each.covariance for each in self._groups)
+
+    @property
+    def num_front(self) -> int:
+        """How many columns stand in front of the arms."""
+        return self._groups[0].covariance.num_front
+
+    @property
+    def rule_domain(self) -> Arms:
+        """The arms behind a front."""
+        return self._groups[0].rule_domain
+
+    def transformed_contexts(self, contexts: Tensor) -> Array:
+        """Return contexts as the kernels want them.
+
+        Args:
+            contexts: ``n x num_contexts``.
+        """
+        return self._groups[0].transformed_contexts(contexts)
+
+    def look(
+        self,
+        round_number: int,
+        front: Array,
+        record: Record,
+        pending: Rows | None = None,
+        draw_round: int | None = None,
+        rule: Weights | None = None,
+    ) -> LagrangianRound:
+        """Return what is known in a round.
+
+        Args:
+            round_number: From 1.
+            front: ``num_front``; what stands in front of the arms now.
+            record: What was observed, ``num_outputs`` outcomes a row.
+            pending: What has not arrived, or None. Draws do not see it.
+            draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
+            rule: The weights in force; those of the beginning if omitted.
+        """
+        self._posteriors = tuple(
+            engine.posterior_of(
+                front,
+                replace(record, outcomes=record.outcomes[:, list(outputs)]),
+                None if self.draws else pending,
+            )
+            for engine, outputs in zip(self._groups, self._outputs, strict=True)
+        )
+        return self._round(
+            [posterior.means for posterior in self._posteriors],
+            self._variances,
+            round_number if draw_round is None else draw_round,
+            rule,
+        )
+
+    def _variances(self, index: int | None) -> list[Tensor]:
+        if index is None:
+            return [posterior.variance for posterior in self._posteriors]
+        arm = np.array([index])
+        return [torch.from_numpy(each.variance_at(arm)) for each in self._posteriors]
+
+    def deviations_of_draw(self, draw_round: int) -> Tensor:
+        """See the base class."""
+        drawn = self.prior_variances.new_empty(
+            len(self.prior_variances), self._posteriors[0].num_arms
+        )
+        for engine, posterior, outputs in zip(
+            self._groups, self._posteriors, self._outputs, strict=True
+        ):
+            simulations = [
+                engine.draw(
+                    draw_round,
+                    f"lagrangian thompson, output {j}",
+                    (posterior.num_normals,),
+                    "normal",
+                    posterior.simulate_prior,
+                )
+                for j in outputs
+            ]
+            normals = [
+                partial(engine.normal, draw_round, purpose=f"lagrangian thompson rows, output {j}")
+                for j in outputs
+            ]
+            drawn[list(outputs)] = posterior.deviations_of_draws(torch.stack(simulations), normals)
+        return drawn
+
+
+def build_lagrangian_rows_engine(
+    model: BanditGPRecipe,
+    acquisition: AcquisitionRecipe,
+    domain: Arms,
+    num_contexts: int,
+    forgetting: Forgetting | None,
+    seed: int,
+    covariances: Sequence[FrontCovariance] = (),
+) -> LagrangianRowsEngine | None:
+    """Return what plays a penalized reward on arms with contexts, or with a model that forgets.
+
+    Args:
+        model: Kernel and noise, the same for reward and constraints unless the kernel has a batch
+            shape.
+        acquisition: What is played, with multipliers.
+        domain: The arms.
+        num_contexts: How many columns contexts have.
+        forgetting: What becomes of old outcomes.
+        seed: Of the draws.
+        covariances: Those of an earlier engine of the same model and domain, to save their
+            computation.
+
+    Returns:
+        None where the settings need the model itself; see
+        :func:`~botorch_bandits.acquisition.rows_engine.build_rows_engine`.
+    """
+    settings = read_outputs(model, acquisition, domain)
+    if settings is None:
+        return None
+    groups: list[RowsEngine] = []
+    known: Sequence[FrontCovariance | None] = covariances or [None] * len(settings.models)
+    for recipe, covariance in zip(settings.models, known, strict=True):
+        engine = build_rows(recipe, None, domain, num_contexts, forgetting, seed, covariance)
+        if engine is None or not has_scale(engine):
+            return None
+        groups.append(engine)
+    return LagrangianRowsEngine(
+        groups, settings.outputs, settings.options, settings.draws, settings.name
+    )
+
+
+fill_in_docstrings(__name__)
