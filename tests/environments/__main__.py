@@ -94,6 +94,7 @@ SUBSET = (
             "checks",
             "domains",
             "evaluation",
+            "feasible_sets",
             "forgetting",
             "history",
             "markup",
