@@ -146,6 +146,12 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "ringing": (1, None),
 }
 
+SEARCHED = ("beyond-priors-box",)
+EXACT = 2e-9
+BY_SEARCH = 1e-3
+"""Where a search ends on a box depends on the last digits of the processor's arithmetic; one round
+builds on another, and the sample was recorded with one processor."""
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
@@ -168,7 +174,7 @@ def read(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
-def assert_same(cell: Any, committed: str, where: str) -> None:
+def assert_same(cell: Any, committed: str, where: str, rel: float = EXACT) -> None:
     """Hold a value against a cell, in which it has ten digits."""
     if isinstance(cell, str):
         try:
@@ -178,7 +184,7 @@ def assert_same(cell: Any, committed: str, where: str) -> None:
             return
     else:
         number = float(cell)
-    assert number == pytest.approx(float(committed), rel=2e-9, abs=1e-12), where
+    assert number == pytest.approx(float(committed), rel=rel, abs=5e-4 * rel), where
 
 
 def committed_rows(stem: str, keys: dict[str, Any]) -> list[dict[str, str]]:
@@ -269,8 +275,9 @@ def test_every_experiment_gives_the_tables_of_the_sample(name: str) -> None:
         rows = zip(csv.DictReader(found[table]), csv.DictReader(lines), strict=True)
         for ours, theirs in rows:
             assert ours.keys() == theirs.keys()
+            rel = BY_SEARCH if theirs.get("experiment") in SEARCHED else EXACT
             for column, cell in theirs.items():
-                assert_same(ours[column], cell, f"{table} of {name}, {column} of {theirs}")
+                assert_same(ours[column], cell, f"{table} of {name}, {column} of {theirs}", rel)
 
 
 def test_the_sample_has_every_experiment() -> None:

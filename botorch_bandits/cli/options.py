@@ -448,6 +448,12 @@ def read_waiting(
                 )
         feedback: Feedback = Hallucinated() if name == "hallucinated" else Ignored()
     else:
+        if getattr(options, "budget", None):
+            raise ValueError(
+                "--feedback censored does not go with --budget: the smallest penalized reward "
+                "would follow from the largest value of each cost, and these have none. Leave one "
+                "of the two out."
+            )
         if known.get("feedback") == "censored":
             given = {key: known.get(key) if v is None else v for key, v in given.items()}
         given["minimum"] = minimum if given["minimum"] is None else given["minimum"]

@@ -750,7 +750,7 @@ class _LoopRun(_AnyRun):
         local_round = chooser.current.num_queries  # the query is among them
         assert torch.equal(chooser.current.queries[-1].x, query.x)
         if chooser._stream is not None:
-            bounds: tuple[Tensor, Tensor] = chooser._stream.engine._bounds(local_round, ())
+            bounds: tuple[Tensor, Tensor] = chooser._stream.engine.bounds(local_round, ())
             return bounds
         domain = self.world.domain
         acquisition = chooser._played.build(

@@ -182,7 +182,7 @@ BUDGET = ["--budget", "fit_seconds<=0.05"]
         ),
         (
             [*BUDGET, "--delay", "poisson:2", "--feedback", "censored"],
-            "does not go with constraints",
+            "--feedback censored does not go with --budget",
         ),
     ],
 )
