@@ -1,6 +1,6 @@
 """What a loop says where its model gets slow, and what does not go with the model for many rows.
 
-An exact model of ``n`` distinct rows costs ``n^2`` operations a point of the search. The loop never
+An exact model of ``n`` rows costs ``n^2`` operations a point of the search. The loop never
 changes the model by itself: it warns once and names what else there is.
 """
 
@@ -28,7 +28,7 @@ MANY_FITTED_ROWS = 800
 
 
 class ManyRowsWarning(RuntimeWarning):
-    """The model of a loop has so many distinct rows that a round takes a second and more."""
+    """The model of a loop has so many rows that a round takes a second and more."""
 
 
 def warn_of_many_rows(model: Model) -> bool:
@@ -50,7 +50,7 @@ def warn_of_many_rows(model: Model) -> bool:
                 else "The"
             )
             warnings.warn(
-                f"the model has {targets.shape[-1]} distinct rows, so that a round takes about a "
+                f"the model has {targets.shape[-1]} rows, so that a round takes about a "
                 f"second and its cost grows faster than their square. {remedy} approximate "
                 "model=LocalGP.with_kernel(...) takes less, but no theorem covers it.",
                 ManyRowsWarning,
