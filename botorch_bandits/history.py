@@ -600,6 +600,10 @@ class History:
         reward = self._num_inputs
         return rows[:, :reward].clone(), rows[:, reward : reward + 1].clone()
 
+    def rounds(self) -> Tensor:
+        """Return the rounds, ``n`` integers, of the queries whose outcomes arrived, in order."""
+        return torch.tensor([self._queries[i].round_number for i in self._outcomes]).long()
+
     def constraints(self) -> Tensor:
         """Return the constraint values that arrived, in order of arrival.
 

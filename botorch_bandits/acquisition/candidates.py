@@ -28,7 +28,7 @@ Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,6 +48,7 @@ from botorch_bandits.acquisition.base import (
     copy_pending,
     of_acquisition,
 )
+from botorch_bandits.acquisition.closed_form_lagrangian import ClosedFormOfOutputs
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
 from botorch_bandits.checks import (
     check_double,
@@ -68,11 +69,9 @@ from botorch_bandits.confidence.guarantee import (
 from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
-from botorch_bandits.models.candidates import (
-    CandidatesModel,
-    OwnModel,
-    one_each,
-)
+from botorch_bandits.models.candidate_groups import one_each
+from botorch_bandits.models.candidates import CandidatesModel, OwnModel
+from botorch_bandits.optim import gen_candidates_batched
 from botorch_bandits.random_streams import derive_seed
 
 FORMS = ("survivors", "mixture")
@@ -480,6 +479,31 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         """
         check_columns("X", check_double("X", X), self.base_model)
         return self._bounds(self.base_model, X)
+
+    @property
+    def closed_form(self) -> ClosedFormOfOutputs | None:
+        """The bound's values and gradients in closed form; None if a prior's kernel has none.
+
+        See :attr:`WidthUpperConfidenceBound.closed_form`.
+        """
+        cls, base = type(self), CandidatesUpperConfidenceBound
+        names = ("__call__", "forward", "_evaluate", "_values", "_bounds", "_bounds_from")
+        if any(getattr(cls, name) is not getattr(base, name) for name in names):
+            return None
+        posteriors = self.model.closed_forms_of_groups()
+        if posteriors is None:
+            return None
+
+        def bound_of(mean: Tensor, variance: Tensor) -> Tensor:
+            lower, upper = self._bounds_from(self.model, (mean, variance), self._width_in_round)
+            return upper if self.maximize else -lower
+
+        return ClosedFormOfOutputs(posteriors, bound_of)
+
+    @property
+    def gen_candidates(self) -> Callable[..., tuple[Tensor, Tensor]] | None:
+        """The generator for ``optimize_acqf`` that suits the bound; None for BoTorch's own."""
+        return None if self.closed_form is None else gen_candidates_batched
 
     def regret_bound(self, x: Tensor, choices: Tensor | None = None) -> float:
         r"""Return the bound on the regret of this round, if a point is played in it.

@@ -308,19 +308,42 @@ class CandidateEvidence:
                 "a predictive density must be finite. The outcome is too far from what the prior "
                 "expects for float64: rescale the outcomes, or the priors."
             )
-        likelihoods = self._log_likelihoods + new
+        self._take(new[None])
+
+    def update_all(self, densities: NDArray[np.float64]) -> None:
+        """Take in outcomes in order of arrival; see :meth:`update`.
+
+        Args:
+            densities: ``n x num_candidates``, a row an outcome.
+
+        Raises:
+            ValueError: As in :meth:`update`. Only the outcomes before are taken in then.
+        """
+        is_finite = np.isfinite(densities).all(-1)
+        num_finite = len(densities) if is_finite.all() else int(is_finite.argmin())
+        self._take(densities[:num_finite])
+        for row in densities[num_finite:]:
+            self.update(row)  # which refuses the first of them
+
+    def _take(self, new: NDArray[np.float64]) -> None:
+        """Take in outcomes, ``n x num_candidates`` finite numbers."""
+        if not len(new):
+            return
+        likelihoods = np.concatenate([self._log_likelihoods[None], new]).cumsum(0)[1:]
         joint = self._log_weights + likelihoods
-        shift = joint.max()
-        marginal = float(shift + math.log(np.exp(joint - shift).sum()))
-        evidence = marginal - likelihoods
-        if self.num_outcomes == len(self._path):
-            room = max(FIRST_CAPACITY, len(self._path))
+        shift = joint.max(-1)
+        sums = np.exp(joint - shift[:, None]).sum(-1)
+        marginal = shift + np.array([math.log(each) for each in sums.tolist()])
+        evidence = marginal[:, None] - likelihoods
+        count = self.num_outcomes + len(new)
+        if count > len(self._path):
+            room = max(FIRST_CAPACITY, len(self._path), count - len(self._path))
             self._path = np.concatenate([self._path, np.empty((room, self.num_candidates))])
-        self._path[self.num_outcomes] = evidence
-        self._log_likelihoods, self._log_marginal = likelihoods, marginal
-        self._log_evidence = evidence
-        self._largest = np.maximum(self._largest, evidence)
-        self.num_outcomes += 1
+        self._path[self.num_outcomes : count] = evidence
+        self._log_likelihoods, self._log_marginal = likelihoods[-1].copy(), float(marginal[-1])
+        self._log_evidence = evidence[-1].copy()
+        self._largest = np.maximum(self._largest, evidence.max(0))
+        self.num_outcomes = count
 
     def copied(self) -> CandidateEvidence:
         """Return a copy; updating one of the two leaves the other as it is."""

@@ -88,7 +88,7 @@ from botorch_bandits.models import (
 )
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.censoring import least_lower_bounds
-from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.front_kernels import FrontCovariance
 from botorch_bandits.models.merged_rows import MergingBuilder
 from botorch_bandits.models.moments import prior_means, variances_of_outputs
@@ -786,17 +786,18 @@ class ForgettingBuilder(AcquisitionBuilder):
         super().__init__(settings, history, rounds_before)
         assert settings.forgetting is not None
         self._forgetting = settings.forgetting
-        self._models = (
-            ForgettingModels(
+        self._models: ForgettingModels | WindowModels | None = None
+        if isinstance(settings.model, BanditGPRecipe):
+            self._models = ForgettingModels(
                 settings.model, self._forgetting, self._collapses, self._separates_outputs
             )
-            if isinstance(settings.model, BanditGPRecipe)
-            else None
-        )
+        elif isinstance(settings.model, CandidatesRecipe):
+            assert isinstance(self._forgetting, SlidingWindow)
+            self._models = WindowModels(self._forgetting, settings.model.builder)
 
     def has_no_data(self) -> bool:
         """See :meth:`AcquisitionBuilder.has_no_data`; a window may be empty again."""
-        if self._models is not None:
+        if isinstance(self._models, ForgettingModels):
             return False
         return len(self._arrived(self._history.num_queries + 1)[0]) == 0
 
@@ -805,7 +806,7 @@ class ForgettingBuilder(AcquisitionBuilder):
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             self._cached_model = None  # the next one needs nothing of it: two would be in memory
-            X, Y, rounds = self._arrived(round_number)
+            X, Y, rounds = self._arrived(None if self._models is not None else round_number)
             if self._models is None:
                 model = self._call_factory(X, Y)
             else:
@@ -853,12 +854,14 @@ class ForgettingBuilder(AcquisitionBuilder):
             fixed.insert(0, torch.tensor([float(round_number)], dtype=DTYPE))
         return domain.in_context(torch.cat(fixed)) if fixed else domain
 
-    def _arrived(self, round_number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, outcomes and rounds of what arrived, in that order, less what left the window."""
+    def _arrived(self, round_number: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs, outcomes and rounds of what arrived, in that order, less what left the window.
+
+        Without a round they are all of them.
+        """
         X, Y = self._history.arrived()
-        queries = [self._history.query(o.query_id) for o in self._history.outcomes]
-        rounds = _rounds(queries).to(X.device)
-        if isinstance(self._forgetting, SlidingWindow):
+        rounds = self._history.rounds().to(X.device)
+        if round_number is not None and isinstance(self._forgetting, SlidingWindow):
             kept = self._forgetting.keeps(rounds, round_number)
             X, Y, rounds = X[kept], Y[kept], rounds[kept]
         return X, Y, rounds
@@ -874,7 +877,7 @@ class ForgettingBuilder(AcquisitionBuilder):
         return self._inputs(X, rounds) if len(X) else None
 
     def _inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
-        return X if self._models is None else self._models.inputs(X, rounds)
+        return self._models.inputs(X, rounds) if isinstance(self._models, ForgettingModels) else X
 
 
 def _column(values: list[float | None], like: Tensor) -> Tensor:

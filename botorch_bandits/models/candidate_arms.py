@@ -21,7 +21,8 @@ from botorch_bandits.confidence.candidates import CandidateEvidence
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.models.arms import SMALLEST_BUFFER, ArmsFactor
-from botorch_bandits.models.candidates import CandidatesRecipe, mixture_of_groups
+from botorch_bandits.models.candidate_groups import mixture_of_groups
+from botorch_bandits.models.candidates import CandidatesRecipe
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 LARGEST_DENSE = 2**26

@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from linear_operator.operators import DenseLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from numpy.typing import NDArray
@@ -57,7 +57,6 @@ from botorch_bandits.checks import (
 from botorch_bandits.confidence.candidates import (
     CandidateEvidence,
     check_num_skipped,
-    log_densities,
 )
 from botorch_bandits.confidence.width_rules import (
     constant_prior_mean,
@@ -65,8 +64,16 @@ from botorch_bandits.confidence.width_rules import (
     read_prior,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.candidate_groups import (
+    CandidateGroups,
+    bounds_of_groups,
+    mixture_of_groups,
+    split_scale,
+)
+from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import condition, observed_inputs, observed_outcomes
 from botorch_bandits.models.ensembles import LeanMixture
+from botorch_bandits.models.growing import IncrementalGP, TransformedClosedForm, of_raw_inputs
 from botorch_bandits.models.kernels import (
     StationaryKernel,
     describe_module,
@@ -76,29 +83,6 @@ from botorch_bandits.models.shared_rows import SharedRows, UnitKernels
 
 NUM_MEMBERS = 64
 """Members of the ensemble that BoTorch's own acquisition functions see."""
-
-
-class Prior(Protocol):
-    """What an entry of a list has, as :class:`~botorch_bandits.BanditGPRecipe` has it."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel with its output scale."""
-
-    @property
-    def noise(self) -> float:
-        """The noise variance."""
-
-    @property
-    def prior_mean(self) -> float:
-        """The constant prior mean."""
-
-    @property
-    def input_transform(self) -> InputTransform | None:
-        """Applied to inputs before the kernel."""
-
-    def __call__(self, X: Tensor, Y: Tensor) -> Any:
-        """Return the model of this entry alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,153 +149,6 @@ class OwnModel:
         if len(X) == num_rows:
             return self.model
         return condition(self.model, X[num_rows:], Y[num_rows:])
-
-
-def _split_scale(kernel: Kernel) -> tuple[Kernel, float]:
-    """Return a kernel without the output scale of a ``ScaleKernel`` around it, and that scale."""
-    if type(kernel) is ScaleKernel and not kernel.batch_shape and kernel.active_dims is None:
-        return kernel.base_kernel, float(kernel.outputscale.detach())
-    return kernel, 1.0
-
-
-class CandidateGroups:
-    """Entries of a list in groups that share a factor: kernel, noise ratio and prior mean agree.
-
-    Args:
-        priors: The entries.
-
-    Attributes:
-        kernels: The kernel of each group, without its output scale.
-        lam: Noise variance over output scale, one a group.
-        prior_means: One a group.
-        group_of: The group of each entry.
-        scales: The output scale of each entry.
-        first_of: The first entry of each group.
-    """
-
-    def __init__(self, priors: Sequence[Prior]) -> None:
-        """See the class."""
-        numbers: dict[tuple[object, str, float], int] = {}
-        kernels: list[Kernel] = []
-        lam: list[float] = []
-        means: list[float] = []
-        group_of, scales, first_of = [], [], []
-        for index, prior in enumerate(priors):
-            kernel, scale = _split_scale(prior.kernel)
-            ratio = prior.noise / scale
-            read = StationaryKernel.read(kernel)
-            # a fingerprint takes long, and is needed of other kernels only
-            told: object = (
-                fingerprint_kernel(kernel)
-                if read is None
-                else (read.smoothness, *read.lengthscale.tolist())
-            )
-            key = (told, f"{ratio:.11e}", prior.prior_mean)
-            if key not in numbers:
-                numbers[key] = len(kernels)
-                kernels.append(copy.deepcopy(kernel).requires_grad_(False))
-                lam.append(ratio)
-                means.append(prior.prior_mean)
-                first_of.append(index)
-            group_of.append(numbers[key])
-            scales.append(scale)
-        self.kernels = tuple(kernels)
-        self.lam, self.prior_means = np.array(lam), np.array(means)
-        self.group_of, self.scales = np.array(group_of), np.array(scales)
-        self.first_of = tuple(first_of)
-
-    def __len__(self) -> int:
-        """Return how many groups there are."""
-        return len(self.kernels)
-
-    def factors(
-        self, widths: float | NDArray[np.float64], in_force: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """Return what multiplies the unit deviation of each group in the widest of its bands.
-
-        Args:
-            widths: The width of each entry's band, or one for all, in its own deviations.
-            in_force: The entries whose bands count.
-
-        Returns:
-            One number a group; minus infinity where no entry counts.
-        """
-        each = np.where(in_force, widths * np.sqrt(self.scales), -np.inf)
-        largest = np.full(len(self), -np.inf)
-        np.maximum.at(largest, self.group_of, each)
-        return largest
-
-    def mixture_weights(
-        self, posterior_weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the probability of each group, and the sum of probability times scale in it.
-
-        Args:
-            posterior_weights: The probability of each entry.
-        """
-        size = len(self)
-        shares, scales = np.zeros(size), np.zeros(size)
-        np.add.at(shares, self.group_of, posterior_weights)
-        np.add.at(scales, self.group_of, posterior_weights * self.scales)
-        return shares, scales
-
-    def log_densities(
-        self,
-        outcome: float | NDArray[np.float64],
-        means: NDArray[np.float64],
-        variances: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return the logarithm of the predictive density of an outcome under each entry.
-
-        Args:
-            outcome: In raw units; ``n x 1`` for several outcomes.
-            means: ``... x G``; the predictive mean of each group.
-            variances: ``... x G``; the predictive variance of each group at output scale 1, noise
-                included.
-        """
-        index = self.group_of
-        return log_densities(outcome, means[..., index], self.scales * variances[..., index])
-
-
-def one_each(name: str, value: float | Sequence[float], count: int) -> NDArray[np.float64]:
-    """Return one positive number for each prior on a list.
-
-    Args:
-        name: The argument, for errors.
-        value: One number for all, or one a prior.
-        count: How many priors there are.
-
-    Raises:
-        ValueError: If there is another number of entries, or one is not positive.
-    """
-    is_number = value.dim() == 0 if isinstance(value, Tensor) else hasattr(value, "__float__")
-    values: list[Any] = [value] * count if is_number else list(cast(Any, value))
-    if len(values) != count:
-        raise ValueError(
-            f"{name} has {len(values)} entries, but {count} priors are on the list; give one "
-            "number for all, or one a prior."
-        )
-    return np.array([check_positive(name, each) for each in values])
-
-
-def bounds_of_groups(
-    means: Tensor, deviations: Tensor, factors: NDArray[np.float64]
-) -> tuple[Tensor, Tensor]:
-    """``... x G`` moments to the least lower and the largest upper bound, ``...`` each."""
-    counts = np.isfinite(factors)
-    half = deviations[..., counts] * torch.from_numpy(factors[counts]).to(deviations)
-    means = means[..., counts]
-    return (means - half).amin(-1), (means + half).amax(-1)
-
-
-def mixture_of_groups(
-    means: Tensor, variances: Tensor, weight: NDArray[np.float64], scale: NDArray[np.float64]
-) -> tuple[Tensor, Tensor]:
-    """``... x G`` moments to those of the mixture, ``...`` each."""
-    shares, scales = (torch.from_numpy(each).to(means) for each in (weight, scale))
-    mean = means @ shares
-    between = (means - mean.unsqueeze(-1)).square() @ shares
-    return mean, variances @ scales + between
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,7 +297,7 @@ def _fingerprint(entry: Any) -> str:
 
 
 def _describe(entry: Any) -> str:
-    kernel, scale = _split_scale(entry.kernel)
+    kernel, scale = split_scale(entry.kernel)
     read = StationaryKernel.read(kernel)
     told = type(kernel).__name__
     if read is not None:
@@ -593,9 +430,23 @@ class CandidatesModel(Model):
             Means and variances at output scale 1, ``... x G`` each.
         """
         points = self._transformed(X.reshape(-1, X.shape[-1]))
-        mean, variance = self._rows.mean_and_variance(points)
+        forms = None if points.requires_grad else self._rows.closed_forms
+        if forms is None:
+            mean, variance = self._rows.mean_and_variance(points)
+        else:
+            moments = [each.mean_and_variance(points) for each in forms]
+            mean, variance = (torch.stack(each) for each in zip(*moments, strict=True))
         shape = (*X.shape[:-1], len(self.recipe.groups))
         return mean.mT.reshape(shape), variance.mT.reshape(shape)
+
+    def closed_forms_of_groups(self) -> list[ClosedForm | TransformedClosedForm] | None:
+        """Return the posterior of each group, at output scale 1, as functions of raw inputs.
+
+        Returns:
+            None without rows, or if the closed form of a kernel is not known.
+        """
+        forms = self._rows.closed_forms
+        return None if forms is None else [of_raw_inputs(each, self._encoder) for each in forms]
 
     def group_moments_one_by_one(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the moments of each group at each point given the points before it.
@@ -690,20 +541,26 @@ class CandidatesModel(Model):
         groups, place = np.unique(self.recipe.groups.group_of[entries], return_inverse=True)
         rows = self._rows.select(groups.tolist())
         points = self._transformed(X)
-        mean, variance = rows.mean_and_variance(points)
         index = torch.from_numpy(place).to(X.device)
         scales = torch.from_numpy(self.recipe.groups.scales[entries]).to(X)
-        mean, variance = mean[..., index, :], variance[..., index, :] * scales[:, None]
-        variance = variance.clamp_min(1e-10 * scales[:, None])
-        if observation_noise is True:
-            variance = variance + (scales * rows.lam[index])[:, None]
-        elif isinstance(observation_noise, Tensor):
-            variance = variance + observation_noise.squeeze(-1).unsqueeze(-2)
+        mean = rows.mean(points)[..., index, :]
+        mode = torch.enable_grad if torch.is_grad_enabled() else torch.no_grad
+
+        def variance() -> Tensor:
+            with mode():
+                found = rows.mean_and_variance(points)[1][..., index, :] * scales[:, None]
+                found = found.clamp_min(1e-10 * scales[:, None])
+                if observation_noise is True:
+                    return found + (scales * rows.lam[index])[:, None]
+                if isinstance(observation_noise, Tensor):
+                    return found + observation_noise.squeeze(-1).unsqueeze(-2)
+                return found
 
         def covariance() -> Tensor:
-            _, of_groups = rows.mean_and_covariance(points)
-            of_members = of_groups[..., index, :, :] * scales[:, None, None]
-            return of_members.diagonal_scatter(variance, dim1=-2, dim2=-1)
+            with mode():
+                _, of_groups = rows.mean_and_covariance(points)
+                of_members = of_groups[..., index, :, :] * scales[:, None, None]
+                return of_members.diagonal_scatter(variance(), dim1=-2, dim2=-1)
 
         if posterior_transform is not None:
             distribution = MultivariateNormal(mean, DenseLinearOperator(covariance()))
@@ -741,6 +598,22 @@ class CandidatesModel(Model):
             new._count(means, variances, new.train_targets, first=self.num_rows)
         return new
 
+    def without_first_rows(self, num_rows: int) -> CandidatesModel:
+        """Return a new model without the first rows, in posteriors and in the evidence.
+
+        Args:
+            num_rows: How many to leave out, fewer than there are; none is hallucinated.
+        """
+        new = self._copied()
+        new.evidence = self.recipe.new_evidence()
+        with torch.no_grad():
+            new.train_inputs = (self.train_inputs[0][num_rows:].clone(),)
+            new.train_targets = self.train_targets[num_rows:].clone()
+            new._rows = self._rows.without_first(num_rows, new.train_targets)
+            means, variances = new._rows.predictions(new.train_targets)
+            new._count(means, variances, new.train_targets, first=0)
+        return new
+
     def hallucinated(self, X: Tensor) -> CandidatesModel:
         """Return a new model in which pending points have their posterior means as outcomes.
 
@@ -764,7 +637,13 @@ class CandidatesModel(Model):
         Args:
             index: The entry, from 0.
         """
-        return self.recipe.candidates[index](self.train_inputs[0], self.train_targets.unsqueeze(-1))
+        y, groups = self.train_targets, self.recipe.groups
+        model = self.recipe.candidates[index](self.train_inputs[0], y.unsqueeze(-1))
+        if isinstance(model, IncrementalGP) and not self.num_hallucinated:
+            group, scale = int(groups.group_of[index]), float(groups.scales[index])
+            with torch.no_grad():
+                model.take_posterior(self._rows.posterior_of(group, scale, y))
+        return model
 
     @classmethod
     def from_models(
@@ -829,8 +708,7 @@ class CandidatesModel(Model):
         start = max(first, self.recipe.num_skipped)
         outcomes = y[start:].unsqueeze(-1).cpu().numpy()
         moments = (each.mT[start:].cpu().numpy() for each in (means, variances))
-        for densities in self.recipe.groups.log_densities(outcomes, *moments):
-            self.evidence.update(densities)
+        self.evidence.update_all(self.recipe.groups.log_densities(outcomes, *moments))
 
 
 ROWS_AT_ONCE = 64
@@ -852,18 +730,20 @@ class CandidatesBuilder:
         self._recipe = recipe
         self._last: dict[int, CandidatesModel] = {}  # by output
 
-    def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel | ModelList:
+    def __call__(self, X: Tensor, Y: Tensor, num_first: int = 0) -> CandidatesModel | ModelList:
         """Build the model, as the recipe does up to rounding.
 
         Args:
             X: ``n x d`` inputs in the order in which their outcomes arrived.
             Y: ``n x m`` outcomes.
+            num_first: So many first rows are taken in at once; the others as they come.
         """
-        models = [self._of_output(i, X, column) for i, column in enumerate(Y.split(1, -1))]
+        columns = enumerate(Y.split(1, -1))
+        models = [self._of_output(i, X, column, num_first) for i, column in columns]
         return models[0] if len(models) == 1 else ModelList(*models)
 
-    def _of_output(self, output: int, X: Tensor, Y: Tensor) -> CandidatesModel:
-        at_once = len(X) // ROWS_AT_ONCE * ROWS_AT_ONCE
+    def _of_output(self, output: int, X: Tensor, Y: Tensor, num_first: int) -> CandidatesModel:
+        at_once = num_first + (len(X) - num_first) // ROWS_AT_ONCE * ROWS_AT_ONCE
         last = self._last.get(output)
         if last is None or not at_once <= last.num_rows <= len(X) or not last.has_rows(X, Y):
             last = self._recipe(X[:at_once], Y[:at_once])

@@ -215,6 +215,14 @@ class InverseFactor:
         weights = torch.cat([part, part.new_zeros(self.num_rows - len(part))])
         return weights.addmv_(last.mT, last @ outcomes), part
 
+    def times(self, number: float) -> InverseFactor:
+        """Return the inverse factor times a positive number: that of ``(K + lam I) / number^2``."""
+        slabs = [slab * number for _, slab in self.slabs]
+        full, start = tuple(slabs[: len(self.full)]), len(self.full) * SLAB_ROWS
+        # its buffer is exactly as large as what is written: it is copied before it grows
+        last = _Slab(start, slabs[-1], -1) if len(slabs) > len(full) else None
+        return InverseFactor(self.num_rows, full, self.pivots / number, last)
+
     def information_gain(self, noise: float) -> Tensor:
         """Return ``1/2 ln det(I + K / lam)`` in nats, a scalar tensor."""
         gain = self.pivots.log().sum() - 0.5 * self.num_rows * math.log(noise)
@@ -392,24 +400,36 @@ class ClosedForm:
         Returns:
             None if ``K + lam I`` cannot be factorized in float64.
         """
-        unit = StationaryKernel(
-            kernel.smoothness, X.new_ones(1), kernel.outputscale.to(X, copy=True)
-        )
-        nothing = X.new_empty(0)
-        start = cls(
-            kernel=unit,
+        none = InverseFactor.empty(X)
+        start = cls.of_kernel(kernel, noise, X, none, X.new_empty(0), prior_mean)
+        return start.with_rows(X, y)
+
+    @classmethod
+    def of_kernel(
+        cls,
+        kernel: StationaryKernel,
+        noise: float,
+        X: Tensor,
+        factor: InverseFactor,
+        weights: Tensor,
+        prior_mean: float,
+    ) -> Self:
+        """Return a posterior with these parts, but no rows yet and no outcomes."""
+        return cls(
+            kernel=StationaryKernel(
+                kernel.smoothness, X.new_ones(1), kernel.outputscale.to(X, copy=True)
+            ),
             lengthscale=kernel.lengthscale.to(X, copy=True),
             noise=noise,
             outputscale=float(kernel.outputscale),
             center=X[0].clone(),
             points=X.new_empty(0, X.shape[1] + 2),
-            outcomes=nothing,
-            factor=InverseFactor.empty(X),
-            weights=nothing,
-            full_weights=nothing,
+            outcomes=X.new_empty(0),
+            factor=factor,
+            weights=weights,
+            full_weights=X.new_empty(0),
             prior_mean=prior_mean,
         )
-        return start.with_rows(X, y)
 
     @property
     def num_rows(self) -> int:

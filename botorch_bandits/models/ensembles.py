@@ -26,14 +26,17 @@ class LeanMixture(GaussianMixturePosterior):
 
     Args:
         mean: ``... x members x q``.
-        variance: ``... x members x q``, with the observation noise if that was asked for.
+        variance: Computes the ``... x members x q`` variances, with the observation noise if that
+            was asked for.
         covariance: Computes the ``... x members x q x q`` covariances.
     """
 
-    def __init__(self, mean: Tensor, variance: Tensor, covariance: Callable[[], Tensor]) -> None:
+    def __init__(
+        self, mean: Tensor, variance: Callable[[], Tensor], covariance: Callable[[], Tensor]
+    ) -> None:
         """See the class."""
         self._marginal_mean, self._compute_covariance = mean, covariance
-        self._mean, self._variance = mean.unsqueeze(-1), variance.unsqueeze(-1)
+        self._mean, self._compute_variance = mean.unsqueeze(-1), variance
         self._mixture_mean = self._mixture_variance = self._mixture_covariance_matrix = None
         self._is_mt = False
         self._device, self._dtype = mean.device, mean.dtype
@@ -48,6 +51,10 @@ class LeanMixture(GaussianMixturePosterior):
     def _covariance_matrix(self) -> Any:
         return self.distribution.lazy_covariance_matrix
 
+    @cached_property
+    def _variance(self) -> Tensor:
+        return self._compute_variance().unsqueeze(-1)
+
     @property
     def mean(self) -> Tensor:
         """The posterior mean of each member, ``... x members x q x 1``."""
@@ -60,8 +67,12 @@ class LeanMixture(GaussianMixturePosterior):
 
     def __getstate__(self) -> dict[str, Any]:
         """The joint distribution goes along, the model that would compute it does not."""
-        covariance = self.distribution.covariance_matrix
-        return self.__dict__ | {"_compute_covariance": partial(_same, covariance)}
+        kept = {
+            "_variance": self._variance,
+            "_compute_variance": partial(_same, self._variance.squeeze(-1)),
+            "_compute_covariance": partial(_same, self.distribution.covariance_matrix),
+        }
+        return self.__dict__ | kept
 
 
 def _same(value: Tensor) -> Tensor:

@@ -1,11 +1,16 @@
 """Models of Gaussian-process bandits that forget, built from the settings of a loop.
 
 All are ordinary :class:`~botorch_bandits.BanditGP`: rows are left out, have weights, or have the
-round as a further input. Weights, and windows that rows leave, are built afresh in every round, at
-the cost of one factorization; before that, and with a time-varying kernel, the model grows row by
-row. Where the kernel has no closed form, GPyTorch, as BoTorch sets it, solves from 4096 rows on by
-conjugate gradients, which keep fewer digits. The settings, with their sources, are in
-:mod:`botorch_bandits.forgetting`.
+round as a further input. With weights a model is built afresh in every round, at the cost of one
+factorization; with a time-varying kernel it grows row by row. Where the kernel has no closed form,
+GPyTorch, as BoTorch sets it, solves from 4096 rows on by conjugate gradients, which keep fewer
+digits. The settings, with their sources, are in :mod:`botorch_bandits.forgetting`.
+
+**Windows.** In every 32nd round, by the round at which a window begins, the rows from there on are
+factorized. Until the next such round they grow row by row, and the model of a round is theirs
+without the first rows, those that have left (:mod:`botorch_bandits.models.row_deletion`): ``n^2``
+operations a row. So a model depends on rows and rounds alone, and not on the models before it: a
+loop that is built again from its history has the same one, to the last bit.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from botorch.models.model import Model
+from botorch.models.model import Model, ModelList
 from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -32,7 +37,11 @@ from botorch_bandits.forgetting import (
 )
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.composed_kernels import FirstColumnDecay
-from botorch_bandits.models.growing import units_of_columns
+from botorch_bandits.models.growing import (
+    IncrementalGP,
+    has_closed_posterior,
+    units_of_columns,
+)
 
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows of a smaller weight are left out: beside the latest row they are rounding error."""
@@ -115,6 +124,112 @@ class BehindTime(InputTransform, torch.nn.Module):
         return side, origin
 
 
+FEWEST_ROWS = 64
+"""With fewer rows in a window they are factorized in every round in which a row leaves."""
+
+STRIDE = 32
+"""Rounds between two factorizations where rows leave a window."""
+
+
+class WindowModels:
+    """Builds the models of a window, with rows that come and rows that leave.
+
+    Args:
+        window: Which rows a model has.
+        new_builder: Returns what builds models from ``n x d`` inputs, ``n x m`` outcomes, and how
+            many of the rows are best taken in at once; it continues the last one where its rows
+            come first.
+    """
+
+    def __init__(
+        self,
+        window: SlidingWindow,
+        new_builder: Callable[[], Callable[[Tensor, Tensor, int], Any]],
+    ) -> None:
+        """See the class."""
+        self._window, self._new_builder = window, new_builder
+        self._build: Callable[[Tensor, Tensor, int], Any] = new_builder()
+        self._first: Tensor | None = None  # the first row that it was given
+        self._can_delete = True
+
+    def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int) -> Any:
+        """Return the model of a round.
+
+        Args:
+            X: ``n x d`` inputs, of all rows or of those from the round on that :meth:`first_round`
+                returns.
+            Y: ``n x m`` outcomes.
+            rounds: ``n`` rounds in which they were asked.
+            round_number: The round that is chosen.
+        """
+        kept = self._window.keeps(rounds, round_number)
+        first_round = self.first_round(round_number)
+        begun = rounds >= first_round
+        num_left = int(begun.sum()) - int(kept.sum())
+        if num_left and (
+            not self._can_delete
+            or int(kept.sum()) < FEWEST_ROWS
+            or bool(kept[begun][:num_left].any())  # some have left before others that came first
+        ):
+            return self._continued(X[kept], Y[kept])
+        at_first = begun & (rounds < first_round + self._window.length)
+        # before the window is full there is no last factorization
+        num_first = int(at_first.sum()) if first_round > 0 else 0
+        model = self._continued(X[begun], Y[begun], num_first)
+        if not num_left:
+            return model
+        left = without_first_rows(model, num_left)
+        if left is None:
+            self._can_delete = has_closed_form(model)
+            return self._continued(X[kept], Y[kept])
+        return left
+
+    def first_round(self, round_number: int) -> int:
+        """Return the first round whose rows are factorized for a round.
+
+        Args:
+            round_number: The round that is chosen.
+        """
+        return (round_number - self._window.length) // STRIDE * STRIDE
+
+    def _continued(self, X: Tensor, Y: Tensor, num_first: int = 0) -> Any:
+        if self._first is None or not torch.equal(self._first, X[:1]):
+            # nothing can be continued, and what was built is let go
+            self._first, self._build = X[:1].clone(), self._new_builder()
+        return self._build(X, Y, num_first)
+
+
+def has_closed_form(model: Any) -> bool:
+    """Return whether all models of a list, or the only one, have a closed form by their kind.
+
+    Args:
+        model: A model, or a list of models of several outputs.
+    """
+    models = model.models if isinstance(model, ModelList) else [model]
+    return all(not isinstance(each, IncrementalGP) or has_closed_posterior(each) for each in models)
+
+
+def without_first_rows(model: Any, num_rows: int) -> Any:
+    """Return a model without its first rows; None if that needs a factorization.
+
+    Args:
+        model: A model, or a list of models of several outputs.
+        num_rows: How many to leave out.
+    """
+    if not isinstance(model, ModelList):
+        leave_out = getattr(model, "without_first_rows", None)
+        return None if leave_out is None else leave_out(num_rows)
+    done: list[Any] = []
+    for each in model.models:
+        first = model.models[0]
+        is_shared = bool(done) and isinstance(first, IncrementalGP) and first.has_factor_of(each)
+        if is_shared:
+            done.append(each.without_first_rows(num_rows, done[0]))
+        else:
+            done.append(without_first_rows(each, num_rows))
+    return None if any(each is None for each in done) else type(model)(*done)
+
+
 class ForgettingModels:
     """Builds the models of a loop that forgets.
 
@@ -161,9 +276,11 @@ class ForgettingModels:
             collapses = False
         self.recipe, self.forgetting = recipe, forgetting
         self._collapses, self._separates_outputs = collapses, separates_outputs
-        # as long as no row leaves a window, its model grows; it is the same to the last bit
-        self._first: Tensor | None = None
-        self._in_window: Callable[[Tensor, Tensor], Any] = self._builder()
+        self._window = (
+            WindowModels(forgetting, self._window_builder)
+            if isinstance(forgetting, SlidingWindow)
+            else None
+        )
         # with a time as an input rows never change: one builder continues its last model
         self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
 
@@ -193,19 +310,18 @@ class ForgettingModels:
             if outputs are separated.
         """
         rounds = rounds.to(X.device)
-        if isinstance(self.forgetting, SlidingWindow):
-            kept = self.forgetting.keeps(rounds, round_number)
-            X, Y = X[kept], Y[kept]
-            if self._first is None or not torch.equal(self._first, X[:1]):
-                # a row left: nothing can be continued, and what was built is let go
-                self._first, self._in_window = X[:1].clone(), self._builder()
-            return self._in_window(X, Y)
+        if self._window is not None:
+            return self._window.build(X, Y, rounds, round_number)
         if isinstance(self.forgetting, ExponentialWeights):
             weights = self.forgetting.weights(rounds, round_number)
             kept = weights > NEGLIGIBLE_WEIGHT
             return self._weighted(X[kept], Y[kept], weights[kept])
         assert self._growing is not None
         return self._growing(self.inputs(X, rounds), Y)
+
+    def _window_builder(self) -> Callable[[Tensor, Tensor, int], Any]:
+        build = self._builder()
+        return lambda X, Y, num_first: build(X, Y)
 
     def _builder(self) -> Callable[[Tensor, Tensor], Any]:
         return self.recipe.builder(0, self._collapses, self._separates_outputs)

@@ -49,6 +49,7 @@ from botorch_bandits.models.closed_form import (
 from botorch_bandits.models.composed_closed_form import can_be_composed, composed_form_of
 from botorch_bandits.models.kernels import StationaryKernel, copy_modules
 from botorch_bandits.models.means import read_constant_mean
+from botorch_bandits.models.row_deletion import posterior_without_first_rows
 
 
 def has_closed_posterior(model: SingleTaskGP) -> bool:
@@ -423,6 +424,51 @@ class IncrementalGP(SingleTaskGP):
                 replaced = cached.closed_form.with_outcomes(Y.squeeze(-1).clone())
                 sibling._remember(replaced)
         return sibling
+
+    def without_first_rows(self, num_rows: int, others: IncrementalGP | None = None) -> Self | None:
+        """Return a new model without the first rows, in far less time than a factorization takes.
+
+        Args:
+            num_rows: How many to leave out, fewer than there are.
+            others: A result of this method for a model that differs in its outcomes alone, whose
+                factor is taken.
+
+        Returns:
+            None if the posterior has no closed form, or the noise differs from row to row.
+        """
+        closed_form = self._closed_form()
+        if closed_form is None or type(self._parts["likelihood"]) is not GaussianLikelihood:
+            return None
+        known = None if others is None else others._closed_form()
+        with torch.inference_mode(False), torch.no_grad():
+            left = posterior_without_first_rows(closed_form, num_rows, known)
+            inputs, targets = self.train_inputs[0][num_rows:], self.train_targets[num_rows:]
+            sibling = self._sibling(inputs.clone(), targets.clone())
+            if self._parts.get("input_transform") is not None:
+                sibling._original_train_inputs = self._original_train_inputs[num_rows:].clone()
+            sibling._remember(left)
+        return sibling
+
+    def take_posterior(self, closed_form: ClosedForm | None) -> None:
+        """Go on from a posterior that somebody else has computed, instead of factorizing.
+
+        Args:
+            closed_form: Of this model's data and hyperparameters, in inputs as the kernel sees
+                them; None for none.
+        """
+        if closed_form is not None and has_closed_posterior(self):
+            self._remember(closed_form)
+
+    def has_factor_of(self, other: Any) -> bool:
+        """Return whether another model differs in its outcomes alone, and shares the factor.
+
+        Args:
+            other: Any model.
+        """
+        if not isinstance(other, IncrementalGP):
+            return False
+        own, others = self._closed_form(), other._closed_form()
+        return own is not None and others is not None and own.factor is others.factor
 
     def continued_by(self, model: Self) -> Self:
         """Let a model with this one's rows, and others after them, go on from the posterior here.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -23,7 +23,9 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.closed_form import SLAB_ROWS, ClosedForm, InverseFactor, _Slab
 from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.row_deletion import inverse_without_first_rows
 
 
 def _correlation(smoothness: float, squared: Tensor) -> Tensor:
@@ -86,6 +88,10 @@ class UnitKernels:
         for place in self._others:
             values[place] = self._kernels[place](X, Z).to_dense()
         return torch.stack(cast(list[Tensor], values), dim=-3)
+
+    def closed_form_of(self, group: int) -> StationaryKernel | None:
+        """Return the kernel of a group, if its closed form is known."""
+        return StationaryKernel.read(self._kernels[group])
 
     def diagonal(self, X: Tensor) -> Tensor:
         """Return the prior variances at ``... x r x d`` points, ``... x G x r``."""
@@ -242,6 +248,81 @@ class SharedRows:
             inverse,
             torch.cat([self.residuals, residual.unsqueeze(-1)], dim=-1),
         )
+
+    def without_first(self, num_rows: int, y: Tensor) -> SharedRows:
+        """Return the posteriors given all rows but the first ones.
+
+        Args:
+            num_rows: How many to leave out, fewer than ``n``.
+            y: The outcomes of the others.
+        """
+        inverse = inverse_without_first_rows(self.inverse, num_rows)
+        return replace(
+            self,
+            inputs=self.inputs[num_rows:].clone(),
+            inverse=inverse,
+            residuals=(inverse @ (y - self.prior_means.unsqueeze(-1)).unsqueeze(-1)).squeeze(-1),
+        )
+
+    @cached_property
+    def closed_forms(self) -> tuple[ClosedForm, ...] | None:
+        """The posterior of each group as plain functions with gradients, to be evaluated only.
+
+        None without rows, or if the closed form of a kernel is not known.
+        """
+        found = [self.kernels.closed_form_of(group) for group in range(len(self.lam))]
+        if self.num_rows == 0 or any(each is None for each in found):
+            return None
+        n, forms = self.num_rows, []
+        start = n // SLAB_ROWS * SLAB_ROWS
+        for group, kernel in enumerate(found):
+            assert kernel is not None
+            inverse = self.inverse[group]
+            # the slabs are views: nothing is copied
+            full = tuple(
+                inverse[i : i + SLAB_ROWS, : i + SLAB_ROWS] for i in range(0, start, SLAB_ROWS)
+            )
+            last = _Slab(start, inverse[start:], -1) if start < n else None
+            factor = InverseFactor(n, full, self.pivots[group], last)
+            lam, mean = float(self.lam[group]), float(self.prior_means[group])
+            weights = self.weights[group]
+            form = ClosedForm.of_kernel(kernel, lam, self.inputs, factor, weights, mean)
+            forms.append(replace(form, points=form._augment(self.inputs)))
+        return tuple(forms)
+
+    def posterior_of(self, group: int, scale: float, y: Tensor) -> ClosedForm | None:
+        """Return the posterior of a group at an output scale, which grows by rows.
+
+        Args:
+            group: Its number.
+            scale: The output scale.
+            y: The ``n`` outcomes of all rows.
+
+        Returns:
+            None without rows, or if the closed form of a kernel is not known.
+        """
+        if self.closed_forms is None:
+            return None
+        unit = self.closed_forms[group]
+        factor, outcomes = unit.factor.times(scale**-0.5), y - self.prior_means[group]
+        weights, full_weights = factor.weights(outcomes)
+        return replace(
+            unit,
+            kernel=replace(unit.kernel, outputscale=unit.kernel.outputscale * scale),
+            noise=unit.noise * scale,
+            outputscale=unit.outputscale * scale,
+            outcomes=outcomes,
+            factor=factor,
+            weights=weights,
+            full_weights=full_weights,
+            memo={},
+        )
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Return posterior means at ``... x r x d`` points, ``... x G x r``."""
+        weights = self.weights.unsqueeze(-1)
+        mean = (self.kernels(X, self.inputs) @ weights).squeeze(-1)
+        return mean + self.prior_means.unsqueeze(-1)
 
     def mean_and_variance(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return posterior means and variances at ``... x r x d`` points, ``... x G x r`` each.

@@ -7,6 +7,7 @@ import math
 import pickle
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_bandits.confidence.candidates import CandidateEvidence, RefutedListWarning
-from botorch_bandits.models import BanditGP
+from botorch_bandits.models import BanditGP, growing
 from botorch_bandits.models.candidate_arms import CandidateArms
 from botorch_bandits.models.candidates import NUM_MEMBERS, CandidatesModel, CandidatesRecipe
 from botorch_bandits.models.prior_lists import (
@@ -75,6 +76,40 @@ def log_likelihood(entry: tuple[float, Any, float, float, float], X: Tensor, y: 
     residual = y - mean
     fit = residual @ torch.linalg.solve(covariance, residual)
     return float(-0.5 * (fit + torch.logdet(covariance) + len(X) * math.log(2.0 * math.pi)))
+
+
+@pytest.mark.parametrize("num_rows", [1, 128, 150])
+@pytest.mark.parametrize("index", range(8))
+def test_a_member_is_not_factorized_again(
+    num_rows: int, index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its posterior comes from the factor of its group, and grows as any model does."""
+    entries = settings([0.3, [0.3, 0.6]], [0.05], [0.5, 3.0], [2.5])
+    recipe = BanditGP.with_candidates(
+        [
+            replace(entry, input_transform=Normalize(2, bounds=double([[0.0, 0.0], [2.0, 4.0]])))
+            for entry in candidate_grid(
+                [0.3, [0.3, 0.6]], [0.05], [0.5, 3.0], prior_means=(0.0, 0.7)
+            )
+        ]
+    )
+    side = double([2.0, 4.0])
+    X = side * uniform(num_rows, 2, seed=11)
+    y, at = X.sum(-1).sin(), side * uniform(4, 2, seed=12)
+    model = recipe(X, y.unsqueeze(-1))
+    monkeypatch.setattr(growing, "closed_form_of", None)
+    member = model.member(index)
+    mean, covariance = textbook(entries[index], X / side, y, at / side)
+    found = member.posterior(at)
+    assert torch.allclose(found.mean.squeeze(-1), mean, rtol=0, atol=1e-8)
+    assert torch.allclose(found.distribution.covariance_matrix, covariance, rtol=0, atol=1e-8)
+    grown = member.condition_on_observations(at[:2], double([[1.0], [2.0]]))
+    both = torch.cat([X, at[:2]]), torch.cat([y, double([1.0, 2.0])])
+    mean, _ = textbook(entries[index], both[0] / side, both[1], at / side)
+    assert torch.allclose(grown.posterior(at).mean.squeeze(-1), mean, rtol=0, atol=1e-8)
+    noisy = textbook((*entries[index][:3], 1.0, 0.0), X[:0], y[:0], X / side)[1]
+    gain = 0.5 * torch.logdet(torch.eye(num_rows).double() + noisy / entries[index][3])
+    assert float(member.information_gain) == pytest.approx(float(gain), abs=1e-8)
 
 
 ENTRIES = settings([0.2, [0.3, 0.6]], [0.01, 0.2], [0.5, 3.0], [0.5, 2.5, math.inf])
