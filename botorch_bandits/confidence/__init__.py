@@ -13,6 +13,7 @@ from botorch_bandits.confidence.censored import (
     bounded_censored_width,
     censored_width,
 )
+from botorch_bandits.confidence.design_gain import BoxGain, DesignGain
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet
 from botorch_bandits.confidence.gp_ucb import (
     CompactBoxWidth,
@@ -21,8 +22,24 @@ from botorch_bandits.confidence.gp_ucb import (
     gp_ucb_finite_width,
 )
 from botorch_bandits.confidence.gp_ucb_cpd import PUBLISHED_CONSTANT as PUBLISHED_WIDTH_CONSTANT
-from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth, gp_ucb_cpd_width
+from botorch_bandits.confidence.gp_ucb_cpd import (
+    ChangePointWidth,
+    change_point_rate,
+    change_point_spacing,
+    gp_ucb_cpd_width,
+    regret_exponent,
+)
 from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.horizon import (
+    PenalizedBounds,
+    censored_regret_bound,
+    censored_ts_regret_bound,
+    exact_constraints_bounds,
+    gp_ts_regret_bound,
+    igp_ucb_regret_bound,
+    noisy_constraints_bounds,
+    regret_bound_of_width,
+)
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
     KernelizedWidth,
@@ -37,6 +54,7 @@ from botorch_bandits.confidence.information_gain import (
     GreedyGain,
     RateGain,
     SpectralGain,
+    TruncatedSpectralGain,
     WaterFillingGain,
     exact_maximal_information_gain,
     realized_information_gain,
@@ -55,12 +73,14 @@ __all__ = [
     "PUBLISHED_WIDTH_CONSTANT",
     "AMMWidth",
     "BoundsDiagnosis",
+    "BoxGain",
     "CandidateEvidence",
     "CandidateStatus",
     "CensoredWidth",
     "ChangePointWidth",
     "CompactBoxWidth",
     "ConstantWidth",
+    "DesignGain",
     "EvidenceTable",
     "FiniteArmsWidth",
     "GainBound",
@@ -68,6 +88,7 @@ __all__ = [
     "Guarantee",
     "KernelizedWidth",
     "OutputPrior",
+    "PenalizedBounds",
     "PriorSummary",
     "RKHSWidth",
     "RandomizedWidth",
@@ -77,6 +98,7 @@ __all__ = [
     "RidgeConfidenceSet",
     "SpectralGain",
     "Statement",
+    "TruncatedSpectralGain",
     "UnreadablePriorError",
     "WaterFillingGain",
     "WidthRule",
@@ -84,15 +106,25 @@ __all__ = [
     "any_lambda_censored_width",
     "any_lambda_width",
     "bounded_censored_width",
+    "censored_regret_bound",
+    "censored_ts_regret_bound",
     "censored_width",
+    "change_point_rate",
+    "change_point_spacing",
     "constant_width",
     "diagnose_bounds",
+    "exact_constraints_bounds",
     "exact_maximal_information_gain",
+    "gp_ts_regret_bound",
     "gp_ucb_compact_width",
     "gp_ucb_cpd_width",
     "gp_ucb_finite_width",
     "gp_ucb_rkhs_width",
+    "igp_ucb_regret_bound",
     "igp_ucb_width",
     "irgp_ucb_width",
+    "noisy_constraints_bounds",
     "realized_information_gain",
+    "regret_bound_of_width",
+    "regret_exponent",
 ]

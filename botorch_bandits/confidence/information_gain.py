@@ -93,26 +93,32 @@ class GainDomain:
     """What a bound on the gain was made for.
 
     Attributes:
-        num_points: How many points it is for.
+        num_points: How many points it is for; None for a box.
         lam: The noise variance over the prior variance; None where the points' prior variances
             differ, so that it cannot be compared with a model's.
         points: ``num_points x d``, the points themselves; None if they were not told.
+        bounds: ``2 x d``, the box; None for points.
     """
 
-    num_points: int
+    num_points: int | None
     lam: float | None = None
     points: Tensor | None = None
+    bounds: Tensor | None = None
 
     @cached_property
     def _rows(self) -> frozenset[tuple[float, ...]]:
         return frozenset() if self.points is None else frozenset(map(tuple, self.points.tolist()))
 
     def has(self, points: Tensor) -> bool:
-        """Return whether all of some points are among them.
+        """Return whether all of some points are among them, or in the box.
 
         Args:
             points: ``n x d``.
         """
+        if self.bounds is not None:
+            return points.shape[-1] == self.bounds.shape[-1] and bool(
+                ((points >= self.bounds[0]) & (points <= self.bounds[1])).all()
+            )
         return all(tuple(row) in self._rows for row in points.tolist())
 
 
@@ -137,6 +143,11 @@ class GainBound(ABC):
         """What whoever uses it vouches for, in words."""
         if self.domain is None:
             return "the gain bound is for this domain, this kernel and this noise variance"
+        if self.domain.bounds is not None:
+            return (
+                "the gain bound is for this kernel, this noise variance and a box, in which all "
+                "points are that are played"
+            )
         number = self.domain.num_points
         return (
             f"the gain bound is for {number} points, this kernel and this noise variance; the "
@@ -144,7 +155,10 @@ class GainBound(ABC):
         )
 
     def gaps_on(
-        self, choices: Tensor | None, contexts: Iterable[Tensor] | None = None
+        self,
+        choices: Tensor | None,
+        contexts: Iterable[Tensor] | None = None,
+        bounds: Tensor | None = None,
     ) -> list[str]:
         """Say why it is no bound on a domain.
 
@@ -152,15 +166,31 @@ class GainBound(ABC):
             choices: ``num_arms x d`` arms; None for a box.
             contexts: Those of the rounds so far, which come before the arms in the model's inputs;
                 None without contexts.
+            bounds: ``2 x d`` of the box; None for arms.
         """
         domain = self.domain
         if domain is None:
             return []
+        if domain.bounds is not None:
+            corners = choices if bounds is None else bounds
+            if corners is None:
+                return []
+            inputs = [corners]
+            if contexts is not None:
+                inputs = [torch.cat([c.expand(len(corners), -1), corners], -1) for c in contexts]
+            if all(domain.has(each) for each in inputs):
+                return []
+            return [
+                "the gain bound is for another box, in which not all points of the domain are; "
+                "make it of the domain's, such as BoxGain(domain.bounds, kernel, lam)"
+            ]
+        assert domain.num_points is not None
         made = f"the gain bound is for {domain.num_points} points"
         remedy = "make it of them, such as WaterFillingGain.on(choices, kernel, lam)"
         if choices is None:
             return [
-                f"{made}, which says nothing of a box; leave information_gain= out, or use arms"
+                f"{made}, which says nothing of a box; leave information_gain= out, or use "
+                "BoxGain(domain.bounds, kernel, lam)"
             ]
         if contexts is not None:
             if domain.points is None:
@@ -223,7 +253,7 @@ class GainBoundOfPoints(GainBound):
 
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
-        variances = _check_kernel_matrix(kernel_matrix).diagonal()
+        variances = check_kernel_matrix(kernel_matrix).diagonal()
         lam, largest = check_positive("lam", lam), float(variances.max())
         if points is not None:
             check_finite("points", check_double("points", points))
@@ -282,7 +312,7 @@ class GreedyGain(GainBoundOfPoints):
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         super().__init__(kernel_matrix, lam, points)
-        self._covariance = _check_kernel_matrix(kernel_matrix).clone()
+        self._covariance = check_kernel_matrix(kernel_matrix).clone()
         self._lam = check_positive("lam", lam)
         self._gains = [0.0]
 
@@ -324,7 +354,7 @@ class WaterFillingGain(GainBoundOfPoints):
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         super().__init__(kernel_matrix, lam, points)
-        eigenvalues = torch.linalg.eigvalsh(_check_kernel_matrix(kernel_matrix))
+        eigenvalues = torch.linalg.eigvalsh(check_kernel_matrix(kernel_matrix))
         ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
         self._ratios = ratios[ratios > 1e-14 * ratios[0].clamp_min(1.0)]
 
@@ -346,9 +376,8 @@ class SpectralGain(GainBoundOfPoints):
     .. math:: \frac{1/2}{1 - 1/e} \max_{(m_i)} \sum_i \ln(1 + m_i l_i / \lambda),
               \qquad \sum_i m_i = T, \; m_i \in \{0, 1, ...\}
 
-    Source: Srinivas et al. 2010, Lemma 7.6 (Theorem 4 bounds it further; as printed that has
-    ``log(r n_T / sigma^2)`` where ``log(1 + ...)`` is meant). Up to the rounding of ``m_i`` it is
-    the water-filling bound times ``1 / (1 - 1/e)``.
+    Source: Srinivas et al. 2010, Lemma 7.6; :class:`TruncatedSpectralGain` bounds it further. Up to
+    the rounding of ``m_i`` it is the water-filling bound times ``1 / (1 - 1/e)``.
 
     Args:
         kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
@@ -359,7 +388,7 @@ class SpectralGain(GainBoundOfPoints):
     def __init__(self, kernel_matrix: Tensor, lam: float, points: Tensor | None = None) -> None:
         """See the class."""
         super().__init__(kernel_matrix, lam, points)
-        eigenvalues = torch.linalg.eigvalsh(_check_kernel_matrix(kernel_matrix)).clamp_min(0.0)
+        eigenvalues = torch.linalg.eigvalsh(check_kernel_matrix(kernel_matrix)).clamp_min(0.0)
         self._ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
         self._counts = torch.zeros_like(self._ratios)
         self._sums = [0.0]
@@ -372,6 +401,60 @@ class SpectralGain(GainBoundOfPoints):
             self._counts[best] += 1.0
             self._sums.append(self._sums[-1] + float(gains[best]))
         return 0.5 * GREEDY_FACTOR * self._sums[num_observations]
+
+
+class TruncatedSpectralGain(GainBoundOfPoints):
+    r"""The paper's bound from the leading eigenvalues and the sum of the others.
+
+    .. math:: \frac{1/2}{1 - 1/e} \max_{0 \le r \le T} \left(
+              T_* \ln\Bigl(1 + \frac{r \, n}{\lambda}\Bigr)
+              + \frac{(T - r) \, B(T_*)}{\lambda} \right),
+              \qquad n = \sum_i l_i, \quad B(T_*) = \sum_{i > T_*} l_i
+
+    Source: Srinivas et al. 2010, Theorem 4 with the constants of Lemma 7.8. As printed the lemma
+    has ``log(r n_T / sigma^2)``, which can be below what it bounds; ``1 +`` is meant. The bound
+    says how the gain grows where few eigenvalues have most of the sum. It is never tighter than
+    :class:`SpectralGain`, which needs no ``T_*``.
+
+    Args:
+        kernel_matrix: ``num_arms x num_arms`` prior covariance of the arms.
+        lam: The regularization (noise variance), in the same units.
+        points: ``num_arms x d``, the arms; see :class:`GainBoundOfPoints`.
+        num_leading: ``T_*``, at least 1; None takes the one with the least bound.
+    """
+
+    def __init__(
+        self,
+        kernel_matrix: Tensor,
+        lam: float,
+        points: Tensor | None = None,
+        num_leading: int | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(kernel_matrix, lam, points)
+        eigenvalues = torch.linalg.eigvalsh(check_kernel_matrix(kernel_matrix)).clamp_min(0.0)
+        self._ratios = (eigenvalues / check_positive("lam", lam)).flip(0)
+        self.num_leading = num_leading
+        if num_leading is not None:
+            check_integer("num_leading", num_leading, minimum=1)
+            if num_leading > len(self._ratios):
+                raise ValueError(
+                    f"num_leading is {num_leading}, and there are {len(self._ratios)} eigenvalues; "
+                    "leave it out for the best one."
+                )
+
+    def _bound(self, num_observations: int) -> float:
+        total = float(self._ratios.sum())
+        if total == 0.0:
+            return 0.0  # nothing varies, so nothing can be learned
+        leading = torch.arange(1, len(self._ratios) + 1, dtype=self._ratios.dtype)
+        rest = self._ratios.flip(0).cumsum(0).flip(0)  # from each eigenvalue on
+        rest = torch.cat([rest[1:], rest.new_zeros(1)])
+        # the maximum over r of a concave function; where nothing is left, all of T is leading
+        most = (leading / rest - 1.0 / total).clamp(0.0, num_observations)
+        bounds = leading * torch.log1p(most * total) + (num_observations - most) * rest
+        chosen = bounds.min() if self.num_leading is None else bounds[self.num_leading - 1]
+        return 0.5 * GREEDY_FACTOR * float(chosen)
 
 
 class RateGain(GainBound):
@@ -435,7 +518,7 @@ def exact_maximal_information_gain(
     Raises:
         ValueError: If there are too many multisets.
     """
-    num_arms = len(_check_kernel_matrix(kernel_matrix))
+    num_arms = len(check_kernel_matrix(kernel_matrix))
     num_observations = check_integer("num_observations", num_observations, minimum=0)
     lam = check_positive("lam", lam)
     count = math.comb(num_arms + num_observations - 1, num_observations)
@@ -457,7 +540,16 @@ def exact_maximal_information_gain(
     return best
 
 
-def _check_kernel_matrix(kernel_matrix: Tensor) -> Tensor:
+def check_kernel_matrix(kernel_matrix: Tensor) -> Tensor:
+    """Return a kernel matrix that was given, detached.
+
+    Args:
+        kernel_matrix: ``n x n``.
+
+    Raises:
+        TypeError: If it is not float64.
+        ValueError: If it is not finite, square and symmetric.
+    """
     check_finite("kernel_matrix", check_double("kernel_matrix", kernel_matrix))
     if kernel_matrix.dim() != 2 or kernel_matrix.shape[0] != kernel_matrix.shape[1]:
         raise ValueError(

@@ -137,11 +137,12 @@ def _gaps_of_gains(
     if not isinstance(domain, Arms | Box):
         return  # what points a domain of one's own has is not known
     choices = domain.choices if isinstance(domain, Arms) else None
+    bounds = domain.bounds if isinstance(domain, Box) else None
     contexts = [q.context for q in history.queries if q.context is not None]
     for rule in acquisition.width_rules:
         bound = rule.bound_on_gain()
         if bound is not None:
-            yield from bound.gaps_on(choices, contexts if settings.context_dim else None)
+            yield from bound.gaps_on(choices, contexts if settings.context_dim else None, bounds)
 
 
 def _gaps_of_losses(feedback: Censored, history: History) -> Iterator[str]:

@@ -24,12 +24,14 @@ from botorch_bandits import (
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.confidence import (
+    DesignGain,
     GainBound,
     GreedyGain,
     KernelizedWidth,
     PriorSummary,
     RKHSWidth,
     SpectralGain,
+    TruncatedSpectralGain,
     WaterFillingGain,
     WidthRule,
 )
@@ -39,7 +41,13 @@ LENGTHSCALE, LAM = 0.1, 0.05
 GRID = torch.linspace(0.0, 1.0, 40, dtype=torch.float64).unsqueeze(-1)
 THREE = GRID[[0, 20, 39]]
 BOX = Box([[0.0], [1.0]], num_restarts=2, raw_samples=16)
-KINDS: list[Any] = [GreedyGain, WaterFillingGain, SpectralGain]
+KINDS: list[Any] = [
+    GreedyGain,
+    WaterFillingGain,
+    SpectralGain,
+    TruncatedSpectralGain,
+    DesignGain,
+]
 
 
 def kernel(scale: float = 1.0) -> Any:

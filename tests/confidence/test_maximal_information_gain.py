@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.confidence import (
+    DesignGain,
     GreedyGain,
     RateGain,
     SpectralGain,
+    TruncatedSpectralGain,
     WaterFillingGain,
     exact_maximal_information_gain,
 )
@@ -49,7 +51,8 @@ def test_every_bound_brackets_the_exact_gain(seed: int, lam: float, size: int) -
     tolerance = 1e-9
     assert greedy.greedy_gain(size) <= exact + tolerance
     assert greedy.greedy_gain(size) >= (1 - math.exp(-1)) * exact - tolerance
-    for bound in (greedy, WaterFillingGain(K, lam), SpectralGain(K, lam)):
+    bounds = (WaterFillingGain, SpectralGain, TruncatedSpectralGain, DesignGain)
+    for bound in (greedy, *(each(K, lam) for each in bounds)):
         assert bound.is_upper_bound
         assert bound(size) >= exact - tolerance
 
@@ -156,3 +159,32 @@ def test_bad_input_is_named() -> None:
         exact_maximal_information_gain(squared_exponential(50, 0), 1.0, 10)
     with pytest.raises(ValueError, match="num_observations is -1"):
         GreedyGain(K, 1.0)(-1)
+
+
+@pytest.mark.parametrize("num_leading", [None, 1, 3, 6])
+@pytest.mark.parametrize(("lam", "size"), [(0.01, 4), (0.5, 9), (3.0, 40)])
+def test_truncated_spectrum_is_theorem_4_by_brute_force(
+    num_leading: int | None, lam: float, size: int
+) -> None:
+    K = squared_exponential(6, 4) * 2.0
+    values = sorted(torch.linalg.eigvalsh(K).clamp_min(0.0).tolist(), reverse=True)
+    n = sum(values)
+
+    def bound(leading: int) -> float:
+        tail = sum(values[leading:])
+        rounds = [size * i / 20000 for i in range(20001)]
+        return max(leading * math.log(1 + r * n / lam) + (size - r) * tail / lam for r in rounds)
+
+    each = [bound(leading) for leading in range(1, 7)]
+    expected = min(each) if num_leading is None else each[num_leading - 1]
+    expected *= 0.5 / (1 - math.exp(-1))
+    found = TruncatedSpectralGain(K, lam, num_leading=num_leading)(size)
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert found >= expected - 1e-9  # between two of the rounds that were tried it is larger
+    assert found >= SpectralGain(K, lam)(size) - 1e-9
+
+
+def test_truncated_spectrum_refuses_more_than_there_are() -> None:
+    with pytest.raises(ValueError, match="num_leading is 7, and there are 6 eigenvalues"):
+        TruncatedSpectralGain(squared_exponential(6, 4), 1.0, num_leading=7)
+    assert TruncatedSpectralGain(torch.zeros(3, 3, dtype=torch.float64), 1.0)(5) == 0.0

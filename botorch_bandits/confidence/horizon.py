@@ -1,0 +1,592 @@
+r"""What the theorems say of a horizon before a run: bounds on regret and violation as numbers.
+
+The papers state most of these bounds up to constants. The constants follow from the proofs, and are
+here. Every bound holds for the first ``T`` rounds of a run whose points are all chosen by the
+method, with every outcome at hand (but for censored feedback). Conventions as in
+:mod:`botorch_bandits.confidence.width_rules`: kernels have unit variance, ``lam`` is the noise
+variance of the model, and bounds are in prior standard deviations; who has a prior standard
+deviation ``s`` divides ``rkhs_bound``, ``noise_bound`` and ``outcome_bound`` by it, ``lam`` by its
+square, and multiplies the result by ``s``.
+
+``information_gain`` is a function of the number of observations that bounds the maximal gain:
+:class:`~botorch_bandits.confidence.DesignGain` on arms,
+:class:`~botorch_bandits.confidence.BoxGain` on a box. A run may use the realized gain in its widths
+all the same, which is never larger.
+
+**From deviations to the gain.** As :math:`\sigma^2 \le 1`,
+:math:`\sigma^2 \le \ln(1 + \sigma^2/\lambda) / \ln(1 + 1/\lambda)`, so that
+
+.. math:: \sum_{t=1}^T \sigma_{t-1}^2(x_t) \le C_1^2 \gamma_T, \qquad
+          C_1^2 = \frac{2}{\ln(1 + 1/\lambda)}, \qquad
+          \sum_{t=1}^T \sigma_{t-1}(x_t) \le C_1 \sqrt{T \gamma_T}.
+
+**Thompson sampling.** With :math:`p = P(Z > 1) = 0.1587` for a standard normal ``Z`` (the papers
+take the lower bound :math:`1 / (4 e \sqrt\pi) = 0.052`), a draw is optimistic at the best point
+with probability ``p`` at least, given that the band holds. With probability
+:math:`1 - 1/t^2` it lies within :math:`\sqrt{2 \ln(|D_t| t^2)}` of its own standard deviations on
+all of :math:`D_t`. So, given what came before, and with
+:math:`c_t = v_t (1 + \sqrt{2 \ln(|D_t| t^2)})`,
+
+.. math:: E[r_t] \le C_t E[\sigma_{t-1}(x_t)] + \frac{2 B}{t^2}, \qquad
+          C_t = c_t \Bigl(1 + \frac{2}{p - 1/t^2}\Bigr),
+
+where :math:`t^2 > 1/p`, that is from the third round on; the first two rounds have regret at most
+:math:`4 B`. (The printed proofs bound :math:`1/(p - 1/t^2)` by :math:`5/p`, also in the rounds in
+which it is negative and the step before does not hold.) What is random about the sum of
+:math:`r_t - C_t \sigma_{t-1}(x_t)` is bounded by the inequality of Azuma and Hoeffding, in steps
+whose ranges are :math:`2 B + C_t`.
+
+Sources: Srinivas et al. 2010, Theorems 1 to 3; Chowdhury and Gopalan 2017, Theorems 3 and 4;
+Verma, Dai and Low 2022, Theorems 2 and 3; Shi and Eryilmaz 2022, Theorems 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    DTYPE,
+    check_integer,
+    check_nonnegative,
+    check_positive,
+    check_probability,
+)
+from botorch_bandits.confidence.censored import any_lambda_censored_width, censored_width
+from botorch_bandits.confidence.igp_ucb import any_lambda_width, igp_ucb_width
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.penalties import Penalty
+
+GainFunction = Callable[[int], float]
+"""A bound on the maximal information gain of so many observations, such as a ``GainBound``."""
+
+OPTIMISM = 0.5 * math.erfc(math.sqrt(0.5))
+"""The probability that a standard normal exceeds 1."""
+
+
+def regret_bound_of_width(
+    width: float | Tensor,
+    horizon: int,
+    information_gain: GainFunction,
+    lam: float,
+    largest: float | None = None,
+    tail: float = 0.0,
+) -> float:
+    r"""Return a bound on the cumulative regret of an upper confidence bound.
+
+    .. math:: R_T \le 2 w_T C_1 \sqrt{T \gamma_T} + \text{tail}
+              = \sqrt{\frac{8 T w_T^2 \gamma_T}{\ln(1 + 1/\lambda)}} + \text{tail}
+
+    This is Theorem 1 of Srinivas et al. 2010 with the width of round ``T`` from
+    :func:`gp_ucb_finite_width`, Theorem 2 with that of :func:`gp_ucb_compact_width` and a ``tail``
+    of :math:`\pi^2 / 6`, and Theorem 3 with that of :func:`gp_ucb_rkhs_width`. Theorem 3 of
+    Chowdhury and Gopalan 2017 is :func:`igp_ucb_regret_bound`. It holds on the event on which the
+    width is a bound.
+
+    Args:
+        width: The largest width of all rounds; widths do not decrease, so that of round ``T``.
+        horizon: ``T``, at least 1.
+        information_gain: A bound on the maximal gain.
+        lam: The noise variance of the model over the prior variance.
+        largest: A bound on the regret of any round, if there is one; the result is at most
+            ``T * largest`` then.
+        tail: What discretization adds.
+
+    Example:
+        >>> from botorch_bandits.confidence import DesignGain, gp_ucb_finite_width
+        >>> gain = DesignGain(torch.eye(2, dtype=torch.float64), lam=1.0)
+        >>> width = gp_ucb_finite_width(num_arms=2, round_number=1000, delta=0.1)
+        >>> round(regret_bound_of_width(width, 1000, gain, lam=1.0), 1)
+        1576.0
+    """
+    horizon = check_integer("horizon", horizon, minimum=1)
+    width, lam = check_nonnegative("width", float(width)), check_positive("lam", lam)
+    tail = check_nonnegative("tail", tail)
+    bound = 2.0 * width * math.sqrt(horizon * _sum_of_variances(horizon, information_gain, lam))
+    if largest is not None:
+        bound = min(bound, check_nonnegative("largest", largest) * horizon)
+    return bound + tail
+
+
+def igp_ucb_regret_bound(
+    horizon: int,
+    information_gain: GainFunction,
+    rkhs_bound: float,
+    noise_bound: float,
+    delta: float,
+    lam: float,
+    any_lambda: bool = False,
+) -> float:
+    r"""Return Theorem 3 of Chowdhury and Gopalan 2017 as a number.
+
+    With probability at least :math:`1 - \delta` the regret of IGP-UCB over ``T`` rounds is at most
+
+    .. math:: 2 w_T C_1 \sqrt{T \gamma_T}, \qquad
+              w_T = B + R \sqrt{2 (\gamma_{T-1} + 1 + \ln(1/\delta))}
+
+    and never more than :math:`2 B T`. The paper has :math:`\sqrt{4 (T + 2) \gamma_T}`, with
+    :math:`\lambda = 1 + 2/T`, in the place of :math:`C_1 \sqrt{T \gamma_T}`, which is smaller.
+
+    Args:
+        horizon: ``T``, at least 1.
+        information_gain: A bound on the maximal gain.
+        rkhs_bound: ``B``.
+        noise_bound: ``R``.
+        delta: The bound fails with at most this probability.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+        any_lambda: Takes the width that holds for every ``lam``.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the printed width is no bound.
+
+    Example:
+        >>> from botorch_bandits.confidence import DesignGain
+        >>> gain = DesignGain(torch.eye(2, dtype=torch.float64), lam=1.0)
+        >>> round(igp_ucb_regret_bound(1000, gain, 1.0, 0.1, delta=0.1, lam=1.0), 1)
+        384.7
+    """
+    horizon = check_integer("horizon", horizon, minimum=1)
+    gain = _gain(information_gain, horizon - 1)
+    width = _kernelized(gain, rkhs_bound, noise_bound, delta, lam, any_lambda)
+    return regret_bound_of_width(width, horizon, information_gain, lam, largest=2.0 * rkhs_bound)
+
+
+def gp_ts_regret_bound(
+    horizon: int,
+    information_gain: GainFunction,
+    rkhs_bound: float,
+    noise_bound: float,
+    delta: float,
+    lam: float,
+    num_points: int | Callable[[int], int],
+    any_lambda: bool = False,
+    discretized: bool = False,
+) -> float:
+    r"""Return Theorem 4 of Chowdhury and Gopalan 2017 as a number.
+
+    With probability at least :math:`1 - \delta` the regret of GP-TS over ``T`` rounds is at most
+
+    .. math:: 4 B + C_1 \sqrt{\gamma_T \sum_{t=3}^T C_t^2} + \sum_{t=3}^T \frac{2 B}{t^2}
+              + \sqrt{\tfrac12 \ln(2/\delta) \sum_{t=3}^T (2 B + C_t)^2},
+
+    and never more than :math:`2 B T`; see the module for :math:`C_t`. Half of delta is for the band
+    with scale :math:`v_t`, half for the draws.
+
+    Args:
+        horizon: ``T``, at least 1.
+        information_gain: A bound on the maximal gain.
+        rkhs_bound: ``B``.
+        noise_bound: ``R``.
+        delta: The bound fails with at most this probability.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+        num_points: How many points a draw is made on: a number, or a function of the round.
+        any_lambda: Takes the scale that holds for every ``lam``.
+        discretized: Whether the points stand for a box, each within :math:`1/t^2` in value of what
+            it stands for, as Theorem 4 wants them. That adds :math:`\sum_t 1/t^2`.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the printed scale is no bound.
+    """
+    horizon = check_integer("horizon", horizon, minimum=1)
+    half = 0.5 * check_probability("delta", delta)
+    gains = _gains(horizon, information_gain)
+    scales = _kernelized(gains, rkhs_bound, noise_bound, half, lam, any_lambda)
+    steps = scales * _optimism_factors(horizon, num_points)
+    variances = _sum_of_variances(horizon, information_gain, lam)
+    bound = math.sqrt(variances) * float(steps.norm())
+    bound += _of_draws(horizon, steps, rkhs_bound, delta)
+    if discretized:
+        bound += float((1.0 / _rounds(1, horizon).square()).sum())
+    return min(bound, 2.0 * rkhs_bound * horizon)
+
+
+def censored_regret_bound(
+    horizon: int,
+    information_gain: GainFunction,
+    rkhs_bound: float,
+    noise_bound: float,
+    outcome_bound: float,
+    max_delay: int,
+    arrival_probability: float,
+    delta: float,
+    lam: float,
+    any_lambda: bool = False,
+) -> float:
+    r"""Return Theorem 2 of Verma, Dai and Low 2022 as a number: GP-UCB-SDF.
+
+    .. math:: R_T \le \frac{2}{\rho_m} \bigl(\beta_T C_1 \sqrt{T \gamma_T}
+              + m B_y C_1^2 \gamma_T\bigr), \qquad
+              \beta_T = B + (R + B_y) \sqrt{2 (\gamma_{T-1} + 1 + \ln(2/\delta))}
+
+    with probability at least :math:`1 - \delta`, and never more than :math:`2 B T`.
+
+    Args:
+        horizon: ``T``, at least 1.
+        information_gain: A bound on the maximal gain.
+        rkhs_bound: ``B``, of the reward less the minimum.
+        noise_bound: ``R``.
+        outcome_bound: ``B_y``.
+        max_delay: ``m``.
+        arrival_probability: ``rho_m``: that an outcome arrives within ``max_delay``.
+        delta: The bound fails with at most this probability.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+        any_lambda: Takes the width that holds for every ``lam``; ``B_y`` is divided by ``lam`` in
+            the second term.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the printed width is no bound.
+    """
+    horizon = check_integer("horizon", horizon, minimum=1)
+    max_delay = check_integer("max_delay", max_delay, minimum=0)
+    arrives = _arrival_probability(arrival_probability)
+    gain = _gain(information_gain, horizon - 1)
+    beta, slope = _censored(gain, rkhs_bound, noise_bound, outcome_bound, delta, lam, any_lambda)
+    variances = _sum_of_variances(horizon, information_gain, lam)
+    bound = (
+        2.0
+        * (float(beta) * math.sqrt(horizon * variances) + max_delay * slope * variances)
+        / arrives
+    )
+    return min(bound, 2.0 * rkhs_bound * horizon)
+
+
+def censored_ts_regret_bound(
+    horizon: int,
+    information_gain: GainFunction,
+    rkhs_bound: float,
+    noise_bound: float,
+    outcome_bound: float,
+    max_delay: int,
+    arrival_probability: float,
+    delta: float,
+    lam: float,
+    num_points: int,
+    any_lambda: bool = False,
+) -> float:
+    r"""Return Theorem 3 of Verma, Dai and Low 2022 as a number: GP-TS-SDF on finitely many points.
+
+    As :func:`gp_ts_regret_bound` with :math:`\nu_t = \beta_t + B_y \sum_s \sigma_{t-1}(x_s)` in
+    the place of :math:`v_t`, at half of delta, and with :math:`C_t` divided by :math:`\rho_m`. The
+    sums of pending deviations add :math:`m B_y C_1^2 \gamma_T` times the largest :math:`C_t/\nu_t`
+    to the regret, and at most :math:`m B_y` to :math:`\nu_t` in the ranges.
+
+    Args:
+        horizon: See :func:`censored_regret_bound`.
+        information_gain: See :func:`censored_regret_bound`.
+        rkhs_bound: See :func:`censored_regret_bound`.
+        noise_bound: See :func:`censored_regret_bound`.
+        outcome_bound: See :func:`censored_regret_bound`.
+        max_delay: See :func:`censored_regret_bound`.
+        arrival_probability: See :func:`censored_regret_bound`.
+        delta: The bound fails with at most this probability.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+        num_points: How many points a draw is made on.
+        any_lambda: See :func:`censored_regret_bound`.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the printed width is no bound.
+    """
+    horizon = check_integer("horizon", horizon, minimum=1)
+    max_delay = check_integer("max_delay", max_delay, minimum=0)
+    arrives = _arrival_probability(arrival_probability)
+    half = 0.5 * check_probability("delta", delta)
+    gains = _gains(horizon, information_gain)
+    betas, slope = _censored(gains, rkhs_bound, noise_bound, outcome_bound, half, lam, any_lambda)
+    factors = _optimism_factors(horizon, num_points) / arrives
+    pending = max_delay * slope
+    variances = _sum_of_variances(horizon, information_gain, lam)
+    bound = math.sqrt(variances) * float((betas * factors).norm())
+    if len(factors):
+        bound += float(factors.max()) * pending * variances
+    bound += _of_draws(horizon, (betas + pending) * factors, rkhs_bound, delta)
+    return min(bound, 2.0 * rkhs_bound * horizon)
+
+
+class PenalizedBounds(NamedTuple):
+    """What is promised of a run with long-term constraints.
+
+    Attributes:
+        regret: Bounds the cumulative regret against the best fixed feasible point.
+        violation: Bounds the norm of the positive parts of the summed constraint values.
+        multiplier: Bounds the norm of the multipliers in all epochs; None where no bound is known.
+    """
+
+    regret: float
+    violation: float
+    multiplier: float | None = None
+
+
+def exact_constraints_bounds(
+    num_epochs: int,
+    epoch_length: int,
+    information_gain: GainFunction,
+    rkhs_bound: float,
+    noise_bound: float,
+    delta: float,
+    lam: float,
+    penalty: Penalty,
+    unconstrained_gap: float,
+    num_constraints: int = 1,
+    any_lambda: bool = False,
+) -> PenalizedBounds:
+    r"""Return Theorem 1 of Shi and Eryilmaz 2022, bounds (11) and (12), as numbers.
+
+    Algorithm 2: constraints are observed exactly, ``L`` epochs of ``S`` rounds start afresh. With
+    probability at least :math:`1 - \delta`
+
+    .. math:: R_{LS} \le U = 2 L w_S C_1 \sqrt{S \gamma_S}, \qquad
+              V_{LS} \le \sqrt{m} \, S \, \psi_+^{-1}(1 + L \Delta + U / S),
+
+    where :math:`w_S` has the confidence :math:`\delta / L`, :math:`m` is the number of constraints
+    and :math:`\Delta` is by how much the largest reward of all exceeds that of the best feasible
+    point. (The paper leaves the factor :math:`\sqrt{m}` to its ``O``.)
+
+    Args:
+        num_epochs: ``L``.
+        epoch_length: ``S``.
+        information_gain: A bound on the maximal gain of the observations of one epoch, the largest
+            of all kernels if epochs have kernels of their own.
+        rkhs_bound: ``B``: of the penalized function of every epoch (Assumption 3).
+        noise_bound: ``R``.
+        delta: The bounds fail with at most this probability.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+        penalty: ``psi``.
+        unconstrained_gap: ``Delta``, at least 0.
+        num_constraints: ``m``.
+        any_lambda: Takes the width that holds for every ``lam``.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the penalty is not of Algorithm 2.
+    """
+    num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
+    epoch_length = check_integer("epoch_length", epoch_length, minimum=1)
+    num_constraints = check_integer("num_constraints", num_constraints, minimum=1)
+    gap = check_nonnegative("unconstrained_gap", unconstrained_gap)
+    if penalty.is_linear:
+        raise ValueError(
+            "penalty is Linear, which is that of Algorithm 3; take noisy_constraints_bounds, or "
+            "Polynomial(n=2) or Exponential() for Algorithm 2."
+        )
+    share = check_probability("delta", delta) / num_epochs
+    of_epoch = igp_ucb_regret_bound(
+        epoch_length, information_gain, rkhs_bound, noise_bound, share, lam, any_lambda
+    )
+    regret = num_epochs * of_epoch
+    most = _invert(penalty, math.log1p(num_epochs * gap + regret / epoch_length))
+    return PenalizedBounds(regret, math.sqrt(num_constraints) * epoch_length * most)
+
+
+def noisy_constraints_bounds(
+    num_epochs: int,
+    epoch_length: int,
+    information_gain: GainFunction,
+    rkhs_bound: float,
+    noise_bound: float,
+    delta: float,
+    lam: float,
+    step_size: float,
+    slater_margin: float,
+    reward_bound: float,
+    constraint_bound: float,
+    num_constraints: int = 1,
+    any_lambda: bool = False,
+) -> PenalizedBounds:
+    r"""Return Theorem 2 of Shi and Eryilmaz 2022 as numbers.
+
+    Algorithm 3: constraints are observed with noise, the penalty is linear, and multipliers move by
+    ``mu`` times the average of an epoch. With
+    :math:`g = \sqrt{4 m} + \sqrt{\ln(2 L / \delta)}`,
+    :math:`W = 2 C_1 \sqrt{\gamma_S / S}`, :math:`w_0` the width of IGP-UCB at
+    :math:`\delta / (2 L)` and :math:`w_0 - B` its noise term, the multipliers of all epochs have a
+    norm of at most
+
+    .. math:: \kappa = \sqrt{m} \mu M + \frac{2 \mu R g}{\sqrt S}
+              + \frac{2 Q + W w_0 + m \mu M^2 + 4 \mu R^2 g^2 / S}
+                     {\epsilon - W (w_0 - B) - 2 R g / \sqrt S}
+
+    with probability at least :math:`1 - \delta`, if the denominator is positive: the Slater margin
+    must exceed what an epoch cannot tell. Then
+
+    .. math:: V_{LS} \le \frac{S \kappa}{\mu} + 2 R L \sqrt{S} g, \qquad
+              R_{LS} \le L \bigl(S W (B + \sqrt{1 + \kappa^2} (w_0 - B))
+              + m S \mu M^2 + 4 \mu R^2 g^2 + 2 R \kappa \sqrt{S} g\bigr).
+
+    Source: equations (25) to (33) of the proof. In (32) and (33) it has ``/ S`` where the sum of
+    the noise of an epoch, divided by ``S``, leaves :math:`1 / \sqrt{S}`.
+
+    Args:
+        num_epochs: ``L``.
+        epoch_length: ``S``.
+        information_gain: See :func:`exact_constraints_bounds`.
+        rkhs_bound: ``B``: of the penalized function of every epoch (Assumption 5).
+        noise_bound: ``R``: of the reward's noise and of that of each constraint.
+        delta: The bounds fail with at most this probability.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+        step_size: ``mu``; the theorem takes it of the order of ``1 / sqrt(L)``.
+        slater_margin: ``epsilon``: at some point every constraint is at most ``-epsilon``.
+        reward_bound: ``Q``, bounds the absolute value of the reward.
+        constraint_bound: ``M``, bounds that of each constraint.
+        num_constraints: ``m``.
+        any_lambda: Takes the width that holds for every ``lam``.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the margin is too small for these epochs;
+            the message says which it would have to be.
+    """
+    L = check_integer("num_epochs", num_epochs, minimum=1)
+    S = check_integer("epoch_length", epoch_length, minimum=1)
+    m = check_integer("num_constraints", num_constraints, minimum=1)
+    mu, margin = (
+        check_positive("step_size", step_size),
+        check_positive("slater_margin", slater_margin),
+    )
+    Q = check_nonnegative("reward_bound", reward_bound)
+    M = check_nonnegative("constraint_bound", constraint_bound)
+    R, B = (
+        check_nonnegative("noise_bound", noise_bound),
+        check_nonnegative("rkhs_bound", rkhs_bound),
+    )
+    share = 0.5 * check_probability("delta", delta) / L
+    gain = _gain(information_gain, S - 1)
+    noise_term = float(_kernelized(gain, 0.0, R, share, lam, any_lambda))
+    g = math.sqrt(4.0 * m) + math.sqrt(math.log(1.0 / share))
+    W = 2.0 * math.sqrt(_sum_of_variances(S, information_gain, lam) / S)
+    untold = W * noise_term + 2.0 * R * g / math.sqrt(S)
+    if margin <= untold:
+        raise ValueError(
+            f"slater_margin is {margin:g}; the theorem needs more than {untold:g} with epochs of "
+            f"{S} rounds. Take longer epochs: what they leave open falls with their length."
+        )
+    excess = 2.0 * Q + W * (B + noise_term) + m * mu * M**2 + 4.0 * mu * (R * g) ** 2 / S
+    kappa = math.sqrt(m) * mu * M + 2.0 * mu * R * g / math.sqrt(S) + excess / (margin - untold)
+    violation = S * kappa / mu + 2.0 * R * L * math.sqrt(S) * g
+    regret = L * (
+        S * W * (B + math.sqrt(1.0 + kappa**2) * noise_term)
+        + m * S * mu * M**2
+        + 4.0 * mu * (R * g) ** 2
+        + 2.0 * R * kappa * math.sqrt(S) * g
+    )
+    return PenalizedBounds(
+        min(regret, 2.0 * Q * L * S), min(violation, math.sqrt(m) * M * L * S), kappa
+    )
+
+
+# --- what they are made of ----------------------------------------------------------------------
+
+
+def _gain(information_gain: GainFunction, num_observations: int) -> float:
+    gain = float(information_gain(num_observations)) if num_observations else 0.0
+    return check_nonnegative(f"information_gain({num_observations})", gain)
+
+
+def _sum_of_variances(horizon: int, information_gain: GainFunction, lam: float) -> float:
+    """Bound the sum of posterior variances at the points played, each at most 1."""
+    lam = check_positive("lam", lam)
+    of_gain = 2.0 * _gain(information_gain, horizon) / math.log1p(1.0 / lam)
+    return min(of_gain, float(horizon))
+
+
+def _check_lam(lam: float, any_lambda: bool) -> float:
+    lam = check_positive("lam", lam)
+    if lam < 1.0 and not any_lambda:
+        raise ValueError(
+            f"lam is {lam:g}, and the printed width is a bound for lam of at least 1 only; pass "
+            "any_lambda=True."
+        )
+    return lam
+
+
+def _gains(horizon: int, information_gain: GainFunction) -> Tensor:
+    """The gains before rounds 3 to ``T``."""
+    gains = [_gain(information_gain, t - 1) for t in range(3, horizon + 1)]
+    return torch.tensor(gains, dtype=DTYPE)
+
+
+def _kernelized(
+    gain: float | Tensor,
+    rkhs_bound: float,
+    noise_bound: float,
+    delta: float,
+    lam: float,
+    any_lambda: bool,
+) -> Tensor:
+    """The width of IGP-UCB."""
+    lam = _check_lam(lam, any_lambda)
+    if any_lambda:
+        return any_lambda_width(rkhs_bound, noise_bound, gain, delta, lam)
+    return igp_ucb_width(rkhs_bound, noise_bound, gain, delta)
+
+
+def _censored(
+    gain: float | Tensor,
+    rkhs_bound: float,
+    noise_bound: float,
+    outcome_bound: float,
+    delta: float,
+    lam: float,
+    any_lambda: bool,
+) -> tuple[Tensor, float]:
+    """The width of censored feedback without its sum, and the factor of the sum."""
+    lam = _check_lam(lam, any_lambda)
+    known = (rkhs_bound, noise_bound, outcome_bound, gain, delta)
+    if any_lambda:
+        return any_lambda_censored_width(0.0, *known, lam), outcome_bound / lam
+    return censored_width(0.0, *known), outcome_bound
+
+
+def _arrival_probability(probability: float) -> float:
+    probability = check_positive("arrival_probability", probability)
+    if probability > 1.0:
+        raise ValueError(f"arrival_probability is {probability}; it must be at most 1.")
+    return probability
+
+
+def _rounds(first: int, last: int) -> Tensor:
+    return torch.arange(first, max(first, last + 1), dtype=DTYPE)
+
+
+def _optimism_factors(horizon: int, num_points: int | Callable[[int], int]) -> Tensor:
+    """``C_t / v_t`` of rounds 3 to ``T``; see the module."""
+    counts = [
+        check_integer(
+            "num_points", num_points(t) if callable(num_points) else num_points, minimum=1
+        )
+        for t in range(3, horizon + 1)
+    ]
+    t = _rounds(3, horizon)
+    spread = torch.sqrt(2.0 * (torch.tensor(counts, dtype=DTYPE).log() + 2.0 * t.log()))
+    return (1.0 + spread) * (1.0 + 2.0 / (OPTIMISM - 1.0 / t.square()))
+
+
+def _of_draws(horizon: int, steps: Tensor, rkhs_bound: float, delta: float) -> float:
+    """What the first two rounds, unlikely draws and the martingale add to the regret."""
+    bound = check_nonnegative("rkhs_bound", rkhs_bound)
+    unlikely = 2.0 * bound * float((1.0 / _rounds(3, horizon).square()).sum())
+    ranges = float((2.0 * bound + steps).norm())
+    return (
+        2.0 * bound * min(horizon, 2) + unlikely + ranges * math.sqrt(0.5 * math.log(2.0 / delta))
+    )
+
+
+def _invert(penalty: Penalty, log_value: float) -> float:
+    """The largest ``x`` with ``ln psi(x)`` at most this, by bisection; psi increases."""
+
+    def log_psi(x: float) -> float:
+        return float(penalty.log_value(torch.tensor(x, dtype=DTYPE)))
+
+    low, high = 0.0, 1.0
+    while log_psi(high) < log_value:
+        low, high = high, 2.0 * high
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if log_psi(middle) < log_value else (low, middle)
+    return high
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,358 @@
+"""Bounds for a horizon: each formula written out again, and what small runs do against them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    GPThompsonSampling,
+    ImprovedUpperConfidenceBound,
+)
+from botorch_bandits.confidence import DesignGain, exact_maximal_information_gain
+from botorch_bandits.confidence.gp_ucb import gp_ucb_compact_width, gp_ucb_finite_width
+from botorch_bandits.confidence.gp_ucb_cpd import (
+    change_point_rate,
+    change_point_spacing,
+    regret_exponent,
+)
+from botorch_bandits.confidence.horizon import (
+    OPTIMISM,
+    censored_regret_bound,
+    censored_ts_regret_bound,
+    exact_constraints_bounds,
+    gp_ts_regret_bound,
+    igp_ucb_regret_bound,
+    noisy_constraints_bounds,
+    regret_bound_of_width,
+)
+from botorch_bandits.penalties import Exponential, Linear, Polynomial
+
+
+def gain(count: int) -> float:
+    """A bound that is easily written down again."""
+    return 1.3 * math.log1p(count)
+
+
+CASES = list(itertools.product([3, 60], [1.0, 4.0], [0.0, 0.7, 2.0]))
+
+
+def c1_squared(lam: float) -> float:
+    return 2.0 / math.log(1.0 + 1.0 / lam)
+
+
+# --- what the sums rest on --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lam", [0.01, 1.0, 5.0])
+def test_deviations_at_points_that_are_played_are_bounded_by_the_gain(lam: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    X = torch.rand(12, 1, dtype=torch.float64, generator=generator)
+    K = torch.exp(-0.5 * (X - X.mT).square() / 0.04)
+    for _ in range(20):
+        played = torch.randint(12, (30,), generator=generator)
+        variances = []
+        for t in range(30):
+            rows = played[:t]
+            noisy = K[rows][:, rows] + lam * torch.eye(t, dtype=torch.float64)
+            k = K[rows][:, played[t]]
+            variances.append(float(K[played[t], played[t]] - k @ torch.linalg.solve(noisy, k)))
+        matrix = torch.eye(30, dtype=torch.float64) + K[played][:, played] / lam
+        realized = 0.5 * float(torch.linalg.slogdet(matrix)[1])
+        assert sum(variances) <= c1_squared(lam) * realized + 1e-9
+        assert sum(math.sqrt(v) for v in variances) <= math.sqrt(30 * c1_squared(lam) * realized)
+
+
+def test_optimism_is_the_probability_of_more_than_one_deviation() -> None:
+    normal = torch.distributions.Normal(0.0, 1.0)
+    assert pytest.approx(1.0 - float(normal.cdf(torch.tensor(1.0))), abs=1e-6) == OPTIMISM
+    assert 1.0 / (4.0 * math.e * math.sqrt(math.pi)) < OPTIMISM
+
+
+# --- upper confidence bounds ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("T", "lam", "noise"), CASES)
+def test_igp_ucb(T: int, lam: float, noise: float) -> None:
+    B, delta = 1.7, 0.05
+    w = B + noise * math.sqrt(2 * (gain(T - 1) + 1 + math.log(1 / delta)))
+    expected = min(2 * w * math.sqrt(T * min(c1_squared(lam) * gain(T), T)), 2 * B * T)
+    assert igp_ucb_regret_bound(T, gain, B, noise, delta, lam) == pytest.approx(expected, rel=1e-12)
+    printed = 2 * w * math.sqrt(4 * (T + 2) * gain(T))  # with lam = 1 + 2 / T
+    assert igp_ucb_regret_bound(T, gain, B, noise, delta, 1 + 2 / T) <= printed
+    w = B + noise / math.sqrt(lam) * math.sqrt(2 * (gain(T - 1) + math.log(1 / delta)))
+    expected = min(2 * w * math.sqrt(T * min(c1_squared(lam) * gain(T), T)), 2 * B * T)
+    found = igp_ucb_regret_bound(T, gain, B, noise, delta, lam, any_lambda=True)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("T", [1, 5, 1000])
+def test_gp_ucb_has_the_constants_of_theorems_1_and_2(T: int) -> None:
+    lam, delta = 0.025, 0.1
+    many = lambda count: 1e-3 * gain(count)  # noqa: E731 - so small that no cap applies
+    c1 = 8.0 / math.log(1.0 + 1.0 / lam)
+    beta = 2 * math.log(50 * T**2 * math.pi**2 / (6 * delta))
+    width = gp_ucb_finite_width(50, T, delta)
+    expected = math.sqrt(c1 * T * beta * many(T))
+    assert regret_bound_of_width(width, T, many, lam) == pytest.approx(expected, rel=1e-12)
+    box = gp_ucb_compact_width(2, T, delta, 1.0, 1.0, 3.0)
+    expected = math.sqrt(c1 * T * float(box) ** 2 * many(T)) + math.pi**2 / 6
+    found = regret_bound_of_width(box, T, many, lam, tail=math.pi**2 / 6)
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert found <= math.sqrt(c1 * T * float(box) ** 2 * many(T)) + 2.0  # as printed
+
+
+def test_it_bounds_what_runs_do() -> None:
+    """Twenty runs of IGP-UCB on twelve arms, and the exact maximal gain for a short one."""
+    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    kernel: Any = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.2, dtype=torch.float64)
+    K = kernel(X).to_dense().detach()
+    bound = DesignGain(K, 1.0)
+    assert exact_maximal_information_gain(K[:6][:, :6], 1.0, 4) <= bound(4)
+    T, delta = 40, 0.1
+    promised = igp_ucb_regret_bound(T, bound, 1.0, 0.1, delta, 1.0)
+    assert promised < 2.0 * T  # it says something
+    worst = 0.0
+    for seed in range(20):
+        f = norm_one(K, seed)
+        options = ImprovedUpperConfidenceBound.with_options(
+            rkhs_bound=1.0, noise_bound=0.1, delta=delta
+        )
+        worst = max(worst, regret_of(X, kernel, f, options, T, seed))
+    assert worst <= promised
+
+
+def norm_one(K: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    alpha = torch.randn(len(K), dtype=torch.float64, generator=generator)
+    return K @ alpha / (alpha @ K @ alpha).sqrt()
+
+
+def regret_of(X: Tensor, kernel: Any, f: Tensor, options: Any, T: int, seed: int) -> float:
+    loop = BanditLoop(
+        Arms(X), BanditGP.with_kernel(kernel, noise=1.0), options, num_initial=0, seed=seed
+    )
+    noise = 0.1 * torch.randn(T, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    regret = 0.0
+    for t in range(T):
+        query = loop.ask()
+        value = float(f[int((query.x == X).all(-1).nonzero())])
+        loop.tell(query.id, value + float(noise[t]))
+        regret += float(f.max()) - value
+    return regret
+
+
+# --- Thompson sampling ------------------------------------------------------------------------
+
+
+def optimism_factor(t: int, points: int) -> float:
+    return (1 + math.sqrt(2 * math.log(points * t**2))) * (1 + 2 / (OPTIMISM - 1 / t**2))
+
+
+@pytest.mark.parametrize("T", [1, 2, 3, 70])
+@pytest.mark.parametrize("discretized", [False, True])
+def test_gp_ts(T: int, discretized: bool) -> None:
+    B, R, delta, lam = 900.0, 0.4, 0.05, 2.0  # the norm is so large that 2 B T is no bound
+    points = (lambda t: 3 * t) if discretized else 17
+    steps, unlikely = [], 0.0
+    for t in range(3, T + 1):
+        v = B + R * math.sqrt(2 * (gain(t - 1) + 1 + math.log(2 / delta)))
+        steps.append(v * optimism_factor(t, 3 * t if discretized else 17))
+        unlikely += 2 * B / t**2
+    expected = 2 * B * min(T, 2) + unlikely
+    expected += math.sqrt(sum(s**2 for s in steps) * min(c1_squared(lam) * gain(T), T))
+    expected += math.sqrt(0.5 * math.log(2 / delta) * sum((2 * B + s) ** 2 for s in steps))
+    if discretized:
+        expected += sum(1 / t**2 for t in range(1, T + 1))
+    found = gp_ts_regret_bound(T, gain, B, R, delta, lam, points, discretized=discretized)
+    assert found == pytest.approx(min(expected, 2 * B * T), rel=1e-12)
+
+
+def test_gp_ts_is_below_the_trivial_bound_only_after_very_many_rounds() -> None:
+    assert gp_ts_regret_bound(10_000, math.log1p, 1.0, 0.1, 0.1, 1.0, 10) == 20_000.0
+    assert gp_ts_regret_bound(500_000, math.log1p, 1.0, 0.1, 0.1, 1.0, 10) < 0.95 * 1_000_000
+
+
+def test_gp_ts_stays_below_what_is_promised() -> None:
+    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    kernel: Any = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(0.2, dtype=torch.float64)
+    K = kernel(X).to_dense().detach()
+    promised = gp_ts_regret_bound(30, DesignGain(K, 1.0), 1.0, 0.1, 0.1, 1.0, 12)
+    options = GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1, delta=0.1)
+    for seed in range(5):
+        assert regret_of(X, kernel, norm_one(K, seed), options, 30, seed) <= promised
+
+
+# --- censored feedback ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("T", [1, 2, 40])
+@pytest.mark.parametrize("any_lambda", [False, True])
+def test_censored_feedback(T: int, any_lambda: bool) -> None:
+    B, R, By, m, rho, delta, lam = 800.0, 0.3, 0.6, 5, 0.8, 0.1, 3.0
+
+    def beta(count: int, level: float) -> float:
+        if any_lambda:
+            return B + (R + By) / math.sqrt(lam) * math.sqrt(
+                2 * (gain(count) + math.log(2 / level))
+            )
+        return B + (R + By) * math.sqrt(2 * (gain(count) + 1 + math.log(2 / level)))
+
+    slope = By / lam if any_lambda else By
+    total = min(c1_squared(lam) * gain(T), T)
+    expected = 2 / rho * (beta(T - 1, delta) * math.sqrt(T * total) + m * slope * total)
+    given = (T, gain, B, R, By, m, rho, delta, lam)
+    found = censored_regret_bound(*given, any_lambda=any_lambda)
+    assert found == pytest.approx(min(expected, 2 * B * T), rel=1e-12)
+
+    factors = [optimism_factor(t, 9) / rho for t in range(3, T + 1)]
+    betas = [beta(t - 1, delta / 2) for t in range(3, T + 1)]
+    expected = 2 * B * min(T, 2) + sum(2 * B / t**2 for t in range(3, T + 1))
+    expected += math.sqrt(total * sum((f * b) ** 2 for f, b in zip(factors, betas, strict=True)))
+    expected += m * slope * total * max(factors, default=0.0)
+    expected += math.sqrt(
+        0.5
+        * math.log(2 / delta)
+        * sum((2 * B + f * (b + m * slope)) ** 2 for f, b in zip(factors, betas, strict=True))
+    )
+    found = censored_ts_regret_bound(*given, 9, any_lambda=any_lambda)
+    assert found == pytest.approx(min(expected, 2 * B * T), rel=1e-12)
+
+
+# --- constraints ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", [Exponential(0.7), Polynomial(1.3, 2.5)])
+@pytest.mark.parametrize("m", [1, 3])
+def test_exact_constraints(penalty: Any, m: int) -> None:
+    L, S, B, R, delta, lam, gap = 12, 30, 5.0, 0.2, 0.1, 1.5, 0.8
+    w = B + R * math.sqrt(2 * (gain(S - 1) + 1 + math.log(L / delta)))
+    U = L * min(2 * w * math.sqrt(S * min(c1_squared(lam) * gain(S), S)), 2 * B * S)
+    level = 1 + L * gap + U / S
+    if isinstance(penalty, Exponential):
+        inverse = math.log(level) / penalty.c
+    else:
+        inverse = (level ** (1 / penalty.n) - 1) / penalty.c
+    found = exact_constraints_bounds(L, S, gain, B, R, delta, lam, penalty, gap, m)
+    assert found.regret == pytest.approx(U, rel=1e-12)
+    assert found.violation == pytest.approx(math.sqrt(m) * S * inverse, rel=1e-9)
+    assert found.multiplier is None
+
+
+def test_exact_constraints_refuse_a_linear_penalty() -> None:
+    with pytest.raises(ValueError, match="penalty is Linear"):
+        exact_constraints_bounds(2, 5, gain, 1.0, 0.1, 0.1, 1.0, Linear(), 0.0)
+
+
+@pytest.mark.parametrize("m", [1, 2])
+def test_noisy_constraints(m: int) -> None:
+    L, S, B, R, delta, lam, mu, eps, Q, M = 40, 4000, 2.0, 0.05, 0.1, 1.0, 0.15, 1.0, 9.0, 1.2
+    level = delta / (2 * L)
+    noise = R * math.sqrt(2 * (gain(S - 1) + 1 + math.log(1 / level)))
+    W = 2 * math.sqrt(c1_squared(lam) * gain(S) / S)
+    g = math.sqrt(4 * m) + math.sqrt(math.log(1 / level))
+    numerator = 2 * Q + W * (B + noise) + m * mu * M**2 + 4 * mu * R**2 * g**2 / S
+    kappa = math.sqrt(m) * mu * M + 2 * mu * R * g / math.sqrt(S)
+    kappa += numerator / (eps - W * noise - 2 * R * g / math.sqrt(S))
+    found = noisy_constraints_bounds(L, S, gain, B, R, delta, lam, mu, eps, Q, M, m)
+    assert found.multiplier == pytest.approx(kappa, rel=1e-12)
+    violation = S * kappa / mu + 2 * R * L * (
+        math.sqrt(4 * m * S) + math.sqrt(S * math.log(1 / level))
+    )
+    assert found.violation == pytest.approx(min(violation, math.sqrt(m) * M * L * S), rel=1e-12)
+    regret = S * W * (B + math.sqrt(1 + kappa**2) * noise) + m * S * mu * M**2
+    regret = L * (regret + 4 * mu * R**2 * g**2 + 2 * R * kappa * math.sqrt(S) * g)
+    assert found.regret == pytest.approx(min(regret, 2 * Q * L * S), rel=1e-12)
+
+
+def test_multipliers_of_algorithm_3_stay_below_their_bound() -> None:
+    """The recursion of the proof, (31) and (32), played with the worst increments it allows."""
+    L, S, B, R, delta, lam, mu, eps, Q, M = 300, 500, 1.0, 0.02, 0.1, 1.0, 0.3, 1.0, 1.0, 1.0
+    found = noisy_constraints_bounds(L, S, gain, B, R, delta, lam, mu, eps, Q, M)
+    level = delta / (2 * L)
+    noise = R * math.sqrt(2 * (gain(S - 1) + 1 + math.log(1 / level)))
+    W = 2 * math.sqrt(c1_squared(lam) * gain(S) / S)
+    g = 2.0 + math.sqrt(math.log(1 / level))
+    kappa, largest = 0.0, 0.0
+    for _ in range(L):
+        slack = 2 * Q + W * (B + (1 + kappa) * noise) + mu * M**2 + 4 * mu * R**2 * g**2 / S
+        slack += 2 * R * kappa * g / math.sqrt(S) - eps * kappa
+        most = math.sqrt(max(kappa**2 + 2 * mu * slack, 0.0))  # (31)
+        kappa = min(most, kappa + mu * M + 2 * mu * R * g / math.sqrt(S))  # (32)
+        largest = max(largest, kappa)
+    assert found.multiplier is not None
+    assert 0.5 * found.multiplier < largest <= found.multiplier
+
+
+def test_a_margin_that_is_too_small_says_which_would_do() -> None:
+    given = (10, 20, gain, 1.0, 0.5, 0.1, 1.0, 0.3)
+    with pytest.raises(
+        ValueError, match=r"slater_margin is 0\.1; the theorem needs more than"
+    ) as told:
+        noisy_constraints_bounds(*given, 0.1, 1.0, 1.0)
+    needed = float(str(told.value).split("more than ")[1].split(" with")[0])
+    noisy_constraints_bounds(*given, 1.001 * needed, 1.0, 1.0)
+
+
+# --- change-points ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("a", "d"), [(2.5, 1), (1.5, 2)])
+def test_rate_and_spacing_of_change_points(a: float, d: int) -> None:
+    periods, change = [300, 120, 780], 0.4
+    e = (2 * a + 3 * d * (d + 1)) / (4 * a + 2 * d * (d + 1))
+    assert regret_exponent(a, d) == pytest.approx(e, rel=1e-14)
+    total = sum(t**e for t in periods) * change ** -(2 + 2 / (2 * a + d)) * math.log(1200) ** 3
+    assert change_point_rate(periods, change, a, d) == pytest.approx(total, rel=1e-12)
+    ratio = math.sqrt(780) / 120
+    assert change_point_spacing(periods, None, a, d) == pytest.approx(ratio, rel=1e-14)
+    spaced = (math.log(1200) / change) ** (2 + 2 / (2 * a + d)) * ratio
+    assert change_point_spacing(periods, change, a, d) == pytest.approx(spaced, rel=1e-12)
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"lam": 0.5}, "lam is 0.5, and the printed width"),
+        ({"horizon": 0}, "horizon"),
+        ({"delta": 1.5}, "delta"),
+        ({"rkhs_bound": -1.0}, "rkhs_bound"),
+        ({"noise_bound": math.nan}, "noise_bound"),
+        ({"information_gain": lambda count: math.nan}, r"information_gain\("),
+    ],
+)
+@pytest.mark.parametrize("bound", [igp_ucb_regret_bound, gp_ts_regret_bound])
+def test_bad_arguments_are_named(bound: Any, changed: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {
+        "horizon": 10,
+        "information_gain": gain,
+        "rkhs_bound": 1.0,
+        "noise_bound": 0.1,
+        "delta": 0.1,
+        "lam": 1.0,
+    }
+    if bound is gp_ts_regret_bound:
+        given["num_points"] = 5
+    with pytest.raises((ValueError, TypeError), match=words):
+        bound(**{**given, **changed})
+
+
+def test_arrival_probability_is_one_at_most() -> None:
+    with pytest.raises(ValueError, match=r"arrival_probability is 1\.5"):
+        censored_regret_bound(5, gain, 1.0, 0.1, 1.0, 3, 1.5, 0.1, 1.0)
+    with pytest.raises(ValueError, match="periods is empty"):
+        change_point_spacing([], None, 2.5, 1)
