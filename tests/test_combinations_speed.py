@@ -59,6 +59,7 @@ def test_every_documented_combination_is_a_row():
         {"acquisition": "AMM", "feedback": "`Hallucinated()`"},
         {"feedback": "`Ignored()`", "contexts": "with contexts"},
         {"feedback": "`Censored(...)`", "restart": "`ChangePointRestart(...)`"},
+        {"feedback": "`Censored(...)`", "constraints": RELABELED},
         {"forgetting": "`SlidingWindow(...)`", "constraints": RELABELED},
         {"forgetting": "`ExponentialWeights(...)`", "feedback": "`Hallucinated()`"},
         {"forgetting": "`TimeVaryingKernel(...)`", "contexts": "with contexts, product kernel"},

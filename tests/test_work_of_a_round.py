@@ -74,6 +74,7 @@ def player_of(num_rows: int, settings: dict[str, str]) -> Player:
     return player
 
 
+EVIDENCE = {"restart": "`EvidenceRestart()`"}
 DRAWN = {"acquisition": "GP-TS", "constraints": PRIMAL_DUAL}
 # settings: rows in all factorizations of two rounds; kB that are kept; kB beyond that in a round
 CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
@@ -105,6 +106,15 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
         200,  # the model of a look for infeasible constraints, which is none of every round
         520,
         90,
+    ),
+    "test of halves on arms": ({"restart": "`ChangePointRestart(...)`"}, 0, 160, 10),
+    "test by evidence on arms": (EVIDENCE, 0, 210, 60),
+    "test by evidence of all outcomes on arms": ({**EVIDENCE, "constraints": SEPARATE}, 0, 280, 60),
+    "test by evidence of all outcomes on a box": (
+        {**EVIDENCE, "constraints": SEPARATE, "domain": BOX},
+        0,
+        290,
+        1100,
     ),
     "IGP-UCB on a box": ({"domain": BOX}, 0, 190, 1000),
     "EI on a box": ({"domain": BOX, "acquisition": "EI"}, 0, 190, 1000),

@@ -40,6 +40,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +53,7 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.kernels import StationaryKernel
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.random_streams import derive_seed
 
 
@@ -295,7 +297,7 @@ def _sobol_set(box: Box, seed: int) -> tuple[Tensor, Tensor]:
 
 
 LARGEST_TABLE = 2048
-"""Number of arms up to which both matrices of all arms are computed once and kept."""
+"""Number of arms up to which covariances of all arms are kept."""
 
 
 class Located(NamedTuple):
@@ -304,7 +306,7 @@ class Located(NamedTuple):
     Attributes:
         points: ``n x d`` inputs, or ``n`` arm numbers where tables are looked up.
         features: ``n x q`` kernel values with the measure's points, times its roots; ``n x 0``
-            where tables are looked up.
+            where both tables are looked up.
     """
 
     points: Tensor
@@ -325,6 +327,10 @@ class UnitKernel:
         self._stationary = StationaryKernel.read(self._kernel)
         with torch.no_grad():
             self.prior_variance = float(self._kernel(points[:1024], diag=True).max())
+
+    def on_arms(self, points: Tensor) -> ArmsPrior:
+        """Return the covariances of all arms, not divided, which models of this kernel share."""
+        return ArmsPrior.from_kernel(self._kernel, points)
 
     def __call__(self, X: Tensor, Z: Tensor) -> Tensor:
         """Return the ``n x p`` matrix of ``n x d`` and ``p x d`` inputs."""
@@ -360,32 +366,71 @@ class Space:
         gram = a.features[:, :count] @ b.features[:, :count].mT
         return self.kernel(a.points, b.points), gram * self.measure.share
 
+    def in_stream(self) -> Space:
+        """Return the space for samples that come one by one."""
+        return self
+
     def error(self, located: Located, coefficients: Tensor) -> float:
         """Return the estimated error of the mean square of ``sum_i c_i k(x_i, .)``."""
         return self.measure.error(self.measure.means_of_squares(coefficients @ located.features))
 
 
 class TableSpace(Space):
-    """Samples of arms, whose matrices are looked up; nothing is approximated."""
+    """Samples of arms, whose covariances are looked up; nothing is approximated."""
 
     def __init__(self, kernel: UnitKernel, measure: Measure) -> None:
         """See the class."""
         super().__init__(kernel, measure)
-        self._kernel_table = kernel(measure.points, measure.points)
-        self._gram_table = self._kernel_table @ self._kernel_table.mT / len(measure.points)
+        self._prior = kernel.on_arms(measure.points)
+
+    def in_stream(self) -> Space:
+        """Return the space whose samples come with their rows, of which there are few."""
+        return RowsSpace(self.kernel, self.measure)
+
+    @cached_property
+    def _gram_table(self) -> Tensor:
+        """Of all arms, for tests of whole samples."""
+        table = self._all_covariances
+        return table @ table.mT / (len(table) * self.kernel.prior_variance**2)
+
+    @property
+    def _all_covariances(self) -> Tensor:
+        assert self._prior.matrix is not None
+        return self._prior.matrix
 
     def locate(self, X: Tensor) -> Located:
         """Return ``n`` arm numbers as they are."""
-        return Located(X, self._gram_table.new_empty(len(X), 0))
+        return Located(X, self.measure.roots.new_empty(len(X), 0))
 
     def matrices(self, a: Located, b: Located) -> tuple[Tensor, Tensor]:
         """See :meth:`Space.matrices`."""
-        entries = a.points.unsqueeze(-1) * len(self._kernel_table) + b.points
-        return self._kernel_table.take(entries), self._gram_table.take(entries)
+        entries = a.points.unsqueeze(-1) * len(self.measure.points) + b.points
+        kernel = self._all_covariances.take(entries) / self.kernel.prior_variance
+        return kernel, self._gram(a, b, entries)
+
+    def _gram(self, a: Located, b: Located, entries: Tensor) -> Tensor:
+        return self._gram_table.take(entries)
 
     def error(self, located: Located, coefficients: Tensor) -> float:
         """Exactly 0."""
         return 0.0
+
+
+class RowsSpace(TableSpace):
+    """The same for samples that come one by one: products of their rows in place of a table."""
+
+    def in_stream(self) -> Space:
+        """Return the space itself."""
+        return self
+
+    def locate(self, X: Tensor) -> Located:
+        """Return ``n`` arm numbers with the covariances of all arms."""
+        return Located(
+            X, self._prior.columns(X) * (self.measure.roots / self.kernel.prior_variance)
+        )
+
+    def _gram(self, a: Located, b: Located, entries: Tensor) -> Tensor:
+        return a.features @ b.features.mT
 
 
 def space_of(domain: Domain, kernel: Kernel, measure: Measure) -> Space:

@@ -3,22 +3,24 @@ r"""Posteriors of the suffixes of one stream, each asked at the newest input onl
 A stream of inputs and outcomes has many suffixes: all rows since its beginning, and all rows since
 some later start. Each suffix has a Gaussian-process posterior of its own. Before a row joins, every
 one of them predicts its outcome; nothing else is ever asked of them. Several priors can look at
-the same rows: they are a batch dimension of all that is computed.
+the same rows, and those of one kernel share what does not depend on outcomes.
 
-**On points that repeat** (arms) a suffix keeps, for the ``P`` distinct points of the stream,
+**On points that repeat** (arms) a suffix keeps, for the ``P`` distinct points that it has seen,
 :math:`G = (K + \Lambda)^{-1}`, where :math:`\Lambda` has the noise variance of the mean outcome of
-each point, and rows and columns of points that it has not seen are 0. With the covariances
+each point. A point that is new has a row and a column of zeros. With the covariances
 :math:`k` of the newest point :math:`i` with all of them,
 
 .. math::
    v = k_i - k^\top G k, \qquad u = e_i - G k, \qquad c = v + \lambda, \qquad
    G \leftarrow G + u u^\top / c, \qquad a \leftarrow a + u \, (y - \mu) / c
 
-and :math:`\mu = m + k^\top a`. The cost of a row does not grow with their number, and all suffixes
-are one batched product.
+and :math:`\mu = m + k^\top a`. The cost of a row does not grow with their number.
 
 **On points that do not** a suffix keeps the inverse Cholesky factor of its own rows, which grows by
 one row in ``n^2`` operations; see ``closed_form.py`` for the formulas.
+
+**Memory.** A matrix is one triangle, column by column, which grows at its end. The starts that are
+kept are so few that all of their triangles together take about as much as one square matrix.
 
 **The best fit in a ball.** Beside posteriors, :class:`BallFit` has the smallest sum of squares of a
 function of bounded norm on the rows of a stream, by Lagrange duality
@@ -37,6 +39,7 @@ Source: Rasmussen and Williams 2006, algorithm 2.1; the first form is a rank-one
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -47,6 +50,7 @@ import torch
 from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
+from scipy.linalg.blas import dspmv, dspr, dtpmv
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -56,7 +60,7 @@ from botorch_bandits.models.prior_on_arms import ArmsPrior
 Array = NDArray[np.float64]
 
 FIRST_ROOM = 16
-"""Points that there is room for at first; it doubles when they are used up."""
+"""Points that there is room for at first."""
 
 REFRESHED_EVERY = 1024
 """Rows after which matrices that grow by rank-one updates are computed afresh."""
@@ -109,31 +113,55 @@ class SuffixPosteriors(ABC):
     that are observed for it.
 
     Args:
-        priors: One for each column of outcomes.
+        priors: One for each column of outcomes. Those of one kernel share its matrices.
     """
 
     def __init__(self, priors: Sequence[SuffixPrior]) -> None:
         """See the class."""
         self.priors = tuple(priors)
-        self._noise = np.array([prior.noise for prior in priors])
         self._means = np.array([prior.prior_mean for prior in priors])
+        kinds = [(id(p.kernel), p.noise, id(p.input_transform)) for p in self.priors]
+        first = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
+        self._distinct = [self.priors[i] for i in first]
+        self._noise = np.array([prior.noise for prior in self._distinct])
+        self._kind = np.array([[kinds[i] for i in first].index(kind) for kind in kinds])
+        # what all suffixes have, one behind the other
+        self._index = np.zeros(0, dtype=np.int64)
+        self._table = np.zeros((self._num_fields, 0))
+        self._sizes: list[int] = []
+        self._matrices: list[list[Array]] = []  # packed, one for each distinct prior
+        self.open()
 
     @property
     @abstractmethod
+    def _num_fields(self) -> int:
+        """How many numbers an entry of a suffix has; its weights, one a prior, come first."""
+
+    @property
     def num_suffixes(self) -> int:
         """How many there are, the whole stream among them."""
+        return len(self._sizes)
 
-    @abstractmethod
     def open(self) -> None:
         """Begin one more suffix, without any rows."""
+        self._sizes.append(0)
+        self._matrices.append([np.zeros(_packed(FIRST_ROOM)) for _ in self._distinct])
 
-    @abstractmethod
     def drop(self, position: int) -> None:
         """Forget the suffix at a position; those behind it move up."""
+        first = sum(self._sizes[:position])
+        dropped = slice(first, first + self._sizes.pop(position))
+        self._index = np.delete(self._index, dropped)
+        self._table = np.delete(self._table, dropped, axis=1)
+        del self._matrices[position]
 
-    @abstractmethod
     def keep_only(self, position: int) -> None:
         """Make the suffix at a position the whole stream, and forget the others."""
+        first = sum(self._sizes[:position])
+        kept = slice(first, first + self._sizes[position])
+        self._index, self._table = self._index[kept].copy(), self._table[:, kept].copy()
+        self._sizes = [self._sizes[position]]
+        self._matrices = [self._matrices[position]]
 
     @abstractmethod
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
@@ -149,9 +177,66 @@ class SuffixPosteriors(ABC):
             ``num_suffixes x g`` each. Where rounding makes a variance negative it is 0.
         """
 
+    def _append(self, suffixes: NDArray[np.int64], entry: int) -> None:
+        """Give some suffixes one more entry, of zeros.
+
+        Args:
+            suffixes: Their positions, ascending.
+            entry: What stands in the index for it.
+        """
+        ends = np.cumsum(self._sizes)[suffixes]
+        self._index = np.insert(self._index, ends, entry)
+        self._table = np.insert(self._table, ends, 0.0, axis=1)
+        for position in suffixes.tolist():
+            self._sizes[position] += 1
+            needed = _packed(self._sizes[position])
+            matrices = self._matrices[position]
+            for kind, matrix in enumerate(matrices):
+                if needed > len(matrix):
+                    matrices[kind] = np.zeros(needed + needed // 4)
+                    matrices[kind][: len(matrix)] = matrix
+
+    def _parts(self, num_suffixes: int) -> list[slice]:
+        """Where the entries of the first suffixes are."""
+        ends = np.cumsum(self._sizes[:num_suffixes]).tolist()
+        return [slice(*ends_of) for ends_of in itertools.pairwise([0, *ends])]
+
+    def _predict(self, values: Array, parts: Sequence[slice]) -> Array:
+        """Return posterior means, ``g x num_suffixes``.
+
+        Args:
+            values: Covariances with the newest input, one row a distinct prior, for the entries of
+                all of these suffixes.
+            parts: Where each suffix has its own.
+        """
+        weighted = values[self._kind] * self._table[: len(self.priors), : values.shape[-1]]
+        return self._means[:, None] + _sums(weighted, parts)
+
+    def _move_weights(self, direction: Array, steps: Array, parts: Sequence[slice]) -> None:
+        """Add a multiple of a direction to the weights of each suffix.
+
+        Args:
+            direction: One row a distinct prior, of all entries.
+            steps: ``g x num_suffixes``.
+            parts: Where each suffix has its own.
+        """
+        sizes = self._sizes[: len(parts)]
+        moved = direction[self._kind] * np.repeat(steps, sizes, axis=1)
+        self._table[: len(self.priors), : moved.shape[-1]] += moved
+
+
+def _packed(num_rows: int) -> int:
+    """Return how many numbers a triangle has, its diagonal included."""
+    return num_rows * (num_rows + 1) // 2
+
+
+def _sums(values: Array, parts: Sequence[slice]) -> Array:
+    """Return the sum of each part, none of which is empty: rows stay, columns become parts."""
+    return np.add.reduceat(values, [part.start for part in parts], axis=-1)
+
 
 class ArmsSuffixes(SuffixPosteriors):
-    """Suffixes of a stream on arms, all in one batch.
+    """Suffixes of a stream on arms; each has a matrix of the arms that it has seen.
 
     Args:
         priors: One for each column of outcomes.
@@ -162,156 +247,69 @@ class ArmsSuffixes(SuffixPosteriors):
         """See the class."""
         super().__init__(priors)
         self._tables = [
-            ArmsPrior.from_kernel(prior.kernel, prior.inputs(choices)) for prior in priors
+            ArmsPrior.from_kernel(prior.kernel, prior.inputs(choices)) for prior in self._distinct
         ]
-        self._slots: dict[int, int] = {}  # of each arm
-        self._arms = np.zeros(0, dtype=np.int64)  # in the order of their slots
-        self._num_suffixes, self._num_rows = 1, 0
-        self._allocate(4, FIRST_ROOM)
+        self._num_rows = 0
 
     @property
-    def num_suffixes(self) -> int:
-        """See the base class."""
-        return self._num_suffixes
-
-    def open(self) -> None:
-        """See the base class."""
-        if self._num_suffixes == len(self._inverse):
-            self._resize(2 * self._num_suffixes, self._inverse.shape[-1])
-        self._clear(self._num_suffixes)
-        self._num_suffixes += 1
-
-    def drop(self, position: int) -> None:
-        """See the base class."""
-        last, n = self._num_suffixes, len(self._arms)
-        self._inverse[position : last - 1, :, :n, :n] = self._inverse[
-            position + 1 : last, :, :n, :n
-        ]
-        for table in (self._weights, self._counts, self._sums):
-            table[position : last - 1] = table[position + 1 : last]
-        self._num_suffixes = last - 1
-
-    def keep_only(self, position: int) -> None:
-        """See the base class."""
-        kept = np.flatnonzero(self._counts[position, : len(self._arms)])
-        old = (self._inverse, self._weights, self._counts, self._sums)
-        inverse, weights, counts, sums = (table[position] for table in old)
-        self._arms = self._arms[kept]
-        self._slots = {int(arm): slot for slot, arm in enumerate(self._arms)}
-        self._num_suffixes = 1
-        self._allocate(4, max(FIRST_ROOM, len(kept)))
-        n = len(kept)
-        self._inverse[0, :, :n, :n] = inverse[:, kept[:, None], kept]
-        self._weights[0, :, :n] = weights[:, kept]
-        self._counts[0, :n] = counts[kept]
-        self._sums[0, :, :n] = sums[:, kept]
+    def _num_fields(self) -> int:
+        """Weights and sums of the outcomes for each prior, and one count."""
+        return 2 * len(self.priors) + 1
 
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
         """See the base class."""
-        arm, s = int(x), num_suffixes
-        at = self._slot(arm)
-        n = len(self._arms)
-        columns = [table.column(arm).cpu().numpy() for table in self._tables]
-        values = np.stack([column[self._arms] for column in columns])  # g x n
-        inverse, weights = self._inverse[:s, :, :n, :n], self._weights[:s, :, :n]
-        solved = np.matmul(inverse, values[:, :, None])[..., 0]  # s x g x n
-        means = self._means + (values * weights).sum(-1)
-        prior = np.array([column[arm] for column in columns])
-        variances = np.maximum(prior - (values * solved).sum(-1), 0.0)
-        scales = variances + self._noise
-        direction = np.negative(solved, out=solved)
-        direction[..., at] += 1.0
-        weights += direction * ((outcomes - means) / scales)[..., None]
-        inverse += (direction / scales[..., None])[..., None] * direction[..., None, :]
-        self._counts[:s, at] += 1.0
-        self._sums[:s, :, at] += outcomes
+        arm, g = int(x), len(self.priors)
+        at = self._entries_of(arm, num_suffixes)
+        parts = self._parts(num_suffixes)
+        columns = np.stack([table.column(arm).cpu().numpy() for table in self._tables])
+        values = columns[:, self._index[: parts[-1].stop]]
+        direction = np.empty_like(values)
+        for part, size, matrices in zip(parts, self._sizes, self._matrices, strict=False):
+            for kind, matrix in enumerate(matrices):
+                direction[kind, part] = dspmv(size, -1.0, matrix, values[kind, part])
+        means = self._predict(values, parts)
+        variances = np.maximum(columns[:, arm, None] + _sums(values * direction, parts), 0.0)
+        scales = variances + self._noise[:, None]
+        direction[:, at] += 1.0
+        self._move_weights(direction, (outcomes[:, None] - means) / scales[self._kind], parts)
+        for i, (part, size) in enumerate(zip(parts, self._sizes, strict=False)):
+            for kind, matrix in enumerate(self._matrices[i]):
+                self._matrices[i][kind] = dspr(
+                    size, 1.0 / scales[kind, i], direction[kind, part], matrix, overwrite_ap=True
+                )
+        self._table[g : 2 * g, at] += outcomes[:, None]
+        self._table[2 * g, at] += 1.0
         self._num_rows += 1
         if self._num_rows % REFRESHED_EVERY == 0:
             self._refresh()
-        return means, variances
+        return means.T, variances[self._kind].T
 
-    def _slot(self, arm: int) -> int:
-        slot = self._slots.get(arm)
-        if slot is None:
-            slot = self._slots[arm] = len(self._arms)
-            self._arms = np.append(self._arms, arm)
-            if slot == self._inverse.shape[-1]:
-                self._resize(len(self._inverse), 2 * slot)
-        return slot
-
-    def _allocate(self, num_suffixes: int, num_points: int) -> None:
-        shape = (num_suffixes, len(self.priors), num_points)
-        self._inverse = np.zeros((*shape, num_points))
-        self._weights = np.zeros(shape)
-        self._counts = np.zeros((num_suffixes, num_points))
-        self._sums = np.zeros(shape)
-
-    def _resize(self, num_suffixes: int, num_points: int) -> None:
-        old = (self._inverse, self._weights, self._counts, self._sums)
-        s, n = len(self._inverse), self._inverse.shape[-1]
-        self._allocate(num_suffixes, num_points)
-        self._inverse[:s, :, :n, :n], self._weights[:s, :, :n] = old[0], old[1]
-        self._counts[:s, :n], self._sums[:s, :, :n] = old[2], old[3]
-
-    def _clear(self, position: int) -> None:
-        n = len(self._arms)  # there is nothing beyond
-        self._inverse[position, :, :n, :n] = 0.0
-        for table in (self._weights, self._counts, self._sums):
-            table[position] = 0.0
+    def _entries_of(self, arm: int, num_suffixes: int) -> NDArray[np.int64]:
+        """Where the first suffixes have an arm; those that have not seen it get an entry."""
+        at = np.flatnonzero(self._index == arm)
+        ends = np.cumsum(self._sizes)
+        have = np.searchsorted(ends, at, side="right")
+        missing = np.setdiff1d(np.arange(num_suffixes), have, assume_unique=True)
+        if len(missing):
+            self._append(missing, arm)
+            at = np.flatnonzero(self._index == arm)
+        return at[: np.searchsorted(at, sum(self._sizes[:num_suffixes]))]
 
     def _refresh(self) -> None:
         """Compute all matrices from counts and sums, which have no rounding errors to speak of."""
-        index = torch.as_tensor(self._arms)
-        for g, table in enumerate(self._tables):
-            all_values = table.columns(index.to(table.diagonal.device)).cpu().numpy()[:, self._arms]
-            for position in range(self._num_suffixes):
-                seen = np.flatnonzero(self._counts[position, : len(self._arms)])
-                counts = self._counts[position, seen]
-                noisy = all_values[seen[:, None], seen] + np.diag(self._noise[g] / counts)
+        g = len(self.priors)
+        for part, matrices in zip(self._parts(self.num_suffixes), self._matrices, strict=True):
+            arms, counts = self._index[part], self._table[2 * g, part]
+            means = self._table[g : 2 * g, part] / counts - self._means[:, None]
+            index, size = torch.as_tensor(arms), len(arms)
+            for kind, table in enumerate(self._tables):
+                all_values = table.columns(index.to(table.diagonal.device)).cpu().numpy()
+                noisy = all_values[:, arms] + np.diag(self._noise[kind] / counts)
                 factor = np.linalg.inv(np.linalg.cholesky(noisy))
                 inverse = factor.T @ factor
-                means = self._sums[position, g, seen] / counts - self._means[g]
-                self._inverse[position, g][seen[:, None], seen] = inverse
-                self._weights[position, g, seen] = inverse @ means
-
-
-class _Rows:
-    """The rows of one suffix: where they stand in the stream, factor and weights.
-
-    Args:
-        num_priors: ``g``.
-    """
-
-    def __init__(self, num_priors: int) -> None:
-        """See the class."""
-        self.count = 0
-        self.index = np.zeros(FIRST_ROOM, dtype=np.int64)
-        self.factor = np.zeros((num_priors, FIRST_ROOM, FIRST_ROOM))
-        self.weights = np.zeros((num_priors, FIRST_ROOM))
-
-    def append(self, at: int, solved: Array, means: Array, scales: Array, outcomes: Array) -> None:
-        """Take in one row.
-
-        Args:
-            at: Its place in the stream.
-            solved: ``g x n``, the factor times its covariances with the rows before.
-            means: ``g`` predictions.
-            scales: ``g`` variances of the prediction, with noise.
-            outcomes: ``g``.
-        """
-        n = self.count
-        if n == len(self.index):
-            self.index = np.pad(self.index, (0, n))
-            self.factor = np.pad(self.factor, ((0, 0), (0, n), (0, n)))
-            self.weights = np.pad(self.weights, ((0, 0), (0, n)))
-        pivots = np.sqrt(scales)
-        row = self.factor[:, n, : n + 1]
-        old = self.factor[:, :n, :n]
-        row[:, :n] = np.matmul(solved[:, None, :], old)[:, 0] / -pivots[:, None]
-        row[:, n] = 1.0 / pivots
-        self.weights[:, : n + 1] += row * ((outcomes - means) / pivots)[:, None]
-        self.index[n] = at
-        self.count = n + 1
+                matrices[kind][: _packed(size)] = inverse[np.tri(size, dtype=bool)]
+                mine = np.flatnonzero(self._kind == kind)
+                self._table[mine, part] = means[mine] @ inverse
 
 
 class RowsSuffixes(SuffixPosteriors):
@@ -324,65 +322,76 @@ class RowsSuffixes(SuffixPosteriors):
     def __init__(self, priors: Sequence[SuffixPrior]) -> None:
         """See the class."""
         super().__init__(priors)
-        self._suffixes = [_Rows(len(self.priors))]
-        self._points: list[Tensor] = []  # one a prior, with room
+        self._points: list[Tensor] = []  # one a distinct prior, with room
         self._num_rows = 0
 
     @property
-    def num_suffixes(self) -> int:
-        """See the base class."""
-        return len(self._suffixes)
-
-    def open(self) -> None:
-        """See the base class."""
-        self._suffixes.append(_Rows(len(self.priors)))
-
-    def drop(self, position: int) -> None:
-        """See the base class."""
-        del self._suffixes[position]
+    def _num_fields(self) -> int:
+        """Only the weights."""
+        return len(self.priors)
 
     def keep_only(self, position: int) -> None:
         """See the base class."""
-        kept = self._suffixes[position]
-        self._suffixes = [kept]
-        n = kept.count
-        first = int(kept.index[:n].min()) if n else self._num_rows
-        kept.index[:n] -= first
+        super().keep_only(position)
+        first = int(self._index.min()) if len(self._index) else self._num_rows
+        self._index -= first
         self._points = [points[first : self._num_rows].clone() for points in self._points]
         self._num_rows -= first
 
     def observe(self, x: Tensor, outcomes: Array, num_suffixes: int) -> tuple[Array, Array]:
         """See the base class."""
-        inputs = [prior.inputs(x.unsqueeze(0))[0] for prior in self.priors]
-        values = np.zeros((len(self.priors), self._num_rows))
-        prior_variance = np.empty(len(self.priors))
-        for g, (prior, point) in enumerate(zip(self.priors, inputs, strict=True)):
-            prior_variance[g] = prior.variance(point)
+        inputs = [prior.inputs(x.unsqueeze(0))[0] for prior in self._distinct]
+        covariances = np.zeros((len(inputs), self._num_rows + 1))  # 0 with itself
+        prior_variance = np.empty((len(inputs), 1))
+        for kind, (prior, point) in enumerate(zip(self._distinct, inputs, strict=True)):
+            prior_variance[kind] = prior.variance(point)
             if self._num_rows:
-                values[g] = prior.values(point, self._points[g][: self._num_rows])
-        means = np.empty((num_suffixes, len(self.priors)))
-        variances = np.empty_like(means)
-        for i, suffix in enumerate(self._suffixes[:num_suffixes]):
-            n = suffix.count
-            own = values[:, suffix.index[:n]]
-            solved = np.matmul(suffix.factor[:, :n, :n], own[:, :, None])[..., 0]
-            means[i] = self._means + (own * suffix.weights[:, :n]).sum(-1)
-            variances[i] = np.maximum(prior_variance - np.square(solved).sum(-1), 0.0)
-            scales = variances[i] + self._noise
-            suffix.append(self._num_rows, solved, means[i], scales, outcomes)
+                points = self._points[kind][: self._num_rows]
+                covariances[kind, :-1] = prior.values(point, points)
+        self._append(np.arange(num_suffixes), self._num_rows)
+        parts = self._parts(num_suffixes)
+        values = covariances[:, self._index[: parts[-1].stop]]
+        solved = np.zeros_like(values)
+        for part, matrices in zip(parts, self._matrices, strict=False):
+            old = slice(part.start, part.stop - 1)
+            for kind, matrix in enumerate(matrices):
+                if old.start < old.stop:
+                    size = old.stop - old.start
+                    solved[kind, old] = dtpmv(size, matrix, values[kind, old], trans=1)
+        means = self._predict(values, parts)
+        variances = np.maximum(prior_variance - _sums(np.square(solved), parts), 0.0)
+        scales = variances + self._noise[:, None]
+        pivots = np.sqrt(scales)
+        rows = self._new_rows(solved, pivots, parts)
+        steps = (outcomes[:, None] - means) / pivots[self._kind]
+        self._move_weights(rows, steps, parts)
         self._add_point(inputs)
-        return means, variances
+        return means.T, variances[self._kind].T
+
+    def _new_rows(self, solved: Array, pivots: Array, parts: Sequence[slice]) -> Array:
+        """Give each factor its next row; return the rows of all suffixes."""
+        rows = np.empty_like(solved)
+        for i, part in enumerate(parts):
+            size = part.stop - part.start
+            for kind, matrix in enumerate(self._matrices[i]):
+                pivot, row = pivots[kind, i], rows[kind, part]
+                if size > 1:
+                    row[:-1] = dtpmv(size - 1, matrix, solved[kind, part.start : part.stop - 1])
+                    row[:-1] /= -pivot
+                row[-1] = 1.0 / pivot
+                matrix[_packed(size - 1) : _packed(size)] = row
+        return rows
 
     def _add_point(self, inputs: Sequence[Tensor]) -> None:
         n = self._num_rows
         if not self._points:
             self._points = [point.new_empty(FIRST_ROOM, len(point)) for point in inputs]
-        for g, point in enumerate(inputs):
-            if n == len(self._points[g]):
-                room = self._points[g].new_empty(max(FIRST_ROOM, 2 * n), len(point))
-                room[:n] = self._points[g][:n]
-                self._points[g] = room
-            self._points[g][n] = point
+        for kind, point in enumerate(inputs):
+            if n == len(self._points[kind]):
+                room = self._points[kind].new_empty(max(FIRST_ROOM, 2 * n), len(point))
+                room[:n] = self._points[kind][:n]
+                self._points[kind] = room
+            self._points[kind][n] = point
         self._num_rows = n + 1
 
 

@@ -69,6 +69,9 @@ DISCOUNT = 0.998
 EPOCH = 2
 NUM_PENDING = 3
 MINIMUM = -4.0
+CONSTRAINT_BOUNDS = (-1.5, 2.0)
+"""Between which the constraint values are, where that must be known."""
+
 SIZES = {200: 2, 1000: 2}
 """Numbers of rows, and how many rounds are measured: whole epochs, after two that are not."""
 
@@ -376,7 +379,12 @@ def build_loop(one: Combination, history: History | None, num_arms: int = 1000) 
         SEQUENTIAL: Hallucinated(),
         "`Hallucinated()`": Hallucinated(),
         "`Ignored()`": Ignored(),
-        "`Censored(...)`": Censored(minimum=MINIMUM, outcome_bound=8.0, max_delay=5),
+        "`Censored(...)`": Censored(
+            minimum=MINIMUM,
+            outcome_bound=8.0,
+            max_delay=5,
+            constraint_bounds=(CONSTRAINT_BOUNDS,) if one.observes_constraints else None,
+        ),
     }
     domain: Arms | Box = _choices(num_arms) if one.on_arms else Box([(0.0, 1.0)] * one.dim)
     return BanditLoop(
@@ -570,7 +578,7 @@ class Player:
     ) -> Request:
         one, t = self.one, query.round_number
         diagnostics = query.diagnostics
-        multipliers = torch.empty(0, dtype=torch.float64)
+        multipliers, least = torch.empty(0, dtype=torch.float64), MINIMUM
         if constraints is not None:
             multipliers = torch.tensor([diagnostics["multiplier_1"]], dtype=torch.float64)
             if one.has_separate_models:
@@ -579,6 +587,8 @@ class Player:
                 rule = self.loop.settings.constraints
                 assert rule is not None
                 Y = rule.penalized(Y.squeeze(-1), constraints, multipliers).unsqueeze(-1)
+                largest = torch.tensor([CONSTRAINT_BOUNDS[1:]], dtype=torch.float64)
+                least = float(rule.penalized(Y.new_tensor([MINIMUM]), largest, multipliers))
                 multipliers = multipliers[:0]
         rounds = torch.tensor([i + 1 for i in arrived], dtype=torch.float64)
         pending_rounds = torch.tensor([q.round_number for q in waiting], dtype=torch.float64)
@@ -597,7 +607,7 @@ class Player:
             in_front.insert(0, torch.tensor([float(t)], dtype=torch.float64))
         pseudo = None
         if "Censored" in one.feedback:
-            Y, pseudo = Y - MINIMUM, 0.0
+            Y, pseudo = Y - least, 0.0
         if "Ignored" in one.feedback:
             pending = pending[:0]
         width = diagnostics.get("width", 1.0)

@@ -12,6 +12,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.peak_memory import kept_bytes, peak_bytes
 from botorch_bandits import Arms, BanditGP, Box
 from botorch_bandits.change_points import EvidenceDetector
 from botorch_bandits.change_points.calibration import binomial_interval
@@ -720,6 +721,21 @@ def test_arms_and_rows_agree_over_many_rounds_and_resets(monkeypatch):
         if n in (100, 180):
             for stream, test in zip(streams, tests, strict=True):
                 stream.reset(keep_from=test.change)
+
+
+@pytest.mark.parametrize("domain", [None, BOX], ids=["arms", "box"])
+def test_all_starts_together_take_the_memory_of_few_triangles(domain):
+    num_rows = 150
+    X = torch.rand(num_rows, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    stream = EvidenceDetector().on(domain or Arms(X), PRIOR, num_outputs=2).stream()
+    for x in X:
+        stream.observe(x, [0.1, -0.2])
+    assert len(stream.bets.starts) >= 10
+    kept = kept_bytes(stream)
+    square = 8 * num_rows**2
+    assert kept <= (square if domain is None else 0) + 2.5 * square  # a table of all arms is kept
+    beyond = peak_bytes(lambda: stream.observe(X[0], [0.1, -0.2]))
+    assert beyond <= 0.7 * square
 
 
 # --- what is refused -----------------------------------------------------------------------------
