@@ -382,7 +382,6 @@ class DetectorStream:
     def __init__(self, engine: DetectorEngine) -> None:
         """See the class."""
         self._engine = engine
-        self._space = engine.space.in_stream()
         self.reset()
 
     @property
@@ -464,7 +463,7 @@ class DetectorStream:
         self._count_before = self._count
         if context is not None:
             return self._observe_in_context(inputs, outcome, context)
-        located = self._space.locate(inputs)
+        located = engine.space.locate(inputs)
         if self._count == len(self._outcomes):
             self._grow(located)
         assert self._located is not None
@@ -473,7 +472,7 @@ class DetectorStream:
         self._located.points[at] = located.points[0]
         self._located.features[at] = located.features[0]
         samples = Located(self._located.points[at:], self._located.features[at:])
-        kernel, gram = self._space.matrices(located, samples)
+        kernel, gram = engine.space.matrices(located, samples)
         for matrix, row in ((self._kernel, kernel[0]), (self._gram, gram[0])):
             matrix[at, at:] = row
             matrix[at:, at] = row

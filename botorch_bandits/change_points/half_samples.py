@@ -40,7 +40,6 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -306,7 +305,7 @@ class Located(NamedTuple):
     Attributes:
         points: ``n x d`` inputs, or ``n`` arm numbers where tables are looked up.
         features: ``n x q`` kernel values with the measure's points, times its roots; ``n x 0``
-            where both tables are looked up.
+            where matrices are looked up.
     """
 
     points: Tensor
@@ -366,71 +365,59 @@ class Space:
         gram = a.features[:, :count] @ b.features[:, :count].mT
         return self.kernel(a.points, b.points), gram * self.measure.share
 
-    def in_stream(self) -> Space:
-        """Return the space for samples that come one by one."""
-        return self
-
     def error(self, located: Located, coefficients: Tensor) -> float:
         """Return the estimated error of the mean square of ``sum_i c_i k(x_i, .)``."""
         return self.measure.error(self.measure.means_of_squares(coefficients @ located.features))
 
 
 class TableSpace(Space):
-    """Samples of arms, whose covariances are looked up; nothing is approximated."""
+    """Samples of arms, whose matrices are looked up; nothing is approximated.
+
+    Covariances are those that models of the same kernel keep. Of the Gram matrix the rows of arms
+    that were asked for are kept.
+    """
 
     def __init__(self, kernel: UnitKernel, measure: Measure) -> None:
         """See the class."""
         super().__init__(kernel, measure)
         self._prior = kernel.on_arms(measure.points)
-
-    def in_stream(self) -> Space:
-        """Return the space whose samples come with their rows, of which there are few."""
-        return RowsSpace(self.kernel, self.measure)
-
-    @cached_property
-    def _gram_table(self) -> Tensor:
-        """Of all arms, for tests of whole samples."""
-        table = self._all_covariances
-        return table @ table.mT / (len(table) * self.kernel.prior_variance**2)
-
-    @property
-    def _all_covariances(self) -> Tensor:
-        assert self._prior.matrix is not None
-        return self._prior.matrix
+        nowhere = torch.full((len(measure.points),), -1, device=measure.points.device)
+        # where the row of an arm is, and the rows
+        self._gram = nowhere, measure.points.new_empty(0, len(nowhere))
 
     def locate(self, X: Tensor) -> Located:
         """Return ``n`` arm numbers as they are."""
-        return Located(X, self.measure.roots.new_empty(len(X), 0))
+        return Located(X, self.measure.points.new_empty(len(X), 0))
 
     def matrices(self, a: Located, b: Located) -> tuple[Tensor, Tensor]:
         """See :meth:`Space.matrices`."""
-        entries = a.points.unsqueeze(-1) * len(self.measure.points) + b.points
-        kernel = self._all_covariances.take(entries) / self.kernel.prior_variance
-        return kernel, self._gram(a, b, entries)
+        table, num_arms = self._covariances, len(self.measure.points)
+        kernel = table.take(a.points.unsqueeze(-1) * num_arms + b.points)
+        slots, rows = self._gram_rows(a.points)
+        gram = rows.take(slots[a.points].unsqueeze(-1) * num_arms + b.points)
+        return kernel / self.kernel.prior_variance, gram
 
-    def _gram(self, a: Located, b: Located, entries: Tensor) -> Tensor:
-        return self._gram_table.take(entries)
+    @property
+    def _covariances(self) -> Tensor:
+        assert self._prior.matrix is not None
+        return self._prior.matrix
+
+    def _gram_rows(self, arms: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of the Gram matrix with those of some arms among them, and where they are."""
+        slots, rows = self._gram
+        new = arms[slots[arms] < 0].unique()
+        if len(new):
+            table = self._covariances
+            share = 1.0 / (len(table) * self.kernel.prior_variance**2)
+            slots = slots.clone()
+            slots[new] = torch.arange(len(rows), len(rows) + len(new), device=slots.device)
+            rows = torch.cat([rows, (table[new] * share) @ table])
+            self._gram = slots, rows  # at once, for threads
+        return slots, rows
 
     def error(self, located: Located, coefficients: Tensor) -> float:
         """Exactly 0."""
         return 0.0
-
-
-class RowsSpace(TableSpace):
-    """The same for samples that come one by one: products of their rows in place of a table."""
-
-    def in_stream(self) -> Space:
-        """Return the space itself."""
-        return self
-
-    def locate(self, X: Tensor) -> Located:
-        """Return ``n`` arm numbers with the covariances of all arms."""
-        return Located(
-            X, self._prior.columns(X) * (self.measure.roots / self.kernel.prior_variance)
-        )
-
-    def _gram(self, a: Located, b: Located, entries: Tensor) -> Tensor:
-        return a.features @ b.features.mT
 
 
 def space_of(domain: Domain, kernel: Kernel, measure: Measure) -> Space:
