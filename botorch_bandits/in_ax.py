@@ -30,6 +30,7 @@ from botorch_bandits.acquisition import (
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
+    TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition.base import (
     GIVEN_BY_THE_LOOP,
@@ -119,7 +120,8 @@ def ax_strategy(
         ImportError: If Ax is missing.
         TypeError: If the acquisition is no class of this package, an option is unknown, or Ax
             itself says what it would say.
-        ValueError: If an option is infeasible or missing, or the class needs a list of priors.
+        ValueError: If an option is infeasible or missing, or the class needs a list of priors or a
+            finite set of points.
 
     Example:
         >>> from botorch_bandits import ImprovedUpperConfidenceBound, ax_strategy
@@ -244,6 +246,11 @@ def _check_options(
         raise ValueError(
             f"{name} needs a list of priors, but Ax fits one model. Pass model= with a class of "
             "models that makes one, or use ImprovedUpperConfidenceBound."
+        )
+    if issubclass(acquisition, TopTwoThompsonSampling):
+        raise ValueError(
+            f"{name} seeks the best of finitely many points, but Ax searches a box. Use "
+            "GPThompsonSampling, or a loop on Arms."
         )
     plain = {key: value for key, value in options_from_plain(options).items() if key != "seed"}
     from_domain = acquisition.options_from_domain(acquisition.complete_options(plain, None), None)

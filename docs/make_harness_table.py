@@ -40,7 +40,7 @@ from gpytorch.means import ConstantMean
 from torch import Tensor
 
 import botorch_bandits.acquisition
-from botorch_bandits import BanditGP, FittedSingleTaskGP
+from botorch_bandits import BanditGP, FittedSingleTaskGP, TopTwoThompsonSampling
 from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.confidence import ConstantWidth
 from botorch_bandits.models import LearnedGP
@@ -181,13 +181,13 @@ def _message(traceback: str) -> str:
 
 
 def acquisition_classes() -> dict[str, type[BanditAcquisition]]:
-    """Return the public acquisition functions that are built from a model, by name."""
+    """Return the public acquisition functions of a model that can be evaluated anywhere."""
     return {
         name: found
         for name in sorted(botorch_bandits.acquisition.__all__)
         if inspect.isclass(found := getattr(botorch_bandits.acquisition, name))
         and issubclass(found, BanditAcquisition)
-        and found is not BanditAcquisition
+        and found not in (BanditAcquisition, TopTwoThompsonSampling)  # the last is on finite sets
     }
 
 

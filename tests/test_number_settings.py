@@ -57,6 +57,7 @@ from botorch_bandits import (
     RandomizedUpperConfidenceBound,
     SlidingWindow,
     TimeVaryingKernel,
+    TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition import GrowingDiscretization
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
@@ -134,6 +135,8 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     ),
     (GPThompsonSampling, {**BOUNDS, "delta": 0.2, "scale": 0.7, "information_gain": 3.0}),
     (GPThompsonSampling, {"width": 2.0}),
+    (TopTwoThompsonSampling, {**BOUNDS, "delta": 0.2, "information_gain": 3.0}),
+    (TopTwoThompsonSampling, {"leader_probability": 0.25, "max_draws": 3}),
     (
         CensoredUpperConfidenceBound,
         {
@@ -346,6 +349,8 @@ def test_a_constructor_takes_every_kind_of_number(
     model: Any = MODEL
     given: dict[str, Any] = {}
     known = inspect.signature(cls).parameters
+    if cls is TopTwoThompsonSampling:
+        given["choices"] = CHOICES
     if "multipliers" in known:
         model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
         given["multipliers"] = [0.5]

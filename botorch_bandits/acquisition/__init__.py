@@ -40,6 +40,7 @@ from botorch_bandits.acquisition.lagrangian import (
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, GrowingDiscretization
+from botorch_bandits.acquisition.top_two import TopTwoThompsonSampling
 from botorch_bandits.acquisition.upper_confidence_bound import (
     AMMUpperConfidenceBound,
     ChangePointUpperConfidenceBound,
@@ -74,6 +75,7 @@ register_all(
         MeanOnly,
         LogProbabilityOfImprovement,
         RandomizedUpperConfidenceBound,
+        TopTwoThompsonSampling,
         VarianceOnly,
         WidthUpperConfidenceBound,
     )
@@ -109,6 +111,7 @@ __all__ = [
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
     "RingingWarning",
+    "TopTwoThompsonSampling",
     "VarianceOnly",
     "WideConfidenceWarning",
     "WidthUpperConfidenceBound",

@@ -70,6 +70,7 @@ FLOAT_OPTIONS = frozenset(
         "constraint_bound",
         "delta",
         "information_gain",
+        "leader_probability",
         "margin",
         "minimum",
         "minimum_proxy",
@@ -91,7 +92,7 @@ FLOAT_OPTIONS = frozenset(
 )
 """Options that are a number, or one number an output in a tuple."""
 
-INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "num_arms", "num_ridges"})
+INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "max_draws", "num_arms", "num_ridges"})
 """Options that are a whole number."""
 
 ONE_A_PRIOR = ("smoothness_a", "smoothness_b")

@@ -393,14 +393,36 @@ class JointPosterior:
                 deviation = self._posterior.rsample(torch.Size([1])).squeeze(0) - mean
             return mean, deviation
         mean = mean if member is None else mean.select(-3, member)
-        if member not in self._roots:
-            covariance = distribution.covariance_matrix
-            covariance = covariance if member is None else covariance.select(-3, member)
-            self._roots[member] = root_of(covariance)
-        deviation = draw_deviation(self._roots[member], seed)
+        deviation = draw_deviation(self.root(member), seed)
         if isinstance(distribution, MultitaskMultivariateNormal) and not distribution._interleaved:
             return mean, deviation.reshape(*mean.shape[:-2], *mean.shape[:-3:-1]).mT
         return mean, deviation.reshape(mean.shape)
+
+    def root(self, member: int | None = None) -> Tensor:
+        """Return a root of the covariance, computed once.
+
+        Args:
+            member: See :meth:`draw`.
+        """
+        if member not in self._roots:
+            covariance = self._posterior.distribution.covariance_matrix
+            covariance = covariance if member is None else covariance.select(-3, member)
+            self._roots[member] = root_of(covariance)
+        return self._roots[member]
+
+    def above(self, index: Tensor, member: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of what each point has more than one of them.
+
+        Args:
+            index: ``batch_shape`` numbers of points. There is one output.
+            member: See :meth:`draw`.
+
+        Returns:
+            Two tensors, ``batch_shape x n``.
+        """
+        mean = self._posterior.mean
+        mean = (mean if member is None else mean.select(-3, member)).squeeze(-1)
+        return _above(mean, self.root(member), index)
 
 
 class FactoredPosterior(JointPosterior):
@@ -418,6 +440,17 @@ class FactoredPosterior(JointPosterior):
     def draw(self, seed: int, member: int | None = None) -> tuple[Tensor, Tensor]:
         """See the base class; there are no members."""
         return self._mean.unsqueeze(-1), draw_deviation(self._root, seed).unsqueeze(-1)
+
+    def above(self, index: Tensor, member: int | None = None) -> tuple[Tensor, Tensor]:
+        """See the base class; there are no members."""
+        return _above(self._mean, self._root, index)
+
+
+def _above(mean: Tensor, root: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """See :meth:`JointPosterior.above`."""
+    at = index.unsqueeze(-1)
+    rows = root.gather(-2, at.unsqueeze(-1).expand(*at.shape, root.shape[-1]))
+    return mean - mean.gather(-1, at), (root - rows).square().sum(-1)
 
 
 def joint_posterior(

@@ -36,6 +36,7 @@ from botorch_bandits.acquisition.scores import (
     half_width,
 )
 from botorch_bandits.acquisition.thompson_sampling import HallucinatedThompsonArmsRule
+from botorch_bandits.acquisition.top_two import TopTwoArmsRule
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     RunningPriorSummary,
@@ -63,7 +64,7 @@ from botorch_bandits.models.front_kernels import (
 from botorch_bandits.random_streams import RandomBlocks, generator
 
 _BOUNDS = (WidthArmsRule, RandomizedArmsRule)
-_DRAWS = (ThompsonArmsRule, HallucinatedThompsonArmsRule)
+_DRAWS = (ThompsonArmsRule, HallucinatedThompsonArmsRule, TopTwoArmsRule)
 
 
 @dataclass(eq=False)
@@ -80,6 +81,12 @@ class RowsRound(ArmsRound):
 
     record: Record | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+
+    def redrawn(self, number: int) -> ArmsRound:
+        """See the base class; random numbers of the rows are others, too."""
+        posterior: Any = self.posterior
+        other = super().redrawn(number)
+        return other if number == 0 else replace(other, posterior=posterior.redrawn(number))
 
     @cached_property
     def prepared(self) -> Any:
@@ -219,13 +226,8 @@ class RowsEngine:
         rule = self.rule if rule is None else rule
         assert rule is not None
         draw_round = round_number if draw_round is None else draw_round
-        # a draw that does not hallucinate takes another one for each pending set, as each round has
-        enters = not isinstance(rule, ThompsonArmsRule) or isinstance(
-            rule, HallucinatedThompsonArmsRule
-        )
-        posterior = self.posterior_of(
-            front, record, pending if enters else None, partial(self.normal, draw_round)
-        )
+        entering = pending if rule.takes_pending else None
+        posterior = self.posterior_of(front, record, entering, partial(self.normal, draw_round))
         ends, arms = (math.inf, -math.inf), None
         if rule.needs_extremes and len(record.outcomes):
             ends = record.outcomes.min(), record.outcomes.max()
@@ -251,7 +253,7 @@ class RowsEngine:
         front: Array,
         record: Record,
         pending: Rows | None = None,
-        normal: Callable[[int], Array] | None = None,
+        normal: Callable[..., Array] | None = None,
     ) -> RowsPosterior:
         """Return the posterior of all arms behind the front of a round.
 

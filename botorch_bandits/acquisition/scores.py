@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from botorch.acquisition.analytic import _log_ei_helper, log_Phi
@@ -140,6 +140,28 @@ class ArmsRound:
         """The scale of the rule's scores; see :meth:`ArmsRule.value_scale`."""
         return self.rule.value_scale(self)
 
+    def redrawn(self, number: int) -> ArmsRound:
+        """Return the same round with other random numbers.
+
+        Args:
+            number: Which ones, from 1; 0 stands for those of the round itself.
+        """
+        if number == 0:
+            return self
+        dim = len(self.posterior.batch_shape)
+
+        def draw(
+            purpose: str,
+            shape: tuple[int, ...],
+            distribution: str,
+            transform: Callable[[Tensor], Tensor] | None = None,
+        ) -> Tensor:
+            block = f"{purpose} redrawn {(number - 1) // DRAWS_AT_ONCE}"
+            numbers = self.draw(block, (DRAWS_AT_ONCE, *shape), distribution, transform)
+            return numbers.select(dim, (number - 1) % DRAWS_AT_ONCE)
+
+        return replace(self, draw=draw)
+
     @cached_property
     def prepared(self) -> Any:
         """What the rule computes once a round; see :meth:`ArmsRule.prepare`."""
@@ -179,11 +201,18 @@ class ArmsRound:
         return share * self.prior_deviation * self.prior_deviation
 
 
+DRAWS_AT_ONCE = 16
+"""Random numbers of further draws in a round come in groups of so many."""
+
+
 class ArmsRule(ABC):
     """Scores arms; the arm of the largest score is played, the first of equals."""
 
     needs_extremes: bool = False
     """Whether it looks at the largest or smallest outcome."""
+
+    takes_pending: ClassVar[bool] = True
+    """Whether pending arms enter what it sees; otherwise they make no difference to it."""
 
     def prepare(self, seen: ArmsRound) -> Any:
         """Return what scores, bounds and description of a round share: ``seen.prepared``."""
@@ -309,6 +338,8 @@ class ThompsonArmsRule(ArmsRule):
     rule: WidthRule
     scale: float = 1.0
     maximize: bool = True
+
+    takes_pending: ClassVar[bool] = False  # each round has a draw of its own, and each pending set
 
     def prepare(self, seen: ArmsRound) -> Tensor:
         """Return the width, a scalar or ``batch_shape``."""

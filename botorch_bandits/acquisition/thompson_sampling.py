@@ -181,6 +181,8 @@ class GrowingDiscretization:
 class HallucinatedThompsonArmsRule(ThompsonArmsRule):
     """A joint draw, conditioned on each pending query having the posterior mean as its outcome."""
 
+    takes_pending: ClassVar[bool] = True
+
     def scores(self, seen: ArmsRound) -> Tensor:
         """See the base class.
 
@@ -597,6 +599,10 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
                 "draw on the whole box",
                 of="regret",
             )
+        return self._as_used(guarantee)
+
+    def _as_used(self, guarantee: Guarantee) -> Guarantee:
+        """Return what is left with pending points, and in the words of this use."""
         if self.X_pending is not None:
             count = len(self.X_pending)
             guarantee = guarantee.with_gaps(

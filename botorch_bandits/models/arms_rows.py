@@ -36,11 +36,12 @@ the posterior covariance of all arms and its Cholesky factor in every round.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -487,7 +488,7 @@ class RowsPosterior:
         factor: RowFactor,
         lam: float,
         pending: Rows | None = None,
-        normal: Callable[[int], Array] | None = None,
+        normal: Callable[..., Array] | None = None,
         matrices: Callable[[], tuple[Array, list[Array]]] | None = None,
         played: Index | None = None,
     ) -> None:
@@ -641,6 +642,29 @@ class RowsPosterior:
         roots = [prior.root for prior in self.covariance.priors]
         parts = normal.split([len(root) for root in roots], dim=-1)
         return torch.stack([p @ root for p, root in zip(parts, roots, strict=True)], dim=-2)
+
+    def redrawn(self, number: int) -> RowsPosterior:
+        """Return the same posterior with other random numbers for the rows of a draw.
+
+        Args:
+            number: Which ones, from 1.
+        """
+        assert self._normal is not None
+        other = copy.copy(self)
+        other._normal = partial(self._normal, purpose=f"thompson rows redrawn {number}")
+        return other
+
+    def covariance_columns(self, index: Tensor) -> Tensor:
+        """Return covariances of some arms with all, ``k x num_arms``; pending rows count as known.
+
+        Args:
+            index: ``k`` numbers of arms.
+        """
+        arms, every = index.numpy(), np.arange(self.num_arms)
+        fronts = self.front[None].repeat(len(arms), 0)
+        prior = self.covariance.columns(arms, fronts, self.front, every)
+        halves = self._seen_factor.half(self._columns)
+        return torch.from_numpy(prior - halves[:, arms].T @ halves)
 
     def correct(self, simulation: Tensor) -> Tensor:
         """Turn what was drawn from the prior into a joint draw from the posterior, ``num_arms``.

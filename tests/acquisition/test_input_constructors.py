@@ -44,6 +44,7 @@ from botorch_bandits import (
     LogProbabilityOfImprovement,
     MeanOnly,
     RandomizedUpperConfidenceBound,
+    TopTwoThompsonSampling,
     VarianceOnly,
     WidthUpperConfidenceBound,
 )
@@ -78,6 +79,7 @@ OPTIONS = {
     WidthUpperConfidenceBound: {"rule": RootOfRound()},
 }
 OF_LISTS = (CandidatesUpperConfidenceBound, CandidatesThompsonSampling)  # of priors
+ON_FINITE_SETS = (TopTwoThompsonSampling,)
 ONLY_IN_ITS_ROOM = CandidatesLagrangianUpperConfidenceBound  # not exported by the package itself
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
 ONE_REWARD = [cls for cls in OPTIONS if cls not in LAGRANGIAN]
@@ -113,7 +115,7 @@ def test_every_acquisition_is_registered():
         and issubclass(each, BanditAcquisition)
         and each is not BanditAcquisition
     }
-    assert built_from_a_model == {*OPTIONS, *OF_LISTS}
+    assert built_from_a_model == {*OPTIONS, *OF_LISTS, *ON_FINITE_SETS}
     assert {*built_from_a_model, ONLY_IN_ITS_ROOM} <= set(ACQF_INPUT_CONSTRUCTOR_REGISTRY)
 
 
@@ -129,7 +131,8 @@ def test_registration_is_a_side_effect_of_the_import_and_does_not_import_ax():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
     )
     registered, of_ax = json.loads(result.stdout)
-    assert set(registered) == {cls.__name__ for cls in (*OPTIONS, *OF_LISTS, ONLY_IN_ITS_ROOM)}
+    expected = (*OPTIONS, *OF_LISTS, *ON_FINITE_SETS, ONLY_IN_ITS_ROOM)
+    assert set(registered) == {cls.__name__ for cls in expected}
     assert of_ax == []
 
 

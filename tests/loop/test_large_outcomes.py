@@ -45,6 +45,7 @@ from botorch_bandits import (
     RandomSearch,
     SlidingWindow,
     TimeVaryingKernel,
+    TopTwoThompsonSampling,
     VarianceOnly,
     WidthUpperConfidenceBound,
 )
@@ -80,6 +81,10 @@ RECIPES = [
     LogProbabilityOfImprovement.with_options(),
     MeanOnly.with_options(),
     VarianceOnly.with_options(),
+]
+ON_ARMS = [
+    TopTwoThompsonSampling.with_options(**BOUNDS),
+    TopTwoThompsonSampling.with_options(max_draws=0, leader_probability=0.1),
 ]
 LAGRANGIAN = [
     LagrangianUpperConfidenceBound.with_options(width=2.0),
@@ -130,7 +135,7 @@ def test_every_acquisition_is_here():
         for known in (getattr(room, name) for name in room.__all__)
         if isinstance(known, type) and issubclass(known, BanditAcquisition)
     } - {BanditAcquisition}
-    recipes = RECIPES + LAGRANGIAN + CANDIDATES + CANDIDATES_LAGRANGIAN
+    recipes = RECIPES + ON_ARMS + LAGRANGIAN + CANDIDATES + CANDIDATES_LAGRANGIAN
     assert {recipe.acquisition_class for recipe in recipes} == classes
 
 
@@ -141,6 +146,15 @@ def test_large_outcomes_of_every_acquisition(recipe, domain):
     if "num_arms" in getattr(recipe, "options", {}) and domain is BOX:
         pytest.skip("it is for arms alone")
     refuse_and_go_on(build(domain, None if recipe == RandomSearch() else KERNEL, recipe))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("recipe", ON_ARMS, ids=str)
+@pytest.mark.parametrize("forgetting", [None, SlidingWindow(3)])
+def test_large_outcomes_of_what_is_for_arms(recipe, forgetting):
+    refuse_and_go_on(build(ARMS, KERNEL, recipe, forgetting=forgetting))
+    model = FittedSingleTaskGP([[0.0], [1.0]])
+    refuse_and_go_on(build(ARMS, model, recipe, num_initial=1, forgetting=forgetting))
 
 
 @pytest.mark.filterwarnings("ignore")  # the list is refuted

@@ -24,6 +24,7 @@ from botorch_bandits import (
     Policy,
     RandomizedUpperConfidenceBound,
     RandomSearch,
+    TopTwoThompsonSampling,
     VarianceOnly,
     run,
     simulate,
@@ -64,10 +65,11 @@ RECIPES: dict[str, AcquisitionRecipe | RandomSearch] = {
     "mean only": MeanOnly.with_options(),
     "variance only": VarianceOnly.with_options(),
     "GP-TS": GPThompsonSampling.with_options(**BOUNDS),
+    "TTTS": TopTwoThompsonSampling.with_options(leader_probability=0.4, max_draws=9, **BOUNDS),
     "IRGP-UCB": RandomizedUpperConfidenceBound.with_options(),
     "random": RandomSearch(),
 }
-DRAWS = ("GP-TS", "IRGP-UCB", "random")
+DRAWS = ("GP-TS", "TTTS", "IRGP-UCB", "random")
 
 
 def problems(count: int) -> list[ArmsProblem]:

@@ -170,7 +170,9 @@ def test_there_are_options_for_every_acquisition() -> None:
         and issubclass(value, BanditAcquisition)
     }
     of_lists = {"CandidatesThompsonSampling", "CandidatesUpperConfidenceBound"}  # of priors
-    assert set(OPTIONS) == classes - {"BanditAcquisition"} - of_lists  # Ax fits a model of its own
+    on_finite_sets = {"TopTwoThompsonSampling"}  # and Ax searches a box
+    others = {"BanditAcquisition"} | of_lists | on_finite_sets
+    assert set(OPTIONS) == classes - others  # Ax fits a model of its own
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))

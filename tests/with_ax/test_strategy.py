@@ -418,6 +418,7 @@ def test_a_subclass_is_stored_too(tmp_path: Path) -> None:
         (LagrangianUpperConfidenceBound, {"width": 1.0}, ValueError, r"needs multipliers="),
         (botorch_bandits.RandomizedUpperConfidenceBound, {}, ValueError, r"needs num_arms="),
         (botorch_bandits.CandidatesUpperConfidenceBound, {}, ValueError, r"needs a list of priors"),
+        (botorch_bandits.TopTwoThompsonSampling, {}, ValueError, r"but Ax searches a box"),
         (CandidatesLagrangianUpperConfidenceBound, {}, ValueError, r"needs a list of priors"),
         (SingleTaskGP, {}, TypeError, r"acquisition is .*SingleTaskGP.*pass a class"),
         ("MeanOnly", {}, TypeError, r"acquisition is 'MeanOnly'"),

@@ -1,0 +1,474 @@
+r"""Top-two Thompson sampling: find the best of finitely many points, rather than play well.
+
+Thompson sampling plays the arm that it takes for the best nearly always, and then learns little of
+the arms that might be better. Top-two sampling plays its leader ``I``, the maximizer of a draw from
+the posterior, in a share of the rounds only, and in the others a challenger: the maximizer ``J`` of
+the first further draw that is not maximized by ``I``.
+
+As the posterior concentrates that draw is longer and longer in coming. After ``max_draws`` of them
+the challenger is the arm that is above the leader with the largest posterior probability,
+
+.. math:: J = \arg\max_{j \ne I} P(f_j > f_I)
+            = \arg\max_{j \ne I} \frac{\mu_j - \mu_I}{\sqrt{s_j^2 + s_I^2 - 2 c_{jI}}}
+
+with the posterior means, variances and covariances of the arms. Where the leader has the largest
+mean, that is the arm of the least transportation cost (T3C), half of the square of the fraction.
+
+Sources: Russo, *Simple Bayesian algorithms for best-arm identification*, Operations Research 2020,
+for TTTS; Shang, de Heide, Menard, Kaufmann and Valko, *Fixed-confidence guarantees for Bayesian
+best-arm identification*, AISTATS 2020, for T3C, which has independent arms (a covariance of 0) and
+breaks ties of arms above the leader at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from botorch.utils.transforms import is_ensemble
+from torch import Tensor
+
+from botorch_bandits.acquisition.base import kernelized_rule
+from botorch_bandits.acquisition.draws import JointPosterior
+from botorch_bandits.acquisition.scores import (
+    ArmsRound,
+    ArmsRule,
+    ThompsonArmsRule,
+    along_arms,
+    half_width,
+)
+from botorch_bandits.acquisition.thompson_sampling import (
+    PENDING,
+    GPThompsonSampling,
+    HallucinatedThompsonArmsRule,
+)
+from botorch_bandits.checks import check_integer, check_one_of, check_probability
+from botorch_bandits.confidence import (
+    ConstantWidth,
+    GainBound,
+    Guarantee,
+    PriorSummary,
+    WidthRule,
+)
+from botorch_bandits.confidence.guarantee import RegretStatement
+from botorch_bandits.confidence.width_rules import (
+    MINIMUM_VARIANCE,
+    PLAIN_WIDTH,
+    WIDTH,
+    fit_to_batch,
+)
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest
+from botorch_bandits.random_streams import derive_seed
+
+NO_REGRET_BOUND = (
+    "top-two sampling seeks the best arm, and plays a challenger in a share of the rounds however "
+    "much is known: no regret bound is stated for it"
+)
+"""Why its guarantee has no statement on regret that holds."""
+
+ASYMPTOTIC = (
+    "what is proven of its draws is asymptotic, for independent arms: the posterior probability "
+    "that another arm is the best falls at the largest exponential rate that leader_probability "
+    "allows (Russo 2020; Shang et al. 2020 for Gaussian rewards). A prior that correlates the arms "
+    "is outside of it, and nothing is stated here of any finite number of rounds"
+)
+"""What is known of the draws, and what is not."""
+
+
+def top_two(
+    draw: Callable[[int], Tensor],
+    is_challenger: Tensor,
+    max_draws: int,
+    advantage: Callable[[Tensor], Tensor],
+    scale: ValueScale | None,
+) -> Tensor:
+    """Return values that are largest at the leader or at its challenger.
+
+    Args:
+        draw: From the number of a draw, 0 for the leader's, to ``batch_shape x num_arms`` values.
+        is_challenger: ``batch_shape``; whether the challenger is to be played.
+        max_draws: After so many further draws the challenger follows from ``advantage``.
+        advantage: From ``batch_shape`` leaders to ``batch_shape x num_arms`` standardized
+            posterior means of what each arm has more than the leader.
+        scale: By which ties are decided; None if that is not known.
+
+    Returns:
+        ``batch_shape x num_arms`` values.
+    """
+    values = draw(0)
+    leader = first_of_the_largest(values, scale=scale)
+    left = is_challenger.expand(leader.shape)
+    for number in range(1, max_draws + 1):
+        if not bool(left.any()):
+            return values
+        other = draw(number)
+        found = left & (first_of_the_largest(other, scale=scale) != leader)
+        values = other.where(found.unsqueeze(-1), values)
+        left = left & ~found
+    if not bool(left.any()):
+        return values
+    above, index = advantage(leader), leader.unsqueeze(-1)
+    # the leader itself comes last
+    above = above.scatter(-1, index, above.amin(-1, keepdim=True) - 1.0)
+    if scale is not None:  # ties are decided in its unit
+        above = scale.offset + scale.unit * above
+    return above.where(left.unsqueeze(-1), values)
+
+
+@dataclass(frozen=True, eq=False)
+class TopTwoArmsRule(ArmsRule):
+    """Plays the maximizer of a draw, or that of another one that is not maximized there.
+
+    Attributes:
+        rule: Computes the width of the confidence bounds; it does not change what is played.
+        leader_probability: See :class:`TopTwoThompsonSampling`.
+        max_draws: See :class:`TopTwoThompsonSampling`.
+        maximize: If False, the least value of each draw counts.
+        hallucinates: Whether pending arms count as known, at the posterior mean.
+    """
+
+    rule: WidthRule
+    leader_probability: float = 0.5
+    max_draws: int = 64
+    maximize: bool = True
+    hallucinates: bool = False
+
+    @property
+    def takes_pending(self) -> bool:  # type: ignore[override]
+        """See the base class."""
+        return self.hallucinates
+
+    def prepare(self, seen: ArmsRound) -> Tensor:
+        """Return whether the challenger is to be played, ``batch_shape``."""
+        uniform = seen.draw("leader or challenger", (), "uniform", None)
+        return uniform >= self.leader_probability
+
+    def scores(self, seen: ArmsRound) -> Tensor:
+        """See the base class."""
+        draws = HallucinatedThompsonArmsRule if self.hallucinates else ThompsonArmsRule
+        plain = draws(ConstantWidth(PLAIN_WIDTH), 1.0, self.maximize)
+        return top_two(
+            lambda number: replace(seen.redrawn(number), rule=plain).scores,
+            seen.prepared,
+            self.max_draws,
+            lambda leader: self._advantage(seen, leader),
+            self.value_scale(seen),
+        )
+
+    def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:
+        """See the base class."""
+        half = half_width(seen.standard_deviation(0.0), along_arms(self._width(seen)))
+        return seen.mean - half, seen.mean + half
+
+    def describe(self, seen: ArmsRound, arm: Tensor) -> dict[str, Tensor]:
+        """See the base class."""
+        known = {"is_challenger": seen.prepared}
+        gain = self.rule.information_gain(seen.summary)
+        if gain is None:
+            return known
+        return {**known, "width": self._width(seen), "information_gain": gain}
+
+    def _width(self, seen: ArmsRound) -> Tensor:
+        width = self.rule.width(seen.summary, seen.round_number)
+        width = fit_to_batch(WIDTH, width, seen.posterior.batch_shape)
+        return width.to(seen.posterior.device)
+
+    def _advantage(self, seen: ArmsRound, leader: Tensor) -> Tensor:
+        """See :func:`top_two`."""
+        index = leader.unsqueeze(-1)
+        variance, column = self._variance_and_column(seen, index)
+        difference = variance + variance.gather(-1, index) - 2.0 * column
+        difference = difference.clamp_min(seen.prior_share(MINIMUM_VARIANCE))
+        above = (seen.mean - seen.mean.gather(-1, index)) / difference.sqrt()
+        return above if self.maximize else -above
+
+    def _variance_and_column(self, seen: ArmsRound, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return variances, and covariances with one arm, given what counts as known."""
+        posterior, pending = seen.posterior, seen.pending
+        if not self.hallucinates or pending is None or pending.shape[-1] == 0:
+            return posterior.variance, posterior.covariance_columns(index).squeeze(-2)
+        columns = posterior.covariance_columns(torch.cat([index, pending], dim=-1))
+        own, others = columns[..., :1, :], columns[..., 1:, :]
+        count = pending.shape[-1]
+        block = others.gather(-1, pending.unsqueeze(-2).expand(*pending.shape, count)).clone()
+        lam = torch.as_tensor(posterior.lam, dtype=block.dtype, device=block.device)
+        block.diagonal(dim1=-2, dim2=-1).add_(along_arms(lam))
+        right = own.squeeze(-2).gather(-1, pending).unsqueeze(-1)
+        weights = torch.cholesky_solve(right, torch.linalg.cholesky(block))
+        return seen.variance, own.squeeze(-2) - (others * weights).sum(-2)
+
+
+class TopTwoThompsonSampling(GPThompsonSampling):
+    r"""TTTS (Russo 2020): a draw's maximizer, or that of another draw that is maximized elsewhere.
+
+    It is for finding the best of finitely many points with few queries; see
+    :meth:`~botorch_bandits.BanditLoop.recommend`, and ``run(stop_below=)`` for when to stop. With
+    probability ``leader_probability`` the maximizer ``I`` of a draw from the posterior is played;
+    otherwise that of the first further draw that has another maximizer. After ``max_draws`` of
+    these it is the arm that is above ``I`` with the largest posterior probability, as in T3C (Shang
+    et al. 2020).
+
+    The draws are those of the posterior itself. Bounds, where they are given, do not change what is
+    played: they make the confidence bounds by which a loop certifies its recommendation, those of
+    :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
+
+    A box is refused. There the maximizers of two draws differ with probability 1, unless they are
+    in the same corner: the first further draw would do, and the rule would be
+    :class:`~botorch_bandits.GPThompsonSampling`. Which points count as different is for the user to
+    say, by the points of a finite set.
+
+    Args:
+        model: A fitted BoTorch model in float64.
+        leader_probability: Of the leader, Russo's ``beta``; above 0 and below 1.
+        max_draws: How often a draw is repeated that is maximized by the leader, too; with 0, the
+            challenger is that of T3C at once.
+        rkhs_bound: ``B``, a bound on the reward's norm in the unit-variance kernel, in raw outcome
+            units, unless ``units`` says otherwise. Without bounds nothing is certified.
+        noise_bound: ``R`` of R-sub-Gaussian noise, in raw outcome units, unless ``units`` says
+            otherwise. ``"model"``: see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`.
+        delta: The confidence bounds fail with at most this probability.
+        any_lambda: Use the form of the width that holds for every ``lam``.
+        information_gain: An explicit gain in place of the realized one, in nats.
+        units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
+            model's prior standard deviation.
+        choices: ``num_points x d`` points, at least 2, among which the best is sought; only they
+            can be evaluated. In a loop on arms these are the arms.
+        posterior_transform: Needed for a model with several outputs.
+        maximize: If False, the point of the least reward is sought.
+        pending: What pending points do: ``"redraw"`` or ``"hallucinate"``, as in
+            :class:`~botorch_bandits.GPThompsonSampling`.
+        assume: What you vouch for because no model shows it: ``"fixed prior"``,
+            ``"centered bound"`` or both; see
+            :class:`~botorch_bandits.WidthUpperConfidenceBound`.
+        X_pending: ``n x d`` points whose outcomes have not arrived.
+        seed: Makes the draws reproducible; taken from torch's global generator if omitted.
+
+    Raises:
+        TypeError: If the model, ``choices`` or ``X_pending`` is not float64.
+        ValueError: If there are less than 2 choices, or one bound without the other in raw outcome
+            units.
+        UnsupportedError: If the posterior is not Gaussian, or the model cannot be conditioned on
+            pending points.
+
+    Example:
+        >>> from botorch_bandits import FittedSingleTaskGP
+        >>> X = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.float64)
+        >>> model = FittedSingleTaskGP([[0.0], [1.0]])(X, X.sin())
+        >>> acqf = TopTwoThompsonSampling(model, choices=X, seed=0)
+        >>> bool((acqf(X.unsqueeze(-2)) == acqf(X.unsqueeze(-2))).all())
+        True
+    """
+
+    defines_rule: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        leader_probability: float = 0.5,
+        max_draws: int = 64,
+        rkhs_bound: float | tuple[float, ...] | None = None,
+        noise_bound: float | str | tuple[float | str, ...] | None = None,
+        delta: float = 0.1,
+        any_lambda: bool = False,
+        information_gain: float | GainBound | None = None,
+        units: str = "outcome",
+        choices: Tensor | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        maximize: bool = True,
+        pending: str = "redraw",
+        assume: str | tuple[str, ...] = (),
+        X_pending: Tensor | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """See the class."""
+        settings = _check_settings(leader_probability, max_draws)
+        _check_choices(choices)
+        super().__init__(
+            model,
+            rkhs_bound=rkhs_bound,
+            noise_bound=noise_bound,
+            delta=delta,
+            any_lambda=any_lambda,
+            information_gain=information_gain,
+            units=units,
+            choices=choices,
+            posterior_transform=posterior_transform,
+            maximize=maximize,
+            pending=pending,
+            assume=assume,
+            X_pending=X_pending,
+            seed=seed,
+        )
+        self.leader_probability, self.max_draws = settings
+
+    @classmethod
+    def options_from_domain(
+        cls, options: Mapping[str, Any], domain: Domain | None
+    ) -> dict[str, Any]:
+        """Return the arms as the points to draw on.
+
+        Args:
+            options: All constructor arguments.
+            domain: Where the acquisition will be maximized; None if that is not known yet.
+
+        Raises:
+            ValueError: If it is no finite set, or has one point.
+        """
+        if domain is None:
+            return {}
+        if not isinstance(domain, Arms):
+            raise ValueError(
+                f"the domain is a {type(domain).__name__}, but {cls.__name__} {ON_FINITE_SETS}. "
+                "List the points among which the best is sought as Arms."
+            )
+        _check_choices(domain.choices)
+        return {"choices": domain.choices} if options["choices"] is None else {}
+
+    @classmethod
+    def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:
+        """Return the rule of the width of the confidence bounds; nothing of it is for the draws.
+
+        Args:
+            options: Constructor arguments by name, at least all that the width depends on.
+
+        Raises:
+            ValueError: If an ingredient is missing or infeasible.
+        """
+        return kernelized_rule(
+            cls.__name__, {**options, "width": None, "default_width": PLAIN_WIDTH}
+        )
+
+    @classmethod
+    def arms_rule(cls, options: Mapping[str, Any]) -> ArmsRule | None:
+        """See the base class."""
+        pending = check_one_of("pending", options["pending"], PENDING)
+        if options["choices"] is not None:
+            _check_choices(options["choices"])
+        return TopTwoArmsRule(
+            cls.width_rule(options),
+            *_check_settings(options["leader_probability"], options["max_draws"]),
+            check_one_of("maximize", options["maximize"], (True, False)),
+            pending == "hallucinate",
+        )
+
+    def guarantee(self) -> Guarantee:
+        """Say what holds of the confidence bounds, and that no regret bound is stated."""
+        of_width = self.rule.guarantee(self._summary, 1)
+        method = "top-two Thompson sampling"
+        if of_width.theorem is None:
+            guarantee = Guarantee(
+                method=method,
+                gaps=("without bounds there are no confidence bounds", NO_REGRET_BOUND, ASYMPTOTIC),
+            )
+        else:
+            guarantee = replace(
+                of_width,
+                method=f"{method}, with the confidence bounds of {of_width.method}",
+                regret=RegretStatement(
+                    "no statement is made on the regret", gaps=(NO_REGRET_BOUND, ASYMPTOTIC)
+                ),
+            )
+        if is_ensemble(self.base_model):
+            guarantee = guarantee.with_gaps("each draw is one of a member of an ensemble")
+        return self._as_used(guarantee)
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return mean, standard deviation, value and whether the challenger is played.
+
+        Args:
+            x: A ``d``-dimensional point. The model must not be batched.
+        """
+        known = super().describe(x)
+        if self.rule.information_gain(self._summary) is None:
+            del known["width"]  # there are no confidence bounds
+        return {**known, "is_challenger": float(self._is_challenger)}
+
+    def _widths_of_outputs(self) -> Iterable[tuple[str, Tensor, PriorSummary]]:
+        return []  # no width is in the draws, so that none is too wide for them
+
+    def _sum_conditioned(
+        self, X: Tensor, outcomes: Tensor | None, noise: Tensor, width: Tensor
+    ) -> Tensor:
+        raise UnsupportedError(
+            f"{type(self).__name__} with pending='hallucinate' gets q = {X.shape[-2]} points, and "
+            "a challenger has no joint value with others. Ask for one point at a time "
+            "(sequential=True in optimize_acqf), or use pending='redraw'."
+        )
+
+    @property
+    def _is_challenger(self) -> bool:
+        generator = torch.Generator().manual_seed(self._seed_of("leader or challenger"))
+        uniform = torch.rand((), dtype=torch.float64, generator=generator)
+        return float(uniform) >= self.leader_probability
+
+    def _draw_on_arms(self) -> Tensor:
+        with torch.no_grad():
+            (joint,) = self._posteriors_on_arms(self.posterior_transform, groups=False)
+            return self._sign * top_two(
+                lambda number: self._drawn(joint, number),
+                torch.tensor(self._is_challenger, device=self.width.device),
+                self.max_draws,
+                lambda leader: self._advantage(joint, leader),
+                self.value_scale,
+            )
+
+    def _drawn(self, joint: JointPosterior, number: int) -> Tensor:
+        """Return one of the draws of this round, of minus the reward when minimizing."""
+        seed, member = self._seed_of("arms"), self._member
+        if number:
+            seed = derive_seed(seed, number, "redraw")
+            if member is not None:
+                generator = torch.Generator().manual_seed(derive_seed(seed, number, "member"))
+                member = int(torch.randint(self.model.batch_shape[-1], (), generator=generator))
+        mean, deviation = joint.draw(seed, member)
+        return self._sign * (mean + deviation).squeeze(-1)
+
+    def _advantage(self, joint: JointPosterior, leader: Tensor) -> Tensor:
+        """See :func:`top_two`; of an ensemble, by the moments of the mixture of its members."""
+        members = range(self.model.batch_shape[-1]) if is_ensemble(self.model) else (None,)
+        each = [joint.above(leader, member) for member in members]
+        means = torch.stack([mean for mean, _ in each])
+        variance = torch.stack([v for _, v in each]).mean(0) + means.var(0, correction=0)
+        scale = self.value_scale
+        unit = 1.0 if scale is None else scale.unit
+        deviation = variance.clamp_min(MINIMUM_VARIANCE * unit * unit).sqrt()
+        return self._sign * means.mean(0) / deviation
+
+
+def _check_settings(leader_probability: Any, max_draws: Any) -> tuple[float, int]:
+    """Return how leader and challenger are chosen, checked."""
+    return (
+        check_probability("leader_probability", leader_probability),
+        check_integer("max_draws", max_draws, minimum=0),
+    )
+
+
+ON_FINITE_SETS = (
+    "seeks the best of finitely many points: on a box two draws are never maximized at one and the "
+    "same point, and which points count as different is not known"
+)
+"""Why a box is refused."""
+
+
+def _check_choices(choices: Tensor | None) -> None:
+    """Raise unless there are several points to draw on."""
+    if choices is None:
+        raise ValueError(
+            f"choices is None, but TopTwoThompsonSampling {ON_FINITE_SETS}. Pass choices=, or Arms "
+            "as the domain of a loop."
+        )
+    if isinstance(choices, Tensor) and len(Arms(choices).choices) < 2:
+        raise ValueError(
+            "choices has 1 point, which has no challenger; give at least 2, or play it without an "
+            "acquisition function."
+        )
+
+
+fill_in_docstrings(__name__)

@@ -1,0 +1,372 @@
+"""Top-two Thompson sampling: the law of what it plays, the challenger in closed form, its loops."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.optim import optimize_acqf_discrete
+from gpytorch.kernels import RBFKernel, ScaleKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    ExponentialWeights,
+    GPThompsonSampling,
+    History,
+    Ignored,
+    ImprovedUpperConfidenceBound,
+    OracleRestart,
+    SlidingWindow,
+    TimeVaryingKernel,
+    TopTwoThompsonSampling,
+)
+from botorch_bandits.acquisition.engines import ArmsEngine
+from botorch_bandits.acquisition.top_two import TopTwoArmsRule
+from botorch_bandits.confidence import ConstantWidth
+from botorch_bandits.models.prior_on_arms import ArmsPrior
+
+from .cases import bandit_gp, uniform
+
+NOISE, LENGTHSCALE = 0.1, 0.3
+GRID = np.linspace(0.0, 1.0, 7)
+ARMS = Arms(torch.from_numpy(GRID).unsqueeze(-1))
+MODEL = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=LENGTHSCALE)
+BOUNDS: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.2}
+CHOICES = uniform(6, 2, seed=3)
+ALWAYS = {"leader_probability": 1e-12}  # the challenger
+
+
+def make(acquisition: Any, model: Any = MODEL, domain: Any = ARMS, **options: Any) -> BanditLoop:
+    return BanditLoop(domain, model, acquisition, clock=itertools.count().__next__, **options)
+
+
+def top_two(**options: Any) -> Any:
+    return TopTwoThompsonSampling.with_options(**options)
+
+
+def rbf(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * (a[:, None] - b[None, :]) ** 2 / LENGTHSCALE**2)
+
+
+def law_of_top_two(mean: np.ndarray, covariance: np.ndarray, share: float) -> np.ndarray:
+    """Probabilities of the arms by the definition, from a great many draws of the posterior."""
+    random = np.random.default_rng(0)
+    draws = random.multivariate_normal(mean, covariance, size=400_000, method="eigh")
+    best = np.bincount(draws.argmax(-1), minlength=len(mean)) / len(draws)
+    challenger = np.zeros(len(mean))
+    for leader, p in enumerate(best):
+        others = np.delete(np.arange(len(mean)), leader)
+        challenger[others] += p * best[others] / (1.0 - p)
+    return share * best + (1.0 - share) * challenger
+
+
+def check_law(counts: np.ndarray, law: np.ndarray) -> None:
+    """Within four and a half standard deviations each; the law is itself of 400 000 draws."""
+    total = counts.sum()
+    deviation = np.sqrt(law * (1.0 - law) * (1.0 / total + 1.0 / 100_000))
+    assert np.all(np.abs(counts / total - law) <= 4.5 * deviation + 1e-3)
+
+
+@pytest.mark.parametrize("num_streams", [None, 3])
+def test_arms_are_played_by_the_law_of_russo(num_streams: int | None) -> None:
+    K = rbf(GRID, GRID)
+    rule = TopTwoArmsRule(ConstantWidth(1.0), 0.3, max_draws=300)
+    seeds = 5 if num_streams is None else list(range(num_streams))
+    prior = ArmsPrior.from_matrix(torch.from_numpy(K))
+    engine = ArmsEngine(rule, prior, NOISE, 1.0, seeds, prior_mean=0.4)
+    rows, y = np.array([0, 2, 3, 3, 5]), np.array([0.1, 0.9, 0.8, 1.1, 0.2])
+    shape = () if num_streams is None else (num_streams,)
+    for arm, outcome in zip(rows, y, strict=True):
+        engine.observe(torch.tensor(arm).expand(shape), torch.tensor(outcome).expand(shape))
+    ridge = K[np.ix_(rows, rows)] + NOISE * np.eye(len(rows))
+    gains = np.linalg.solve(ridge, K[rows]).T
+    law = law_of_top_two(0.4 + gains @ (y - 0.4), K - gains @ K[rows], 0.3)
+    played = torch.stack([engine.choose(engine.look(t)) for t in range(1, 1501)])
+    for stream in played.reshape(1500, -1).mT:
+        check_law(np.bincount(stream.numpy(), minlength=len(GRID)), law)
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_a_drop_in_plays_by_the_same_law(maximize: bool) -> None:
+    model = bandit_gp()
+    posterior = model.posterior(CHOICES)
+    mean = posterior.mean.squeeze(-1).detach().numpy() * (1.0 if maximize else -1.0)
+    covariance = posterior.distribution.covariance_matrix.detach().numpy()
+    options: dict[str, Any] = {"leader_probability": 0.4, "max_draws": 300, "maximize": maximize}
+    counts = np.zeros(len(CHOICES))
+    draw = TopTwoThompsonSampling(model, choices=CHOICES, seed=1, **options)
+    for _ in range(1500):
+        draw.set_X_pending(None)  # another draw
+        counts[int(draw(CHOICES.unsqueeze(-2)).argmax())] += 1
+    check_law(counts, law_of_top_two(mean, covariance, 0.4))
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "arms": {},
+    "pending queries drawn anew": {"pending": "redraw"},
+    "pending queries left out": {"feedback": Ignored()},
+    "contexts": {"context_dim": 1},
+    "a window": {"forgetting": SlidingWindow(8)},
+    "weights": {"forgetting": ExponentialWeights(0.8)},
+    "time": {"forgetting": TimeVaryingKernel(0.1)},
+    "costs": {"maximize": False},
+    "a model and no engine": {"model": lambda X, Y: MODEL(X, Y)},
+}
+
+
+def history_of(seed: int, has_context: bool, maximize: bool) -> tuple[History, np.ndarray]:
+    """Twelve queries of which two are pending; and their places, contexts and outcomes."""
+    random = np.random.default_rng(seed)
+    history = History(1, 1 if has_context else 0, maximize=maximize)
+    table = np.stack([GRID[random.integers(7, size=12)], random.random(12), random.random(12)])
+    for i, (x, z, y) in enumerate(table.T):
+        context = torch.tensor([z], dtype=torch.float64) if has_context else None
+        history.add_query(torch.tensor([x], dtype=torch.float64), "acquisition", float(i), context)
+        if i not in (7, 10):
+            history.add_outcome(i, y, float(i))
+    return history, table
+
+
+def dense_posterior(
+    name: str, table: np.ndarray, rows: list[int], noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the arms in round 13 and, where there are any, context 0.5."""
+    x, z, y = table[:, rows]
+    rounds = np.array(rows) + 1.0
+    among, cross = rbf(x, x), rbf(GRID, x)
+    if name == "contexts":
+        among, cross = among * rbf(z, z), cross * rbf(np.full(7, 0.5), z)
+    if name == "time":
+        among = among * 0.9 ** (np.abs(np.subtract.outer(rounds, rounds)) / 2.0)
+        cross = cross * 0.9 ** ((13.0 - rounds) / 2.0)
+    gains = np.linalg.solve(among + np.diag(noise[rows]), cross.T).T
+    return gains @ y, rbf(GRID, GRID) - gains @ cross.T
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_without_further_draws_the_challenger_is_that_of_t3c(name: str) -> None:
+    """Its value is that of dense algebra, given the leader that Thompson sampling plays."""
+    settings = dict(SETTINGS[name])
+    model = settings.pop("model", MODEL)
+    pending = {"pending": settings.pop("pending")} if "pending" in settings else {}
+    takes_pending = not (pending or "feedback" in settings)
+    has_context, minimizes = "context_dim" in settings, "maximize" in settings
+    now = {"context": torch.tensor([0.5], dtype=torch.float64)} if has_context else {}
+    noise = np.full(12, NOISE)
+    if name == "weights":
+        noise = NOISE / 0.8 ** (11.0 - np.arange(12.0))
+        noise[[7, 10]] = NOISE  # what is pending has its full weight
+    first = 4 if name == "a window" else 0
+    seen = [i for i in range(first, 12) if i not in (7, 10)]
+    leaders = set()
+    for seed in range(6):
+        plays = {}
+        for kind, acquisition in (
+            ("leader", GPThompsonSampling.with_options(width=1.0, **pending)),
+            ("challenger", top_two(max_draws=0, **ALWAYS, **pending)),
+        ):
+            history, table = history_of(seed, has_context, not minimizes)
+            loop = make(acquisition, model, seed=seed, history=history, **settings)
+            plays[kind] = loop.ask(**now)
+        mean, S = dense_posterior(name, table, seen, noise)
+        if takes_pending:
+            S = dense_posterior(name, table, [*seen, 7, 10], noise)[1]
+        if minimizes:
+            mean = -mean
+        arm = {kind: int(np.abs(GRID - float(q.x)).argmin()) for kind, q in plays.items()}
+        leader = arm["leader"]
+        difference = np.diag(S) + S[leader, leader] - 2.0 * S[leader]
+        above = (mean - mean[leader]) / np.sqrt(np.maximum(difference, 1e-18))
+        above[leader] = -math.inf
+        assert arm["challenger"] == above.argmax()
+        known = plays["challenger"].diagnostics
+        assert known["acquisition_value"] == pytest.approx(above.max(), abs=1e-8)
+        assert known["is_challenger"] == 1.0
+        leaders.add(leader)
+    assert len(leaders) > 1
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_a_drop_in_has_the_challenger_of_t3c(maximize: bool) -> None:
+    model = bandit_gp()
+    pending = uniform(2, 2, seed=4)
+    everything = torch.cat([CHOICES, pending])
+    posterior = model.posterior(everything)
+    mean = posterior.mean.squeeze(-1).detach()[:6]
+    joint = posterior.distribution.covariance_matrix.detach()
+    block = joint[6:, 6:] + float(model.likelihood.noise.mean()) * torch.eye(2).double()
+    S = joint[:6, :6] - joint[:6, 6:] @ torch.linalg.solve(block, joint[6:, :6])
+    for seed in range(10):
+        options: dict[str, Any] = {"choices": CHOICES, "seed": seed, "maximize": maximize}
+        options |= {"pending": "hallucinate", "X_pending": pending}
+        draw = GPThompsonSampling(model, width=1.0, **options)
+        leader = int(draw(CHOICES.unsqueeze(-2)).argmax())
+        found = TopTwoThompsonSampling(model, max_draws=0, **ALWAYS, **options)
+        deviation = (S.diagonal() + S[leader, leader] - 2.0 * S[leader]).sqrt()
+        above = (mean - mean[leader]) / deviation * (1.0 if maximize else -1.0)
+        scale = found.value_scale
+        assert scale is not None
+        values = (found(CHOICES.unsqueeze(-2)).detach() - scale.offset) / scale.unit
+        others = [i for i in range(6) if i != leader]
+        assert torch.allclose(values[others], above[others], atol=1e-8)
+        assert int(values.argmax()) == max(others, key=above.tolist().__getitem__)
+        assert found.describe(CHOICES[0])["is_challenger"] == 1.0
+
+
+def test_of_an_ensemble_the_moments_of_the_mixture_count() -> None:
+    X, Y = uniform(5, 2, seed=1), uniform(5, 1, seed=2)
+    kernel = ScaleKernel(RBFKernel(batch_shape=torch.Size([3])), batch_shape=torch.Size([3]))
+    kernel.base_kernel.lengthscale = torch.tensor([0.2, 0.5, 1.0]).reshape(3, 1, 1).double()
+    model = BanditGP(X.expand(3, 5, 2), Y.expand(3, 5, 1), kernel=kernel.double(), noise=0.1)
+    model._is_ensemble = True
+    posterior = model.posterior(CHOICES)
+    means, S = posterior.mean.squeeze(-1).detach(), posterior.distribution.covariance_matrix
+    S = S.detach()
+    options: dict[str, Any] = {"choices": CHOICES, "seed": 3}
+    draw = GPThompsonSampling(model, width=1.0, **options)
+    leader = int(draw(CHOICES.unsqueeze(-2)).argmax())
+    gap = means - means[:, leader : leader + 1]
+    variance = S.diagonal(dim1=-2, dim2=-1) + S[:, leader, leader, None] - 2.0 * S[:, leader]
+    mixed = variance.mean(0) + (gap - gap.mean(0)).square().mean(0)
+    found = TopTwoThompsonSampling(model, max_draws=0, **ALWAYS, **options)
+    values = found(CHOICES.unsqueeze(-2)).detach()
+    scale = found.value_scale
+    if scale is not None:
+        values = (values - scale.offset) / scale.unit
+    others = [i for i in range(6) if i != leader]
+    assert torch.allclose(values[others], (gap.mean(0) / mixed.sqrt())[others], atol=1e-8)
+    assert "each draw is one of a member of an ensemble" in found.guarantee().gaps
+
+
+def test_a_sure_leader_is_thompson_sampling() -> None:
+    loops = [
+        make(recipe, seed=4)
+        for recipe in (
+            GPThompsonSampling.with_options(width=1.0),
+            top_two(leader_probability=1.0 - 1e-12),
+        )
+    ]
+    for i in range(40):
+        queries = [loop.ask() for loop in loops]
+        assert torch.equal(queries[0].x, queries[1].x)
+        assert queries[1].diagnostics["is_challenger"] == 0.0
+        for loop, query in zip(loops, queries, strict=True):
+            if i % 3:  # the others stay pending
+                loop.tell(query.id, math.sin(5.0 * float(query.x)))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(5)}], ids=str
+)
+def test_a_journal_goes_on_with_the_same_choices(settings: Any, tmp_path: Path) -> None:
+    recipe = top_two(leader_probability=0.3, max_draws=3, **BOUNDS)
+    chosen: dict[str, list[float]] = {}
+    for name, stops in (("whole", [24]), ("in parts", [5, 6, 17, 24])):
+        path, chosen[name] = tmp_path / f"{name}.journal", []
+        for stop in stops:
+            with make(recipe, seed=2, journal=path, **settings) as loop:
+                while loop.history.num_queries < stop:
+                    t = loop.history.num_queries
+                    query = loop.ask(
+                        **({"context": [t / 30.0]} if "context_dim" in settings else {})
+                    )
+                    chosen[name].append(float(query.x))
+                    if t % 4:
+                        loop.tell(query.id, math.sin(3.0 * float(query.x)))
+    assert chosen["whole"] == chosen["in parts"]
+    assert len(set(chosen["whole"])) > 2
+
+
+def test_several_points_one_after_the_other() -> None:
+    model = bandit_gp()
+    for pending in ("redraw", "hallucinate"):
+        acqf = TopTwoThompsonSampling(
+            model, choices=CHOICES, seed=0, pending=pending, **ALWAYS, max_draws=50
+        )
+        first = acqf(CHOICES.unsqueeze(-2))
+        points, _ = optimize_acqf_discrete(acqf, q=3, choices=CHOICES)
+        assert points.shape == (3, 2)
+        assert acqf.X_pending is None
+        other = copy.deepcopy(acqf)
+        assert torch.equal(other(CHOICES.unsqueeze(-2)), acqf(CHOICES.unsqueeze(-2)))
+        again = TopTwoThompsonSampling(
+            model, choices=CHOICES, seed=0, pending=pending, **ALWAYS, max_draws=50
+        )
+        assert torch.equal(again(CHOICES.unsqueeze(-2)), first)
+        stored = pickle.loads(pickle.dumps(again))
+        assert torch.equal(stored(CHOICES.unsqueeze(-2)), first)
+    with pytest.raises(UnsupportedError, match=r"q = 2 points.*sequential=True"):
+        acqf(CHOICES[:2].unsqueeze(0))
+
+
+def test_its_confidence_bounds_are_those_of_igp_ucb_and_no_regret_is_claimed() -> None:
+    bounds = {**BOUNDS, "delta": 0.05, "any_lambda": True}
+    loops = [make(top_two(**bounds)), make(ImprovedUpperConfidenceBound.with_options(**bounds))]
+    for loop in loops:
+        for i in range(9):
+            loop.attach([GRID[i % 7]], math.sin(3.0 * GRID[i % 7]))
+    found, expected = (loop.recommend() for loop in loops)
+    for name in ("arm", "theorem", "delta", "assumptions"):
+        assert getattr(found, name) == getattr(expected, name)
+    for name in ("mean", "certificate", "lower_bound", "upper_bound", "best_possible"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-9)
+    guarantee = loops[0].guarantee()
+    assert not guarantee.holds
+    assert guarantee.bands is not None
+    assert guarantee.bands.holds
+    assert guarantee.regret is not None
+    assert not guarantee.regret.holds
+    assert guarantee.regret_bound is None
+    assert "independent arms" in str(guarantee)
+    without = make(top_two()).guarantee()
+    assert without.theorem is None
+    assert "no regret bound is stated" in str(without)
+
+
+def test_with_restarts_and_constraints_in_the_reward() -> None:
+    loop = make(top_two(**BOUNDS), restart=OracleRestart((6,)))
+    for _ in range(12):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x))
+    assert [reset.after_round for reset in loop.resets] == [6]
+    loop = make(top_two(), constraints=AdditiveEpochs(1, epoch_length=3, surrogate="relabeled"))
+    for _ in range(8):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x), [float(query.x) - 0.5])
+    assert loop.history.num_arrived == 8
+
+
+def test_what_it_cannot_do_is_refused_with_the_reason() -> None:
+    model = bandit_gp()
+    with pytest.raises(ValueError, match=r"domain is a Box, but .* finitely many points.*as Arms"):
+        make(top_two(), domain=Box([[0.0], [1.0]]))
+    with pytest.raises(ValueError, match=r"choices is None, but .* finitely many points"):
+        TopTwoThompsonSampling(model)
+    with pytest.raises(ValueError, match="choices has 1 point, which has no challenger"):
+        make(top_two(), domain=Arms(ARMS.choices[:1]))
+    with pytest.raises(ValueError, match="choices has 1 point"):
+        TopTwoThompsonSampling(model, choices=CHOICES[:1])
+    for wrong in (0.0, 1.0, math.nan, -0.5):
+        with pytest.raises(ValueError, match=f"leader_probability is {wrong}"):
+            top_two(leader_probability=wrong)
+    with pytest.raises(ValueError, match="max_draws is -1; it must be at least 0"):
+        top_two(max_draws=-1)
+    with pytest.raises(ValueError, match=r"no width for the acquisition TopTwoThompsonSampling"):
+        make(top_two(), feedback=Censored(0.0, max_delay=3))
+    with pytest.raises(ValueError, match=r"surrogate='separate'|separately"):
+        make(top_two(), constraints=AdditiveEpochs(1, epoch_length=3, surrogate="separate"))
+    with pytest.raises(TypeError, match=r"choices has dtype torch\.float32"):
+        TopTwoThompsonSampling(model, choices=CHOICES.float())
