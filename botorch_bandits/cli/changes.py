@@ -41,6 +41,7 @@ from botorch_bandits.models import (
     candidate_grid,
     lengthscale_ladder,
 )
+from botorch_bandits.spaces import Space
 
 RESTARTS = ("evidence", "cpd", "oracle", "never")
 
@@ -214,6 +215,8 @@ def read_changes(
     if options.restart == "evidence":
         prior = {"reward_mean": reward_mean, "reward_scale": reward_scale}
         _read_prior(options, prior, settings)
+        if _encodes_categories(box) and (ENCODED in known or not known):
+            settings[ENCODED] = True  # runs of earlier versions go on without
         restart = EvidenceRestart(
             robust=False,
             candidates=_candidates(box, settings),
@@ -273,16 +276,30 @@ def _candidates(box: Box, settings: Mapping[str, Any]) -> CandidatesRecipe:
     """Return the priors of which one is taken to be true, fixed before the data."""
     scale = check_positive("--reward-scale", settings["reward_scale"])
     sides = (box.bounds[1] - box.bounds[0]).tolist()
-    return BanditGP.with_candidates(
-        candidate_grid(
-            [[rung * side for side in sides] for rung in lengthscale_ladder(box.dim)],
-            noise_ratios=NOISE_RATIOS,
-            scales=[share**2 * scale**2 for share in SCALE_SHARES],
-            smoothness=(SMOOTHNESS,),
-            prior_means=(settings["reward_mean"],),
-        )
+    num_columns, transform = box.dim, None
+    if settings.get(ENCODED):
+        assert isinstance(box, Space)
+        num_columns, transform = box.num_columns, box.input_transform()
+        sides = [1.0] * num_columns  # a column is 0 or 1 for a category, and else normalized
+    priors = candidate_grid(
+        [[rung * side for side in sides] for rung in lengthscale_ladder(num_columns)],
+        noise_ratios=NOISE_RATIOS,
+        scales=[share**2 * scale**2 for share in SCALE_SHARES],
+        smoothness=(SMOOTHNESS,),
+        prior_means=(settings["reward_mean"],),
     )
+    if transform is not None:
+        priors = [dataclasses.replace(prior, input_transform=transform) for prior in priors]
+    return BanditGP.with_candidates(priors)
 
+
+def _encodes_categories(box: Box) -> bool:
+    """Whether there are categories without an order, which a kernel must not take for numbers."""
+    return isinstance(box, Space) and bool(box.unordered_dims)
+
+
+ENCODED = "encoded_candidates"
+"""Setting of a run whose priors see each category without an order as a column of its own."""
 
 PRIOR_OPTIONS = ("reward_mean", "reward_scale")
 DETECTOR_OPTIONS = (

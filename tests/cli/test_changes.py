@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import pickle
 import re
@@ -15,9 +16,18 @@ import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from PIL import Image
 
-from botorch_bandits import Box, ChangePointDetector
+from botorch_bandits import (
+    Box,
+    Categorical,
+    ChangePointDetector,
+    EvidenceRestart,
+    Float,
+    Space,
+)
 from botorch_bandits.change_points import CalibratedThreshold
 from botorch_bandits.cli import main
+from botorch_bandits.cli.changes import DETECTOR_OPTIONS, read_changes
+from botorch_bandits.models import lengthscale_ladder
 from botorch_bandits.problems.tuning import (
     ShiftingTuning,
     TuningProblem,
@@ -122,6 +132,58 @@ def test_evidence_finds_a_change_without_exploration(folder: Path, value: list[s
     assert reset["change_round"] == 14
     assert reset["num_kept"] == reset["after_round"] - 13
     assert {query["origin"] for query in queries_in(folder / "run")} <= {"initial", "random"}
+
+
+def correlations(priors: Any, space: Space) -> torch.Tensor:
+    """Between the points ``x = 0.5`` of all categories, by the first prior on a list."""
+    prior = priors.candidates[0]
+    categories = torch.arange(3.0, dtype=torch.float64)
+    X = torch.stack([torch.full((3,), 0.5, dtype=torch.float64), categories], dim=-1)
+    inputs = X if prior.input_transform is None else prior.input_transform(X)
+    matrix = prior.kernel(inputs).to_dense().detach()
+    return matrix / matrix[0, 0]
+
+
+def test_evidence_takes_no_category_for_a_number(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = Space({"x": Float(0.0, 2.0), "kind": Categorical(["a", "b", "c"])})
+    names = ("change_points", "exploration", *DETECTOR_OPTIONS)
+    options = argparse.Namespace(
+        restart="evidence", reward_mean=0.5, reward_scale=0.5, rounds=9, **dict.fromkeys(names)
+    )
+    new = read_changes(options, space, {})
+    assert new.settings["encoded_candidates"] is True
+    assert isinstance(new.restart, EvidenceRestart)
+    # one unit in each of two columns apart, by a Matern 5/2 kernel with the first rung
+    found = correlations(new.restart.candidates, space)
+    rung = lengthscale_ladder(space.num_columns)[0]
+    r = (5.0 * 2.0) ** 0.5 / rung
+    expected = (1.0 + r + r * r / 3.0) * np.exp(-r)
+    assert torch.allclose(found[~torch.eye(3).bool()], torch.tensor(expected), atol=1e-9)
+    # a run of an earlier version goes on with the list that it had
+    old = read_changes(options, space, {"restart": "evidence"})
+    assert "encoded_candidates" not in old.settings
+    assert isinstance(old.restart, EvidenceRestart)
+    before = correlations(old.restart.candidates, space)
+    assert before[0, 1] > before[0, 2]
+    ordered = Space({"kind": Categorical(["a", "b", "c"], ordered=True)})
+    assert "encoded_candidates" not in read_changes(options, ordered, {}).settings
+    (folder / "changing_module.py").write_text(
+        "def reward(p):\n    return float(p['kind'] == 'b')\n"
+    )
+    arguments = ["optimize", "changing_module:reward", "--param", "x=float:0:2", "--param"]
+    arguments += ["kind=choice:a,b,c", "--method", "random", "--out", "run", "--quiet"]
+    arguments += ["--restart", "--reward-mean", "0.5", "--reward-scale", "0.5"]
+    for rounds in ("6", "8"):
+        assert main([*arguments, "--rounds", rounds]) == 0
+    record = json.loads((folder / "run" / "history.json").read_text())
+    assert record["settings"]["encoded_candidates"] is True
+    del record["settings"]["encoded_candidates"]
+    (folder / "run" / "history.json").write_text(json.dumps(record))
+    assert main([*arguments, "--rounds", "9"]) == 0
+    assert len(queries_in(folder / "run")) == 9
+    capsys.readouterr()
 
 
 def test_a_change_is_detected_shown_and_survives_a_restart_of_the_command(
