@@ -129,6 +129,7 @@ class EvidenceTable:
         num_outcomes: How many outcomes were counted.
         refuted_after: After how many the last prior was thrown out; None if some survive.
         path: ``num_outcomes x num_candidates``; the log evidence after each outcome, for plots.
+        outcome_name: What the priors are of, such as ``"reward"`` or ``"cost"``.
     """
 
     rows: tuple[CandidateStatus, ...]
@@ -136,6 +137,7 @@ class EvidenceTable:
     num_outcomes: int
     refuted_after: int | None
     path: Tensor = field(compare=False, repr=False)
+    outcome_name: str = "reward"
 
     @property
     def threshold(self) -> float:
@@ -178,8 +180,8 @@ class EvidenceTable:
         ]
         if self.is_refuted:
             lines.append(
-                f"after {self.refuted_after} outcomes the list is refuted: the reward is a draw "
-                "from none of its priors"
+                f"after {self.refuted_after} outcomes the list is refuted: the {self.outcome_name} "
+                "is a draw from none of its priors"
             )
         width = max(len(row.name) for row in self.rows)
         lines.append(f"{'prior':<{width}}  log evidence  posterior weight  status")

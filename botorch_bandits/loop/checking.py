@@ -6,6 +6,7 @@ loop's model refuses rows that are no outcomes as they were told.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -108,16 +109,17 @@ def evidence_of_loop(
     if model is None and settings.model is not None:
         raise RuntimeError("no outcome has arrived, so the model cannot be built; tell one.")
     models = list(model.models) if isinstance(model, ModelList) else [model]
+    name = "reward" if settings.maximize else "cost"
     if not 0 <= check_integer("output", output, minimum=0) < len(models):
-        raise ValueError(f"output is {output}, but the model has {len(models)}: 0 is the reward.")
+        raise ValueError(f"output is {output}, but the model has {len(models)}: 0 is the {name}.")
     model = models[output]
     if not isinstance(model, CandidatesModel):
         raise RuntimeError(
             "the loop's model is no list of priors. Pass BanditGP.with_candidates([...]) as model=."
         )
-    return model.evidence.table(
-        0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
-    )
+    level = 0.5 * chooser.delta_now(0.1) / len(models) if level is None else level
+    table = model.evidence.table(level)
+    return replace(table, outcome_name=f"constraint {output}" if output else name)
 
 
 fill_in_docstrings(__name__)

@@ -408,6 +408,23 @@ def test_feasibility_and_checks_of_the_model_are_in_the_users_sign() -> None:
     torch.testing.assert_close(checks[0].outcomes, told)
 
 
+def test_the_evidence_of_a_list_of_priors_speaks_of_costs() -> None:
+    priors = bb.BanditGP.with_candidates([replace(MODEL, noise=noise) for noise in (0.05, 20.0)])
+    acquisition = bb.CandidatesUpperConfidenceBound.with_options()
+    given = {"domain": ARMS, "model": priors, "acquisition": acquisition}
+    for maximize, name in ((True, "reward"), (False, "cost")):
+        loop = build({**given, "maximize": maximize})
+        for i in range(12):  # so little noise that one prior goes, then so much that the other does
+            loop.attach(ARMS.choices[0], (0.1 if i < 8 else 40.0) * (-1) ** i)
+        table = loop.evidence(level=0.05)
+        assert table.is_refuted
+        assert f"the list is refuted: the {name} is a draw from none" in str(table)
+        other = "cost" if maximize else "reward"
+        assert other not in str(table)
+        with pytest.raises(ValueError, match=f"output is 3, but the model has 1: 0 is the {name}"):
+            loop.evidence(output=3)
+
+
 def test_a_function_of_the_users_sees_the_negatives() -> None:
     seen: list[torch.Tensor] = []
 
