@@ -20,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.combinations import PRIMAL_DUAL, SEPARATE, Player
 from benchmarks.peak_memory import kept_bytes, peak_bytes
 from benchmarks.settings import BOX, CONTEXTS, PRODUCT, TIME, WEIGHTS, WINDOW, plain
+from botorch_bandits.acquisition import rows_engine
+from botorch_bandits.models import arms_rows
 
 NUM_ARMS, NUM_ROWS = 60, 80
 SMALL = 8
@@ -86,9 +88,9 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "list of priors on arms": ({"acquisition": "list of priors, UCB"}, 0, 330, 20),
     "separate on arms": ({"constraints": SEPARATE}, 0, 220, 15),
     "relabeled on arms": ({"constraints": '`"relabeled"`'}, 60, 160, 12),
-    "window on arms": ({"forgetting": WINDOW}, 110, 180, 170),
-    "weights on arms": ({"forgetting": WEIGHTS}, 110, 180, 170),
-    "drift on arms": ({"forgetting": TIME}, 115, 250, 200),
+    "window on arms": ({"forgetting": WINDOW}, 110, 180, 150),
+    "weights on arms": ({"forgetting": WEIGHTS}, 110, 180, 150),
+    "drift on arms": ({"forgetting": TIME}, 115, 230, 160),
     "contexts on arms": ({"contexts": CONTEXTS}, 0, 230, 85),
     "draws with a window on arms": ({"acquisition": "GP-TS", "forgetting": WINDOW}, 110, 400, 110),
     "draws with contexts on arms": ({"acquisition": "GP-TS", "contexts": CONTEXTS}, 200, 730, 300),
@@ -150,6 +152,28 @@ def test_a_round_factors_few_rows_and_takes_little_memory(name):
     found = work_of(settings)
     bounds = (num_rows, kept, beyond)
     assert all(number <= bound for number, bound in zip(found, bounds, strict=True)), found
+
+
+# with many arms: rows in all factorizations of two rounds, of which none is of all rows
+PARTS = {"window": (WINDOW, 60), "weights": (WEIGHTS, 40), "drift": (TIME, 150)}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_with_many_arms_no_round_factors_all_rows(name, monkeypatch):
+    """Rows that leave and fade are changes of a spectrum; others are looked at in part."""
+    forgetting, num_rows = PARTS[name]
+    for module in (arms_rows, rows_engine):
+        monkeypatch.setattr(module, "FEW_OPERATIONS", 0)
+    monkeypatch.setattr(rows_engine, "FEWEST_ROWS", 10)
+    player = player_of(NUM_ROWS, {"forgetting": forgetting})
+    with warnings.catch_warnings(), Factored(monkeypatch) as factored:
+        warnings.simplefilter("ignore")
+        player.step()
+        player.step()
+    num_distinct = len(player.loop._chooser._stream.engine.rows.arms)
+    assert num_distinct > 40
+    assert all(size < num_distinct for size in factored.sizes), factored.sizes
+    assert factored.num_rows <= num_rows, factored.sizes
 
 
 def test_factorizations_of_all_kinds_are_counted(monkeypatch):

@@ -10,8 +10,6 @@ history, so that a loop that is built again from it has the same ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,8 @@ from botorch_bandits.confidence.changed_basis import ChangedBasis, Spectrum
 from botorch_bandits.confidence.dmm import radicands_of, ridge_grid
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms_rows import Rows, RowsPosterior
+from botorch_bandits.models.changed_rows import Changes, Record
+from botorch_bandits.models.changed_rows import changes_of as changes_of_rows
 from botorch_bandits.models.front_kernels import FrontCovariance
 
 Array = NDArray[np.float64]
@@ -31,80 +31,7 @@ Index = NDArray[np.int64]
 FEWEST_KEPT_ROWS = 256
 """With fewer rows the eigenvectors are computed in every round, in a few milliseconds."""
 
-STRIDE = 32
-"""Eigenvectors are kept for so many outcomes."""
-
-MOST_CHANGES = 96
-"""With more changes, as where outcomes come late, eigenvectors are computed anew."""
-
 _NAME = "eigenvectors of rows"
-
-
-@dataclass(frozen=True, eq=False)
-class Before:
-    """The outcomes of which eigenvectors are kept, in the order in which they arrived.
-
-    Attributes:
-        arms: ``m`` arms that were played.
-        fronts: ``m x num_front``; what stood in front of them.
-        pairs: ``m`` numbers that are equal where arms and fronts are.
-        weights: ``m`` weights in the round after the last of them.
-        scale: What has become of weights since, of all alike; None in a window.
-        num_outcomes: How many outcomes there were then.
-    """
-
-    arms: Index
-    fronts: Array
-    pairs: Index
-    weights: Array
-    scale: float | None
-    num_outcomes: int
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """What a round knows of the rounds before, in the order in which outcomes arrived.
-
-    Attributes:
-        arms: ``n`` arms that were played.
-        fronts: ``n x num_front``; what stood in front of them.
-        pairs: ``n`` numbers that are equal where arms and fronts are.
-        outcomes: ``n`` outcomes, with the prior mean in them; ``n x num_outputs`` where there are
-            several outputs.
-        weights: ``n`` weights, or None where rows stay as they are.
-        version: Another one says that rows before the last ones have changed.
-        before: From a stride to what there was after the last multiple of so many outcomes; None
-            where rows stay.
-    """
-
-    arms: Index
-    fronts: Array
-    pairs: Index
-    outcomes: Array
-    weights: Array | None
-    version: int
-    before: Callable[[int], Before] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Changes:
-    """The rows of which eigenvectors are known, and what has become of them.
-
-    Attributes:
-        base: The rows that the eigenvectors are of, with their noise of then.
-        scale: What their weights have been multiplied with since.
-        left: Numbers of rows of the base that do not count any more.
-        came: Rows that count beside those that are left.
-        outcomes: Mean outcomes of the base; of what has left they do not matter.
-        added: Mean outcomes of those that have come.
-    """
-
-    base: Rows
-    scale: float
-    left: Index
-    came: Rows
-    outcomes: Array
-    added: Array
 
 
 def changes_of(posterior: RowsPosterior, record: Record) -> Changes:
@@ -115,51 +42,7 @@ def changes_of(posterior: RowsPosterior, record: Record) -> Changes:
         record: What was observed, less the prior mean.
     """
     rows, outcomes = posterior.rows, posterior.outcomes
-    count = len(rows.arms)
-    nothing = Rows(rows.arms[:0], rows.fronts[:0], rows.noise[:0])
-    alone = Changes(rows, 1.0, np.zeros(0, dtype=np.int64), nothing, outcomes, outcomes[:0])
-    if count < FEWEST_KEPT_ROWS:
-        return alone
-    if record.weights is None:
-        first = count // STRIDE * STRIDE
-        base, came = (
-            Rows(rows.arms[some], rows.fronts[some], rows.noise[some])
-            for some in (slice(0, first), slice(first, None))
-        )
-        return Changes(base, 1.0, alone.left, came, outcomes[:first], outcomes[first:])
-    assert record.before is not None
-    before = record.before(STRIDE)
-    # by pair: weights then and now, and the mean outcomes
-    size = int(record.pairs.max()) + 1
-    if len(before.pairs):
-        size = max(size, int(before.pairs.max()) + 1)
-    then = np.bincount(before.pairs, before.weights, size)
-    now = np.bincount(record.pairs, record.weights, size)
-    sums = np.bincount(record.pairs, record.weights * record.outcomes, size)
-    means = np.divide(sums, now, out=np.zeros(size), where=now > 0.0)
-    first_of = np.zeros(size, dtype=np.int64)
-    first_of[record.pairs[::-1]] = np.arange(len(record.pairs))[::-1]
-    in_base = np.flatnonzero(then)
-    if before.scale is None:  # a window: whole numbers
-        has_left = now[in_base] < then[in_base]
-        more = now - then
-        more[in_base[has_left]] = now[in_base[has_left]]
-    else:
-        has_left = np.zeros(len(in_base), dtype=np.bool_)
-        late = record.pairs[before.num_outcomes :]
-        more = np.bincount(late, record.weights[before.num_outcomes :], size)
-    new = np.flatnonzero(more > 0.0)
-    left = np.flatnonzero(has_left)
-    if len(left) + len(new) > MOST_CHANGES:
-        return alone
-    lam, at = posterior.lam, first_of[new]
-    came = Rows(record.arms[at], record.fronts[at], lam / more[new])
-    own = np.zeros(size, dtype=np.int64)
-    own[before.pairs[::-1]] = np.arange(len(before.pairs))[::-1]
-    own = own[in_base]
-    base = Rows(before.arms[own], before.fronts[own], lam / then[in_base])
-    scale = 1.0 if before.scale is None else before.scale
-    return Changes(base, scale, left, came, means[in_base], means[new])
+    return changes_of_rows(rows, outcomes, posterior.lam, record, FEWEST_KEPT_ROWS)
 
 
 class RowsInRidges(RidgeSearch):

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
-from botorch_bandits.acquisition.dmm_on_rows import Record
 from botorch_bandits.acquisition.lagrangian_on_arms import (
     LagrangianRound,
     PenalizedEngine,
@@ -34,6 +33,7 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.arms_rows import Rows, RowsPosterior
+from botorch_bandits.models.changed_rows import Record
 from botorch_bandits.models.front_kernels import Array, FrontCovariance
 
 
@@ -108,6 +108,7 @@ class LagrangianRowsEngine(PenalizedEngine):
                 front,
                 replace(record, outcomes=record.outcomes[:, list(outputs)]),
                 None if self.draws else pending,
+                draws=self.draws,
             )
             for engine, outputs in zip(self._groups, self._outputs, strict=True)
         )

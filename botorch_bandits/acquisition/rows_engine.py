@@ -21,7 +21,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
 from botorch_bandits.acquisition.dmm import DMMArmsRule
-from botorch_bandits.acquisition.dmm_on_rows import Record
 from botorch_bandits.acquisition.engines import keeps_arms
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
@@ -47,12 +46,19 @@ from botorch_bandits.domains import Arms, first_of_the_largest
 from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.arms_rows import (
+    FEW_OPERATIONS,
     FreshFactor,
     GrowingRows,
-    RowFactor,
     Rows,
     RowsPosterior,
+)
+from botorch_bandits.models.changed_rows import (
+    FEWEST_ROWS,
+    ChangedRowsPosterior,
+    Record,
+    changes_of,
     collapsed_rows,
+    kept_of,
 )
 from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT, TimeDecayKernel
 from botorch_bandits.models.front_kernels import (
@@ -65,6 +71,7 @@ from botorch_bandits.random_streams import RandomBlocks, generator
 
 _BOUNDS = (WidthArmsRule, RandomizedArmsRule)
 _DRAWS = (ThompsonArmsRule, HallucinatedThompsonArmsRule, TopTwoArmsRule)
+_WIDTH = "width in numbers"
 
 
 @dataclass(eq=False)
@@ -95,7 +102,7 @@ class RowsRound(ArmsRound):
         if type(rule) not in _BOUNDS or rule.predictive:  # type: ignore[attr-defined]
             return rule.prepare(self)
         assert isinstance(rule, WidthArmsRule)
-        width = rule.width(self)
+        width = self._width_of(rule)
         smallest = self.prior_share(MINIMUM_VARIANCE)
         mean = self.mean if rule.maximize else -self.mean
         variance = self.posterior.screened_variance(  # type: ignore[attr-defined]
@@ -103,6 +110,16 @@ class RowsRound(ArmsRound):
         )
         deviation = variance.clamp_min(smallest).sqrt_()
         return RoundWidth(width, half_width(deviation, along_arms(width), in_place=True))
+
+    def _width_of(self, rule: WidthArmsRule) -> Tensor:
+        """Return the width of the round; in numbers where it is not drawn, to save calls."""
+        if type(rule) is not WidthArmsRule:
+            return rule.width(self)
+        known = self.memo.get(_WIDTH)
+        if known is None or known[0] is not rule.rule:
+            known = self.memo[_WIDTH] = (rule.rule, rule.rule.in_numbers(self.summary))
+        width = known[1](self.round_number)
+        return torch.tensor(rule.scale * width, dtype=torch.float64)
 
     @cached_property
     def variance(self) -> Tensor:
@@ -226,8 +243,13 @@ class RowsEngine:
         rule = self.rule if rule is None else rule
         assert rule is not None
         draw_round = round_number if draw_round is None else draw_round
-        entering = pending if rule.takes_pending else None
-        posterior = self.posterior_of(front, record, entering, partial(self.normal, draw_round))
+        posterior = self.posterior_of(
+            front,
+            record,
+            pending if rule.takes_pending else None,
+            partial(self.normal, draw_round),
+            isinstance(rule, _DRAWS),
+        )
         ends, arms = (math.inf, -math.inf), None
         if rule.needs_extremes and len(record.outcomes):
             ends = record.outcomes.min(), record.outcomes.max()
@@ -254,6 +276,7 @@ class RowsEngine:
         record: Record,
         pending: Rows | None = None,
         normal: Callable[..., Array] | None = None,
+        draws: bool = False,
     ) -> RowsPosterior:
         """Return the posterior of all arms behind the front of a round.
 
@@ -262,42 +285,85 @@ class RowsEngine:
             record: What was observed.
             pending: What counts as known though it has not arrived, or None.
             normal: Gives so many standard normal numbers of the round, for draws.
+            draws: Whether it is drawn from, which takes a factorization of the rows.
         """
-        outcomes = record.outcomes - self.prior_mean
-        factor: RowFactor
-        matrices: Callable[[], tuple[Array, list[Array]]]
+        record = replace(record, outcomes=record.outcomes - self.prior_mean)
         if record.weights is None:
-            factor, self.rows, means = self._grown(record, outcomes)
-            matrices = self._growing.matrices
-            self.num_observations = len(outcomes)
-        else:
-            kept = record.weights > NEGLIGIBLE_WEIGHT
-            weights = record.weights[kept]
-            self.rows, means = collapsed_rows(
-                record.arms[kept],
-                record.fronts[kept],
-                record.pairs[kept],
-                outcomes[kept],
-                weights,
+            factor, self.rows, means = self._grown(record, record.outcomes)
+            self.num_observations = len(record.outcomes)
+            self._posterior = RowsPosterior(
+                self.covariance,
+                front,
+                self.rows,
+                means,
+                factor,
                 self._lam,
+                pending,
+                normal,
+                self._growing.matrices,
+                record.arms,
             )
-            among = self.covariance.among(self.rows.arms, self.rows.fronts)
-            among[np.diag_indices_from(among)] += self.rows.noise
-            factor, matrices = FreshFactor(among), partial(self._matrices, among)
-            self.num_observations = int(weights.sum())
-        self._posterior = RowsPosterior(
+        else:
+            self._posterior = self._of_weights(front, record, pending, normal, draws)
+        return self._posterior
+
+    def _of_weights(
+        self,
+        front: Array,
+        record: Record,
+        pending: Rows | None,
+        normal: Callable[..., Array] | None,
+        draws: bool,
+    ) -> RowsPosterior:
+        """Return the posterior of rows that leave or fade."""
+        assert record.weights is not None
+        is_kept = record.weights > NEGLIGIBLE_WEIGHT
+        weights = record.weights[is_kept]
+        self.rows, means = collapsed_rows(
+            record.arms[is_kept],
+            record.fronts[is_kept],
+            record.pairs[is_kept],
+            record.outcomes[is_kept],
+            weights,
+            self._lam,
+        )
+        self.num_observations = int(weights.sum())
+        has_pending = pending is not None and len(pending.arms) > 0
+        if not (draws or has_pending or self.num_front):
+            fewest = max(FEWEST_ROWS, math.isqrt(int(FEW_OPERATIONS) // self.covariance.num_arms))
+            changes = changes_of(self.rows, means, self._lam, record, fewest)
+            if changes.base is not self.rows:
+                kept = kept_of(self.covariance, changes, self._lam, self._memo)
+                return ChangedRowsPosterior(
+                    self.covariance,
+                    self.rows,
+                    means,
+                    lambda: FreshFactor(self._covariance_of_rows()),
+                    self._lam,
+                    normal,
+                    None,
+                    record.arms,
+                    changes,
+                    kept,
+                )
+        among = self._covariance_of_rows()
+        return RowsPosterior(
             self.covariance,
             front,
             self.rows,
             means,
-            factor,
+            FreshFactor(among),
             self._lam,
             pending,
             normal,
-            matrices,
+            partial(self._matrices, among),
             record.arms,
         )
-        return self._posterior
+
+    def _covariance_of_rows(self) -> Array:
+        among = self.covariance.among(self.rows.arms, self.rows.fronts)
+        among[np.diag_indices_from(among)] += self.rows.noise
+        return among
 
     def transformed_contexts(self, contexts: Tensor) -> Array:
         """Return contexts as the kernel wants them.

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import AcquisitionRecipe
-from botorch_bandits.acquisition.dmm_on_rows import Before, Record
 from botorch_bandits.acquisition.lagrangian_rows import (
     LagrangianRowsEngine,
     build_lagrangian_rows_engine,
@@ -35,6 +34,7 @@ from botorch_bandits.history import History, Outcome
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.models.arms_rows import Rows
+from botorch_bandits.models.changed_rows import Before, Record
 from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
 
 

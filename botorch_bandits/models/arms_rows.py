@@ -59,7 +59,8 @@ from botorch_bandits.models.front_kernels import (
     JointStationary,
     SumOfProducts,
 )
-from botorch_bandits.models.roots import root_of
+from botorch_bandits.models.roots import cholesky, root_of
+from botorch_bandits.models.telling_rows import TellingRows
 
 SMALLEST_ROOM = 64
 """Rows for which a growing factor has room at first."""
@@ -70,17 +71,14 @@ GROWTH = 1.25
 GROUPED = 0.6
 """Rows are taken together by arm where there are fewer distinct arms than this share of rows."""
 
-FEW_ROWS = 256
-"""With fewer rows exact variances of all arms cost as much as bounds on them."""
+FEW_OPERATIONS = 8e6
+"""Where exact variances of all arms take fewer, they cost as much as bounds on them."""
 
 FIRST_CANDIDATES = 16
 """Arms whose variance is computed exactly first."""
 
 MANY_CANDIDATES = 0.25
 """If more than this share of the arms may have the largest value, all variances are computed."""
-
-MOST_TELLING = 64
-"""Rows that bound a variance, or two fifths of all rows if these are more."""
 
 
 class RowFactor(ABC):
@@ -146,23 +144,6 @@ class FreshFactor(RowFactor):
         right = torch.from_numpy(columns[:, None] if columns.ndim == 1 else columns)
         solved: Array = torch.linalg.solve_triangular(factor, right, upper=upper).numpy()
         return solved.reshape(columns.shape)
-
-
-def cholesky(matrix: Array) -> Tensor:
-    """Return a lower Cholesky factor, of a matrix raised by as little as rounding asks for.
-
-    Args:
-        matrix: Symmetric, positive semi-definite up to rounding.
-    """
-    own = torch.from_numpy(matrix)
-    factor, info = torch.linalg.cholesky_ex(own)
-    share = 1e-14
-    while int(info) != 0:
-        raised = own.clone()
-        raised.diagonal().add_(share * float(own.diagonal().abs().max()))
-        factor, info = torch.linalg.cholesky_ex(raised)
-        share *= 10.0
-    return factor
 
 
 class GrowingFactor(RowFactor):
@@ -400,29 +381,6 @@ class GrowingRows:
             self._add(arm, np.frombuffer(front), self._lam / count)
 
 
-def collapsed_rows(
-    arms: Index, fronts: Array, pairs: Index, outcomes: Array, weights: Array, lam: float
-) -> tuple[Rows, Array]:
-    """Return one row for each distinct pair of an arm and a front, and its weighted mean outcome.
-
-    Args:
-        arms: ``n`` arms that were played.
-        fronts: ``n x num_front``; what stood in front of them.
-        pairs: ``n`` numbers that are equal where arms and fronts are.
-        outcomes: ``n`` outcomes, or ``n x num_outputs``.
-        weights: ``n`` positive weights: the noise variance of an outcome is ``lam`` over its own.
-        lam: The noise variance of an outcome of weight 1.
-    """
-    totals = np.bincount(pairs, weights)
-    sums = sums_of_groups(pairs, along_rows(weights, outcomes) * outcomes, len(totals))
-    first = np.zeros(len(totals), dtype=np.int64)
-    first[pairs[::-1]] = np.arange(len(pairs))[::-1]
-    present = np.flatnonzero(totals)
-    first, totals = first[present], totals[present]
-    means = sums[present] / along_rows(totals, outcomes)
-    return Rows(arms[first], fronts[first], lam / totals), means
-
-
 def along_rows(values: NDArray[Any], like: Array) -> NDArray[Any]:
     """Return one number a row so that it broadcasts against rows of one or of several numbers.
 
@@ -455,7 +413,7 @@ class RowsPosterior:
         rows: What was observed.
         outcomes: ``n`` mean outcomes of the rows, less the prior mean; ``n x num_outputs`` where
             several outputs have this prior.
-        factor: Of the rows.
+        factor: Of the rows, or what returns it where it is needed.
         lam: The noise variance of one outcome.
         pending: Rows whose outcomes have not arrived: they count as known (hallucination), in
             variances and draws alone.
@@ -485,7 +443,7 @@ class RowsPosterior:
         front: Array,
         rows: Rows,
         outcomes: Array,
-        factor: RowFactor,
+        factor: RowFactor | Callable[[], RowFactor],
         lam: float,
         pending: Rows | None = None,
         normal: Callable[..., Array] | None = None,
@@ -495,8 +453,8 @@ class RowsPosterior:
         """See the class."""
         self.lam, self.num_arms = lam, covariance.num_arms
         self.covariance, self.front = covariance, front
-        self.rows, self.outcomes, self._factor = rows, outcomes, factor
-        self._seen, self._seen_factor = rows, factor  # with what is pending
+        self.rows, self.outcomes, self._given_factor = rows, outcomes, factor
+        self._seen = rows  # with what is pending
         self._normal, self._observed = normal, rows.arms if played is None else played
         self._matrices_of_rows = matrices
         self._added: Array | None = None  # the covariances of pending rows with all, noise included
@@ -512,7 +470,20 @@ class RowsPosterior:
             )
             columns[n:] += np.diag(pending.noise)
             self._added = columns
-            self._seen_factor = ExtendedFactor(factor, columns[:n], columns[n:])
+
+    @cached_property
+    def _factor(self) -> RowFactor:
+        """The factor of the rows."""
+        given = self._given_factor
+        return given if isinstance(given, RowFactor) else given()
+
+    @cached_property
+    def _seen_factor(self) -> RowFactor:
+        """The factor of the rows and of those pending."""
+        if self._added is None:
+            return self._factor
+        n = len(self.rows.arms)
+        return ExtendedFactor(self._factor, self._added[:n], self._added[n:])
 
     @property
     def regularization(self) -> Tensor:
@@ -528,7 +499,11 @@ class RowsPosterior:
     def largest_variance(self) -> Array:
         """``num_arms``; at least the variances, with few rows the variances themselves."""
         bound = self._bounds_on_variance()
-        return self.variance.numpy() if bound is None else bound
+        if bound is None:
+            return self.variance.numpy()
+        if self._telling is None:
+            return bound
+        return self._telling.sharper(np.arange(self.num_arms))
 
     @property
     def observed_variance(self) -> Tensor:
@@ -595,13 +570,18 @@ class RowsPosterior:
         if bound is None:
             return self.variance
         value = mean + width * np.sqrt(np.maximum(bound, smallest))
-        is_exact = np.zeros(self.num_arms, dtype=bool)
+        is_exact, is_sharp = np.zeros(self.num_arms, dtype=bool), self._telling is None
         largest, count = -math.inf, FIRST_CANDIDATES
         while True:
             threshold = largest - 2.0 * tolerance(largest) if largest > -math.inf else largest
             left = np.flatnonzero(~is_exact & (value >= threshold))
             if not len(left):
                 return torch.from_numpy(bound)
+            if largest > -math.inf and not is_sharp:
+                assert self._telling is not None
+                bound[left], is_sharp = self._telling.sharper(left), True
+                value[left] = mean[left] + width * np.sqrt(np.maximum(bound[left], smallest))
+                continue
             if largest > -math.inf and len(left) > MANY_CANDIDATES * self.num_arms:
                 return self.variance
             if len(left) > count:  # the most promising first: they may rule out the others
@@ -859,8 +839,9 @@ class RowsPosterior:
         return gains
 
     def _bounds_on_variance(self) -> Array | None:
-        """Return upper bounds on the variances; None where exact ones are as cheap."""
-        if len(self._seen.arms) < FEW_ROWS:
+        """Return new upper bounds on the variances; None where exact ones are as cheap."""
+        seen = self._seen
+        if self.num_arms * len(seen.arms) ** 2 < FEW_OPERATIONS:
             return None
         if self._is_grouped:
             # the products of groups: half of the digits may be lost, which the bound allows for
@@ -870,31 +851,32 @@ class RowsPosterior:
             sizes *= sizes
             sizes *= len(self._groups) * np.finfo(np.float64).eps
             return np.maximum(self.prior_variances - known + sizes, 0.0)
-        # from some rows: what the others tell can only lower it
-        kept = self._telling_rows()
-        arms, fronts = self._seen.arms[kept], self._seen.fronts[kept]
-        among = self.covariance.among(arms, fronts)
-        among[np.diag_indices_from(among)] += self._seen.noise[kept]
-        if "_columns" in vars(self):
-            columns = self._columns[kept]
-        else:
-            columns = self.covariance.columns(arms, fronts, self.front)
-        known = FreshFactor(among).half(columns)
-        return np.maximum(self.prior_variances - np.einsum("ij,ij->j", known, known), 0.0)
+        assert self._telling is not None
+        return self._telling.bound.copy()
 
-    def _telling_rows(self) -> Index:
-        """Return for each distinct arm the row that tells most of it now, of the best of them."""
+    @cached_property
+    def _telling(self) -> TellingRows | None:
+        """The rows that tell most of the arms, None where rows are taken together by arm."""
+        if self._is_grouped:
+            return None
         seen = self._seen
-        at_own = self.covariance.at_own(seen.arms, seen.fronts, self.front)
-        told = at_own * at_own / (seen.noise + self.prior_variances[seen.arms])
-        order = np.argsort(told, kind="stable")
-        last = np.full(self.num_arms, -1)
-        last[seen.arms[order]] = order  # the last entry stays: the row that tells most
-        kept = last[self._played[0]]
-        most = max(MOST_TELLING, 2 * len(seen.arms) // 5)
-        if len(kept) > most:
-            kept = kept[np.argpartition(told[kept], -most)[-most:]]
-        return kept
+        return TellingRows(
+            self.covariance,
+            seen.arms,
+            seen.fronts,
+            seen.noise,
+            self.front,
+            self.prior_variances,
+            self._columns_of,
+        )
+
+    def _columns_of(self, rows: Index, arms: Index | None) -> Array:
+        """Return the covariances of some rows with some arms, or with all."""
+        if "_columns" in vars(self):
+            columns = self._columns[rows]
+            return columns if arms is None else columns[:, arms]
+        seen = self._seen
+        return self.covariance.columns(seen.arms[rows], seen.fronts[rows], self.front, arms)
 
 
 fill_in_docstrings(__name__)

@@ -48,6 +48,18 @@ LARGEST_SUM = 4
 """Sums of more products than this are evaluated as one kernel: each product costs as much."""
 
 
+def exponential(values: Array) -> Array:
+    """Take the exponentials of values in place, and return them.
+
+    Torch's take a third of the time of numpy's where the processor has no AVX-512.
+
+    Args:
+        values: Any shape.
+    """
+    torch.from_numpy(values).exp_()
+    return values
+
+
 def values_at(squared: Array, smoothness: float) -> Array:
     """Return the values of a stationary kernel of variance 1 at scaled squared distances.
 
@@ -57,10 +69,11 @@ def values_at(squared: Array, smoothness: float) -> Array:
     """
     if smoothness == math.inf:
         squared *= -0.5
-        return np.exp(squared, out=squared)
+        return exponential(squared)
     squared *= 2.0 * smoothness
     scaled = np.sqrt(squared, out=squared)
-    decay = np.exp(-scaled)
+    decay = np.negative(scaled)
+    exponential(decay)
     if smoothness == 0.5:
         return decay
     polynomial = scaled + 1.0
@@ -274,6 +287,18 @@ class FrontCovariance(ABC):
     def matrix(self, front: Array) -> Array:
         """Return the ``num_arms x num_arms`` prior covariances behind a front."""
 
+    def alike(self, arms: Index, front: Array) -> Array:
+        """Return a new ``n x n`` covariance of arms, by which it is seen which ones are alike.
+
+        It is positive semi-definite, and need not be that of the prior where another one is
+        cheaper.
+
+        Args:
+            arms: ``n`` arm numbers.
+            front: ``num_front``; what stands in front of them.
+        """
+        return self.among(arms, np.broadcast_to(front, (len(arms), len(front))))
+
     def decay(self, fronts: Array, others: Array) -> Array | None:
         """Return the ``n x m`` factors that time makes of covariances, None if it makes none."""
         if self._log_decay is None:
@@ -379,6 +404,13 @@ class SumOfProducts(FrontCovariance):
             total += scale * self.block_of(number, arms, arms)
         return total
 
+    def alike(self, arms: Index, front: Array) -> Array:
+        """See the base class."""
+        total = np.zeros((len(arms), len(arms)))
+        for number, scale in enumerate(self.scales(front[None], front[None])):
+            total += scale * self.block_of(number, arms, arms)
+        return total
+
     def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
         """See the base class."""
         total: Array | None = None
@@ -468,6 +500,13 @@ class JointStationary(FrontCovariance):
         squared = self._distances[slots[:, None], arms]
         squared += self._apart(fronts, fronts)
         return self._values(squared, fronts, fronts)
+
+    def alike(self, arms: Index, front: Array) -> Array:
+        """See the base class; a rational quadratic kernel takes no roots and powers."""
+        values = self._distances[self._slots_of(arms)[:, None], arms]
+        values *= 0.5
+        values += 1.0
+        return np.reciprocal(values, out=values)
 
     def columns(self, arms: Index, fronts: Array, front: Array, at: Index | None = None) -> Array:
         """See the base class."""

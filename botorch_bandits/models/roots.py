@@ -7,10 +7,28 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
+
+
+def cholesky(matrix: NDArray[np.float64]) -> Tensor:
+    """Return a lower Cholesky factor, of a matrix raised by as little as rounding asks for.
+
+    Args:
+        matrix: Symmetric, positive semi-definite up to rounding.
+    """
+    own = torch.from_numpy(matrix)
+    factor, info = torch.linalg.cholesky_ex(own)
+    share = 1e-14
+    while int(info) != 0:
+        raised = own.clone()
+        raised.diagonal().add_(share * float(own.diagonal().abs().max()))
+        factor, info = torch.linalg.cholesky_ex(raised)
+        share *= 10.0
+    return factor
 
 
 def root_of(covariance: Tensor) -> Tensor:

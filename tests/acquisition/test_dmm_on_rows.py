@@ -28,6 +28,7 @@ from botorch_bandits.acquisition.dmm_on_rows import RowsInRidges, changes_of
 from botorch_bandits.confidence.dmm import AssumptionRefutedWarning
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.rows_stream import RowsStream
+from botorch_bandits.models import changed_rows
 
 CHOICES = torch.rand(60, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 ARMS = Arms(CHOICES)
@@ -74,7 +75,7 @@ def go_on(loop: BanditLoop, num_rounds: int, delayed: bool = False) -> None:
 def keep_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with many rows, but of few."""
     monkeypatch.setattr(dmm_on_rows, "FEWEST_KEPT_ROWS", 5)
-    monkeypatch.setattr(dmm_on_rows, "STRIDE", 8)
+    monkeypatch.setattr(changed_rows, "STRIDE", 8)
 
 
 def assert_follows_the_models(

@@ -35,8 +35,12 @@ from botorch_bandits import (
     TimeVaryingKernel,
     VarianceOnly,
 )
+from botorch_bandits.acquisition import rows_engine
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.rows_stream import RowsStream
+from botorch_bandits.models import arms_rows, changed_rows, telling_rows
+from botorch_bandits.models.changed_rows import ChangedRowsPosterior
+from botorch_bandits.models.telling_rows import TellingRows
 
 ARMS = Arms(torch.rand(14, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64))
 BOUNDS = {"rkhs_bound": 1.5, "noise_bound": 0.1}
@@ -309,6 +313,70 @@ def test_a_rebuilt_loop_with_constraints_goes_on_to_the_last_bit(
     if draws:
         settings["acquisition"] = LagrangianThompsonSampling.with_options(width=1.0)
     test_a_rebuilt_loop_goes_on_to_the_last_bit(settings, settings.pop("acquisition"), True)
+
+
+@pytest.fixture
+def as_on_many_arms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few arms take the ways that pay on many: looks at some rows, and spectra that are kept."""
+    for module in (arms_rows, rows_engine):
+        monkeypatch.setattr(module, "FEW_OPERATIONS", 0)
+    monkeypatch.setattr(rows_engine, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(telling_rows, "FIRST_ROWS", 2)
+    monkeypatch.setattr(telling_rows, "MOST_ROWS", 5)
+    monkeypatch.setattr(arms_rows, "FIRST_CANDIDATES", 2)
+    monkeypatch.setattr(changed_rows, "STRIDE", 4)
+
+
+MANY: dict[str, dict[str, Any]] = {
+    "window": {"forgetting": "window"},
+    "weights": {"forgetting": "weights"},
+    "time": {"forgetting": "time"},
+    "context": {"forgetting": "all is kept", "num_contexts": 1},
+    "product": {"forgetting": "all is kept", "num_contexts": 1, "model": model(PRODUCT)},
+    "window, context": {"forgetting": "window", "num_contexts": 1},
+    "improvement": {
+        "forgetting": "window",
+        "acquisition": LogExpectedImprovement.with_options(),
+        "num_initial": 3,
+    },
+    "deviation": {
+        "forgetting": "weights",
+        "acquisition": VarianceOnly.with_options(),
+        "num_initial": 3,
+    },
+    "restart": SETTINGS["restart"],
+    "relabeled": SETTINGS["relabeled"],
+    "apart": {"forgetting": "window", **APART["epochs"]},
+    "apart, every round": {"forgetting": "window", **APART["every round"]},
+}
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("name", MANY)
+def test_many_arms_choose_as_models_do(
+    name: str, delayed: bool, as_on_many_arms: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    for posterior in (ChangedRowsPosterior, TellingRows):
+
+        def noted(self: Any, *args: Any, init: Any = posterior.__init__, **options: Any) -> None:
+            found.append(type(self).__name__)
+            init(self, *args, **options)
+
+        monkeypatch.setattr(posterior, "__init__", noted)
+    assert_chooses_as_models_do(monkeypatch, delayed, num_rounds=24, **MANY[name])
+    if not delayed:
+        fades = "num_contexts" not in MANY[name] and name != "time"
+        assert ("ChangedRowsPosterior" if fades else "TellingRows") in found
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("name", MANY)
+def test_a_rebuilt_loop_on_many_arms_goes_on_to_the_last_bit(
+    name: str, delayed: bool, as_on_many_arms: None
+) -> None:
+    settings = {"acquisition": IGP_UCB, **MANY[name]}
+    test_a_rebuilt_loop_goes_on_to_the_last_bit(settings, settings.pop("acquisition"), delayed)
 
 
 def test_randomized_widths_have_draws_of_their_own() -> None:

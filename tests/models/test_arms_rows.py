@@ -12,15 +12,15 @@ import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from torch import Tensor
 
-from botorch_bandits.models import arms_rows
+from botorch_bandits.models import arms_rows, telling_rows
 from botorch_bandits.models.arms_rows import (
     ExtendedFactor,
     FreshFactor,
     GrowingRows,
     Rows,
     RowsPosterior,
-    collapsed_rows,
 )
+from botorch_bandits.models.changed_rows import collapsed_rows
 from botorch_bandits.models.forgetting import TimeDecayKernel
 from botorch_bandits.models.front_kernels import (
     AnyKernel,
@@ -300,10 +300,11 @@ def count_arms(asked: list[int], ask: Any, arms: Any) -> Any:
 def test_screened_variances_choose_what_exact_ones_choose(
     name: str, width: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arms_rows, "FEW_ROWS", 0)
+    monkeypatch.setattr(arms_rows, "FEW_OPERATIONS", 0)
     monkeypatch.setattr(arms_rows, "FIRST_CANDIDATES", 2)
+    monkeypatch.setattr(telling_rows, "FIRST_ROWS", 3)
     for most, seed in ((6, 1), (50, 2)):
-        monkeypatch.setattr(arms_rows, "MOST_TELLING", most)
+        monkeypatch.setattr(telling_rows, "MOST_ROWS", most)
         case = Case(name, RATE, 80, seed)
         _, covariance, _ = case.textbook(case.noise)
         posterior = case.fresh(case.noise)
@@ -321,9 +322,38 @@ def test_screened_variances_choose_what_exact_ones_choose(
             assert len(asked) < NUM_ARMS  # not all were needed
 
 
+@pytest.mark.parametrize("pending", [None, 5])
+@pytest.mark.parametrize(("name", "rate"), CASES)
+def test_bounds_from_telling_rows_hold_and_sharpen(
+    name: str, rate: float | None, pending: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second look takes more rows, so that its bounds are lower; none is below the variance."""
+    monkeypatch.setattr(arms_rows, "FEW_OPERATIONS", 0)
+    monkeypatch.setattr(arms_rows, "GROUPED", 0.0)
+    monkeypatch.setattr(telling_rows, "FIRST_ROWS", 3)
+    case = Case(name, rate, 40)
+    exact = case.textbook(case.noise)[1].diagonal().numpy()
+    posterior = case.fresh(case.noise, None if pending is None else 40 - pending)
+    first, most = posterior._telling, posterior.largest_variance
+    assert bool((first.bound >= most - 1e-12).all())
+    assert bool((most >= exact - 1e-10).all())
+    some = np.array([5, 2, 20])
+    assert np.allclose(first.sharper(some), most[some], atol=1e-12)
+    arms = case.arms[first.rows]
+    assert len(set(arms.tolist())) == len(arms)
+    # the arm whose row comes first is known best by it
+    row = int(first.rows[0])
+    inputs = case.inputs(case.arms, case.fronts)
+    with torch.no_grad():
+        own = case.matrix(inputs, case.inputs(case.arms, case.front)).diagonal()
+        prior = case.matrix(inputs, inputs).diagonal()
+    share = own.square() / (prior + case.noise) / prior
+    assert float(share[row]) == pytest.approx(float(share.max()), abs=1e-6)
+
+
 def test_arms_that_tie_keep_exact_variances(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts as equal to the largest value must be exact, too."""
-    monkeypatch.setattr(arms_rows, "FEW_ROWS", 0)
+    monkeypatch.setattr(arms_rows, "FEW_OPERATIONS", 0)
     monkeypatch.setattr(arms_rows, "FIRST_CANDIDATES", 1)
     case = Case("Matern 5/2", None, 30)
     posterior = case.fresh(case.noise)

@@ -1,0 +1,124 @@
+r"""Upper bounds on the variances of all arms in a round, from the rows that tell the most of them.
+
+What a row tells can only lower a variance, so the posterior given some of the rows bounds that
+given all from above. Two things are told apart: how much a row tells of its own arm now, and how
+much of that other rows tell already. With :math:`\tau_i` the share of the first and :math:`k` a
+covariance of the arms, a Cholesky factorization with pivots of
+:math:`\sqrt{\tau_i \tau_j} k_{ij} / \sqrt{k_{ii} k_{jj}}` takes next the row that tells most beside
+those before it, and stops where no row tells much. Some tens of rows are left of hundreds.
+
+The bounds of all arms are computed from the first few of them; those of the arms that this does
+not rule out from all of them (:meth:`TellingRows.sharper`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg.lapack import dpstrf, dtrtri
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
+from botorch_bandits.models.roots import cholesky
+
+FIRST_ROWS = 24
+"""Rows from which all arms are bounded."""
+
+MOST_ROWS = 64
+"""Rows from which the arms that are left are bounded, or an eighth of all rows if this is more."""
+
+POOL = 128
+"""Rows that are looked at by pairs, or a quarter of all rows if this is more."""
+
+NEGLIGIBLE_SHARE = 3e-3
+"""Where every other row tells less of its arm, as a share of the variance, no more are taken."""
+
+
+class TellingRows:
+    """Upper bounds on the variances of all arms behind the front of the present round.
+
+    Args:
+        covariance: The prior.
+        arms: ``n`` arms of the rows.
+        fronts: ``n x num_front``; what stood in front of them.
+        noise: ``n`` noise variances.
+        front: ``num_front``; what stands in front of the arms now.
+        prior_variances: ``num_arms``, behind the front.
+        columns: From ``k`` rows and ``m`` arms, or None for all arms, to their covariances.
+
+    Attributes:
+        rows: Those that were taken, in the order in which they were.
+        bound: ``num_arms``; at least the variances.
+    """
+
+    def __init__(
+        self,
+        covariance: FrontCovariance,
+        arms: Index,
+        fronts: Array,
+        noise: Array,
+        front: Array,
+        prior_variances: Array,
+        columns: Callable[[Index, Index | None], Array],
+    ) -> None:
+        """See the class."""
+        self.rows = telling_rows(covariance, arms, fronts, noise, front, prior_variances)
+        self._columns = columns
+        among = covariance.among(arms[self.rows], fronts[self.rows])
+        among[np.diag_indices_from(among)] += noise[self.rows]
+        self._inverse: Array = dtrtri(cholesky(among).numpy().T, lower=0)[0].T
+        # rounding must not make a bound too small
+        epsilon = np.finfo(np.float64).eps
+        self._most = prior_variances * (1.0 + len(self.rows) * epsilon)
+        first = self.rows[:FIRST_ROWS]
+        halves = self._inverse[:FIRST_ROWS, :FIRST_ROWS] @ columns(first, None)
+        self.bound = np.maximum(self._most - np.einsum("ij,ij->j", halves, halves), 0.0)
+
+    def sharper(self, arms: Index) -> Array:
+        """Return bounds on the variances of some arms, from all rows that were taken.
+
+        Args:
+            arms: ``m`` arms.
+        """
+        if len(self.rows) <= FIRST_ROWS:
+            return self.bound[arms]
+        halves = self._inverse[FIRST_ROWS:] @ self._columns(self.rows, arms)
+        bound: Array = np.maximum(self.bound[arms] - np.einsum("ij,ij->j", halves, halves), 0.0)
+        return bound
+
+
+def telling_rows(
+    covariance: FrontCovariance,
+    arms: Index,
+    fronts: Array,
+    noise: Array,
+    front: Array,
+    prior_variances: Array,
+) -> Index:
+    """Return the rows that tell most of the arms now, each beside those before it.
+
+    There is at most one row of each arm. The arguments are those of :class:`TellingRows`.
+    """
+    at_own = covariance.at_own(arms, fronts, front)
+    told = at_own * at_own / (noise + prior_variances[arms])
+    order = np.argsort(told, kind="stable")
+    last = np.full(covariance.num_arms, -1)
+    last[arms[order]] = order  # the last entry stays: the row that tells most
+    kept = last[last >= 0]
+    pool = max(POOL, len(arms) // 4)
+    if len(kept) > pool:
+        kept = kept[np.argpartition(told[kept], -pool)[-pool:]]
+    alike = covariance.alike(arms[kept], front)
+    own = alike.diagonal()
+    share = told[kept] / np.maximum(prior_variances[arms[kept]], np.finfo(np.float64).tiny)
+    root = np.sqrt(share / np.maximum(own, np.finfo(np.float64).tiny))
+    alike *= root
+    alike *= root[:, None]
+    _, pivots, rank, _ = dpstrf(alike.T, tol=NEGLIGIBLE_SHARE, lower=1, overwrite_a=1)
+    rank = min(max(rank, 1), max(MOST_ROWS, len(arms) // 8))
+    taken: Index = kept[pivots[:rank] - 1]
+    return taken
+
+
+fill_in_docstrings(__name__)
