@@ -36,7 +36,7 @@ from botorch_bandits.acquisition.base import (
     of_acquisition,
 )
 from botorch_bandits.acquisition.scores import ArmsRule
-from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling
+from botorch_bandits.acquisition.thompson_sampling import GPThompsonSampling, drawn_on
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import check_one_of, check_probability
 from botorch_bandits.confidence import (
@@ -785,7 +785,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         """Return the theorem that covers this draw with this model, or why none does."""
         guarantee = self._censored_guarantee()
         method, delta = "Thompson sampling, censored feedback", 2.0 * self.rule.delta
-        guarantee = guarantee.for_draws(method, delta).with_gaps(*self._censoring_gaps())
+        guarantee = guarantee.for_draws(method, delta, **drawn_on(self))
+        guarantee = guarantee.with_gaps(*self._censoring_gaps())
         if self.arms is None:
             guarantee = guarantee.with_gaps(
                 "Theorem 3 draws on a finite set; a pathwise draw approximates a draw on the box",

@@ -581,7 +581,7 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def guarantee(self) -> Guarantee:
         """Return the theorem that covers this draw with this model, or why none does."""
         of_width = self.rule.guarantee(self._summary, 1)
-        guarantee = of_width.for_draws("GP-TS", self.delta)
+        guarantee = of_width.for_draws("GP-TS", self.delta, **drawn_on(self))
         if guarantee.theorem is not None:
             needed = kernel_assumptions(self._summary, is_at_most_one=True)
             guarantee = guarantee.with_assumptions(*self._assumptions, *needed)
@@ -729,6 +729,21 @@ class GPThompsonSampling(WarnsOfWideness, SeededDraw):
     def _width_of_member(self) -> Tensor:
         member = self._member
         return self.width if member is None or self.width.dim() == 0 else self.width[..., member]
+
+
+def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
+    """Return what a number for the regret of draws needs to know, where there is one.
+
+    Args:
+        acquisition: The draw; on a grid that grows with the round and on a whole box it is none.
+    """
+    arms, priors = acquisition.arms, acquisition._summary.active_priors
+    if arms is None or acquisition._lipschitz is not None or len(priors) != 1:
+        return {}
+    deviation = priors[0].standard_deviation
+    if deviation.numel() != 1:
+        return {}
+    return {"num_points": len(arms.choices), "prior_deviation": float(deviation)}
 
 
 fill_in_docstrings(__name__)

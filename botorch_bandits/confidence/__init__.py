@@ -38,6 +38,7 @@ from botorch_bandits.confidence.horizon import (
     gp_ts_regret_bound,
     igp_ucb_regret_bound,
     noisy_constraints_bounds,
+    realized_ts_regret_bound,
     regret_bound_of_width,
 )
 from botorch_bandits.confidence.igp_ucb import (
@@ -125,6 +126,7 @@ __all__ = [
     "irgp_ucb_width",
     "noisy_constraints_bounds",
     "realized_information_gain",
+    "realized_ts_regret_bound",
     "regret_bound_of_width",
     "regret_exponent",
 ]

@@ -267,6 +267,8 @@ class RegretStatement(Statement):
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
         covers_pending: Whether it covers rounds that were chosen while outcomes were pending.
         quantity: What it bounds: the regret, its expectation or a multiple of it.
+        num_points: Of draws: on how many points each is made, where that is the same in all rounds.
+        prior_deviation: Of draws: the prior standard deviation, in raw outcome units.
     """
 
     factor: float | None = None
@@ -276,6 +278,8 @@ class RegretStatement(Statement):
     is_expected: bool = False
     covers_pending: bool = False
     quantity: str = "the regret"
+    num_points: int | None = None
+    prior_deviation: float | None = None
 
     @property
     def total(self) -> float | None:
@@ -453,12 +457,20 @@ class Guarantee:
         )
         return replace(self, assumptions=assumptions)
 
-    def for_draws(self, method: str, delta: float) -> Guarantee:
+    def for_draws(
+        self,
+        method: str,
+        delta: float,
+        num_points: int | None = None,
+        prior_deviation: float | None = None,
+    ) -> Guarantee:
         """Return what the guarantee of a width at ``delta / 2`` says of draws that it scales.
 
         Args:
             method: The method that draws, in words.
             delta: Of width and draws together.
+            num_points: On how many points each draw is made; None if that is not one number.
+            prior_deviation: The prior standard deviation, in raw outcome units, if it is known.
         """
         if self.theorem is None:
             return replace(self, method=f"Thompson sampling, {self.method}")
@@ -473,6 +485,8 @@ class Guarantee:
             "the square root of the number of rounds",
             factor=None,
             delta=delta,
+            num_points=num_points,
+            prior_deviation=prior_deviation,
         )
         return replace(
             self,

@@ -43,7 +43,7 @@ Verma, Dai and Low 2022, Theorems 2 and 3; Shi and Eryilmaz 2022, Theorems 1 and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -202,6 +202,55 @@ def gp_ts_regret_bound(
     if discretized:
         bound += float((1.0 / _rounds(1, horizon).square()).sum())
     return min(bound, 2.0 * rkhs_bound * horizon)
+
+
+def realized_ts_regret_bound(
+    scales: Sequence[float],
+    deviations: Sequence[float],
+    rounds: Sequence[int],
+    num_points: int,
+    largest: float,
+    prior_deviation: float,
+    delta: float,
+) -> float:
+    r"""Return Theorem 4 of Chowdhury and Gopalan 2017 for the rounds that were played.
+
+    With probability at least :math:`1 - \delta`, given that the band with scale :math:`v_t` holds
+    in all rounds, their cumulative regret is at most
+
+    .. math:: \sum_{t \le 2} b + \sum_{t > 2} \Bigl(C_t \sigma_{t-1}(x_t) + \frac{b}{t^2}\Bigr)
+              + \sqrt{(V + \rho) \ln\frac{V + \rho}{\rho \delta^2}}, \qquad
+              V = \frac14 \sum_{t > 2} (b + s C_t)^2
+
+    in all rounds at once, and never more than ``b`` a round. Scales that depend on the data allow
+    no inequality of Azuma and Hoeffding; the last term is that of the method of mixtures, for
+    sub-Gaussian steps whose ranges are known before each round, with
+    :math:`\rho = (b + C_3 b / (2 v_3))^2 / 4`, which is known before the data.
+
+    Args:
+        scales: :math:`v_t`, in the units in which they multiply ``deviations``.
+        deviations: :math:`\sigma_{t-1}(x_t)`, in raw outcome units.
+        rounds: ``t`` of each.
+        num_points: On how many points each draw was made.
+        largest: ``b``, bounds the regret of any round, in raw outcome units.
+        prior_deviation: ``s``, in raw outcome units.
+        delta: Of the draws; half of delta, if the other half is for the band.
+    """
+    largest = check_nonnegative("largest", largest)
+    delta = check_probability("delta", delta)
+    known = torch.tensor([list(scales), list(deviations), list(rounds)], dtype=DTYPE)
+    scale, deviation, t = known[:, known[2] > 2]
+    steps = scale * _optimism_factor(t, torch.tensor(float(num_points), dtype=DTYPE))
+    trivial = largest * known.shape[-1]
+    if largest == 0.0:
+        return trivial
+    sums = float((steps * deviation + largest / t.square()).sum())
+    sums += largest * (known.shape[-1] - len(t))
+    first = _optimism_factor(torch.tensor(3.0, dtype=DTYPE), torch.tensor(float(num_points)))
+    start = 0.25 * (largest + 0.5 * largest * float(first)) ** 2
+    total = start + 0.25 * float((largest + prior_deviation * steps).square().sum())
+    spread = math.sqrt(total * (math.log(total / start) - 2.0 * math.log(delta)))
+    return min(sums + spread, trivial)
 
 
 def censored_regret_bound(
@@ -557,8 +606,12 @@ def _optimism_factors(horizon: int, num_points: int | Callable[[int], int]) -> T
         )
         for t in range(3, horizon + 1)
     ]
-    t = _rounds(3, horizon)
-    spread = torch.sqrt(2.0 * (torch.tensor(counts, dtype=DTYPE).log() + 2.0 * t.log()))
+    return _optimism_factor(_rounds(3, horizon), torch.tensor(counts, dtype=DTYPE))
+
+
+def _optimism_factor(t: Tensor, num_points: Tensor) -> Tensor:
+    """``C_t / v_t`` of some rounds after the second."""
+    spread = torch.sqrt(2.0 * (num_points.log() + 2.0 * t.log()))
     return (1.0 + spread) * (1.0 + 2.0 / (OPTIMISM - 1.0 / t.square()))
 
 

@@ -37,6 +37,7 @@ from botorch_bandits.confidence.guarantee import (
     FAILURES_IGNORE_NOISE,
     FAILURES_IGNORE_REWARD,
 )
+from botorch_bandits.confidence.horizon import realized_ts_regret_bound
 from botorch_bandits.constraints import (
     MultiplicativeEpochs,
     MultiplierRule,
@@ -287,9 +288,12 @@ def with_regret(
     has_number = not any(math.isnan(bound) for bound in known)
     if largest is not None:
         known = [min(bound, largest) for bound in known]
+    total = math.fsum(known) if has_number else None
+    if covered and largest is not None and None not in (regret.num_points, regret.delta):
+        total = _bound_of_draws(covered, regret, starts, largest)
     told = replace(
         regret,
-        bound=math.fsum(known) if has_number else None,
+        bound=total,
         num_rounds=len(covered),
         num_others=num_others,
         bound_of_others=None if largest is None else largest * num_others,
@@ -311,10 +315,34 @@ def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]
         return None
     if regret.factor is None:
         return math.nan
-    first = max((start for start in starts if start <= query.id), default=0)
-    local_round = query.round_number - first
     width, deviation = known["width"], known["standard_deviation"]
-    return regret.factor * width * deviation + regret.tail / local_round**2
+    tail = regret.tail / _round_of_segment(query, starts) ** 2
+    return regret.factor * width * deviation + tail
+
+
+def _round_of_segment(query: Query, starts: Iterable[int]) -> int:
+    """The round of a query, counted from the last reset."""
+    return query.round_number - max((start for start in starts if start <= query.id), default=0)
+
+
+def _bound_of_draws(
+    covered: list[Query], regret: RegretStatement, starts: Iterable[int], largest: float
+) -> float | None:
+    """A bound on the regret of rounds that were drawn, which holds for all of them together."""
+    if any(start > covered[0].id for start in starts):
+        return None  # each segment is a theorem of its own
+    assert regret.num_points is not None
+    assert regret.prior_deviation is not None
+    assert regret.delta is not None
+    return realized_ts_regret_bound(
+        [query.diagnostics["width"] for query in covered],
+        [query.diagnostics["standard_deviation"] for query in covered],
+        [_round_of_segment(query, starts) for query in covered],
+        regret.num_points,
+        largest,
+        regret.prior_deviation,
+        0.5 * regret.delta,
+    )
 
 
 def with_certificate(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
 from botorch_bandits import (
@@ -33,6 +33,7 @@ from botorch_bandits.confidence.horizon import (
     gp_ts_regret_bound,
     igp_ucb_regret_bound,
     noisy_constraints_bounds,
+    realized_ts_regret_bound,
     regret_bound_of_width,
 )
 from botorch_bandits.penalties import Exponential, Linear, Polynomial
@@ -192,6 +193,69 @@ def test_gp_ts_stays_below_what_is_promised() -> None:
     options = GPThompsonSampling.with_options(rkhs_bound=1.0, noise_bound=0.1, delta=0.1)
     for seed in range(5):
         assert regret_of(X, kernel, norm_one(K, seed), options, 30, seed) <= promised
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_realized_gp_ts(count: int) -> None:
+    generator = torch.Generator().manual_seed(count)
+    v = (1.0 + torch.rand(count, dtype=torch.float64, generator=generator)).tolist()
+    sd = torch.rand(count, dtype=torch.float64, generator=generator).tolist()
+    rounds = list(range(1, 2 * count, 2))  # every second round was chosen with all outcomes
+    b, s, points, delta = 1e6, 1.5, 8, 0.05
+    expected, variance = 0.0, 0.0
+    for scale, deviation, t in zip(v, sd, rounds, strict=True):
+        if t <= 2:
+            expected += b
+            continue
+        C = scale * optimism_factor(t, points)
+        expected += C * deviation + b / t**2
+        variance += (b + s * C) ** 2 / 4
+    rho = (b + optimism_factor(3, points) * b / 2) ** 2 / 4
+    expected += math.sqrt((variance + rho) * math.log((variance + rho) / (rho * delta**2)))
+    found = realized_ts_regret_bound(v, sd, rounds, points, b, s, delta)
+    assert found == pytest.approx(min(expected, b * count), rel=1e-12)
+
+
+def test_mixtures_bound_what_draws_add_at_once_for_all_rounds() -> None:
+    """The largest steps of bounded range, 2000 runs of 400 rounds: at most delta of them exceed."""
+    generator = torch.Generator().manual_seed(9)
+    signs = torch.randint(0, 2, (2000, 400), generator=generator).double() - 0.5
+    ranges = 1.0 + torch.arange(400, dtype=torch.float64).remainder(7)
+    sums = (signs * ranges).cumsum(-1)
+    variance, rho, delta = 0.25 * ranges.square().cumsum(-1), 4.0, 0.1
+    bound = ((variance + rho) * ((variance + rho) / (rho * delta**2)).log()).sqrt()
+    exceeded = float((sums > bound).any(-1).double().mean())
+    assert exceeded <= delta + 3.0 * math.sqrt(delta * (1.0 - delta) / 2000)
+    assert exceeded > 0.0  # it is no trivial bound
+
+
+def test_a_loop_prints_a_number_for_draws_on_arms() -> None:
+    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    kernel: Any = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = torch.tensor(4.0, dtype=torch.float64)
+    recipe = BanditGP.with_kernel(kernel, noise=4.0)
+    options = GPThompsonSampling.with_options(rkhs_bound=2.0, noise_bound=0.1, delta=0.1)
+    loop = BanditLoop(Arms(X), recipe, options, num_initial=0)
+    for _ in range(6):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x.sin()))
+    promised = loop.guarantee()
+    regret = promised.regret
+    assert regret is not None
+    assert promised.holds
+    assert (regret.num_points, regret.prior_deviation) == (12, pytest.approx(2.0))
+    seen = [query.diagnostics for query in loop.history.queries]
+    expected = realized_ts_regret_bound(
+        [each["width"] for each in seen],
+        [each["standard_deviation"] for each in seen],
+        range(1, 7),
+        12,
+        4.0,
+        2.0,
+        0.05,
+    )
+    assert regret.bound == promised.regret_bound == expected == 24.0
+    assert "so far it covers 6 of 6 rounds: at most 24" in str(promised)
 
 
 # --- censored feedback ------------------------------------------------------------------------
