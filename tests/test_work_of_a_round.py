@@ -22,6 +22,7 @@ from benchmarks.peak_memory import kept_bytes, peak_bytes
 from benchmarks.settings import BOX, CONTEXTS, PRODUCT, TIME, WEIGHTS, WINDOW, plain
 from botorch_bandits.acquisition import rows_engine
 from botorch_bandits.models import arms_rows
+from botorch_bandits.models.arms_rows import GrowingRows
 
 NUM_ARMS, NUM_ROWS = 60, 80
 SMALL = 8
@@ -94,6 +95,12 @@ CASES: dict[str, tuple[dict[str, str], int, int, int]] = {
     "contexts on arms": ({"contexts": CONTEXTS}, 0, 230, 85),
     "draws with a window on arms": ({"acquisition": "GP-TS", "forgetting": WINDOW}, 110, 400, 110),
     "draws with contexts on arms": ({"acquisition": "GP-TS", "contexts": CONTEXTS}, 200, 730, 300),
+    "draws relabeled with contexts on arms": (
+        {"acquisition": "GP-TS", "contexts": PRODUCT, "constraints": '`"relabeled"`'},
+        180,
+        520,
+        280,
+    ),
     "draws apart with a window on arms": ({**DRAWN, "forgetting": WINDOW}, 110, 500, 130),
     "draws apart with contexts on arms": ({**DRAWN, "contexts": CONTEXTS}, 200, 880, 290),
     "draws apart with drift on arms": ({**DRAWN, "forgetting": TIME}, 200, 660, 390),
@@ -174,6 +181,21 @@ def test_with_many_arms_no_round_factors_all_rows(name, monkeypatch):
     assert num_distinct > 40
     assert all(size < num_distinct for size in factored.sizes), factored.sizes
     assert factored.num_rows <= num_rows, factored.sizes
+
+
+def test_relabeled_outcomes_leave_the_rows_as_they_are(monkeypatch):
+    observed = []
+    observe = GrowingRows.observe
+
+    def counted(self, arm, front):
+        observed.append(arm)
+        observe(self, arm, front)
+
+    monkeypatch.setattr(GrowingRows, "observe", counted)
+    player = player_of(NUM_ROWS, {"contexts": CONTEXTS, "constraints": '`"relabeled"`'})
+    multipliers = {q.diagnostics["multiplier_1"] for q in player.loop.history.queries[-3:]}
+    assert len(multipliers) > 1
+    assert len(observed) == player.loop.history.num_queries - 1  # the last one is told, not seen
 
 
 def test_factorizations_of_all_kinds_are_counted(monkeypatch):

@@ -409,7 +409,9 @@ class RowsEngine:
     def _grown(self, record: Record, outcomes: Array) -> tuple[Any, Rows, Array]:
         """Add what is new to the rows that stay."""
         if record.version != self._version:
-            self._growing, self._version = GrowingRows(self.covariance, self._lam), record.version
+            self._version = record.version  # relabeled outcomes leave the rows as they are
+            if not self._growing.is_start_of(record.arms, record.fronts):
+                self._growing = GrowingRows(self.covariance, self._lam)
         growing = self._growing
         for i in range(growing.num_observations, len(record.arms)):
             growing.observe(int(record.arms[i]), record.fronts[i])

@@ -81,6 +81,10 @@ MANY_CANDIDATES = 0.25
 """If more than this share of the arms may have the largest value, all variances are computed."""
 
 
+CHUNK_OF_ROWS = 64
+"""Rows of a matrix that are changed at once, for the sake of memory."""
+
+
 class RowFactor(ABC):
     """The Cholesky factor ``L`` of the covariance of the rows, noise included.
 
@@ -309,6 +313,23 @@ class GrowingRows:
         """The rows of the factor."""
         n = self.factor.num_rows
         return Rows(self._arms[:n], self._fronts[:n], np.array(self._noise))
+
+    def is_start_of(self, arms: Index, fronts: Array) -> bool:
+        """Return whether what was observed are the first of these observations.
+
+        Args:
+            arms: One for each observation.
+            fronts: ``num_front`` numbers each.
+        """
+        n = self.num_observations
+        if n > len(arms):
+            return False
+        observed = list(self._pairs)
+        pairs = [observed[pair] for pair in self._pair_of]
+        known = np.array([arm for arm, _ in pairs], dtype=np.int64)
+        return np.array_equal(known, arms[:n]) and all(
+            front == other.tobytes() for (_, front), other in zip(pairs, fronts[:n], strict=True)
+        )
 
     def observe(self, arm: int, front: Array) -> None:
         """Add an observation.
@@ -595,33 +616,15 @@ class RowsPosterior:
     @property
     def num_normals(self) -> int:
         """How many standard normal numbers a draw takes, besides those of the rows."""
-        if isinstance(self.covariance, JointStationary):
-            return len(self.covariance.root[0])
-        if not isinstance(self.covariance, SumOfProducts):
-            return self.num_arms
-        return sum(len(prior.root) for prior in self.covariance.priors)
+        return self.covariance.num_normals
 
-    def simulate_prior(self, normal: Tensor) -> Tensor:
-        """Turn normal numbers into what :meth:`correct` needs; many draws at once are cheaper.
+    @property
+    def simulate_prior(self) -> Callable[[Tensor], Tensor]:
+        """What turns normal numbers into what :meth:`correct` needs; it outlives this posterior.
 
-        Args:
-            normal: ``... x num_normals`` independent standard normal numbers.
-
-        Returns:
-            ``... x num_products x num_arms`` functions, one from the prior of each product; where
-            the kernel is no sum of products, the numbers themselves and behind them, if it is
-            stationary, a function.
+        See :meth:`.FrontCovariance.simulate`.
         """
-        if isinstance(self.covariance, JointStationary):
-            factor, order = self.covariance.root
-            function = torch.empty(*normal.shape[:-1], self.num_arms, dtype=normal.dtype)
-            function[..., torch.from_numpy(order)] = normal @ torch.from_numpy(factor)
-            return torch.cat([normal, function], dim=-1)
-        if not isinstance(self.covariance, SumOfProducts):
-            return normal
-        roots = [prior.root for prior in self.covariance.priors]
-        parts = normal.split([len(root) for root in roots], dim=-1)
-        return torch.stack([p @ root for p, root in zip(parts, roots, strict=True)], dim=-2)
+        return self.covariance.simulate
 
     def redrawn(self, number: int) -> RowsPosterior:
         """Return the same posterior with other random numbers for the rows of a draw.
@@ -744,7 +747,9 @@ class RowsPosterior:
             if own > 0.0:
                 share = scale / math.sqrt(own)
                 mean += share * parts[:, i, seen.arms]
-                left -= product * share * share[:, None]
+                for start in range(0, len(left), CHUNK_OF_ROWS):
+                    some = slice(start, start + CHUNK_OF_ROWS)
+                    left[some] -= product[some] * share * share[some, None]
         return mean + rest @ cholesky(left).numpy().T
 
     @cached_property

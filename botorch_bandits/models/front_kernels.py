@@ -299,6 +299,24 @@ class FrontCovariance(ABC):
         """
         return self.among(arms, np.broadcast_to(front, (len(arms), len(front))))
 
+    @property
+    def num_normals(self) -> int:
+        """How many standard normal numbers :meth:`simulate` takes."""
+        return self.num_arms
+
+    def simulate(self, normal: Tensor) -> Tensor:
+        """Turn normal numbers into what draws from posteriors need; many at once are cheaper.
+
+        Args:
+            normal: ``... x num_normals`` independent standard normal numbers.
+
+        Returns:
+            ``... x num_products x num_arms`` functions, one from the prior of each product; where
+            the kernel is no sum of products, the numbers themselves and behind them, if it is
+            stationary, a function.
+        """
+        return normal
+
     def decay(self, fronts: Array, others: Array) -> Array | None:
         """Return the ``n x m`` factors that time makes of covariances, None if it makes none."""
         if self._log_decay is None:
@@ -442,6 +460,17 @@ class SumOfProducts(FrontCovariance):
         scales = self.scales(front[None], front[None])
         return sum(scale * self.rows_of(i, every) for i, scale in enumerate(scales))  # type: ignore[return-value]
 
+    @property
+    def num_normals(self) -> int:
+        """See the base class."""
+        return sum(len(prior.root) for prior in self.priors)
+
+    def simulate(self, normal: Tensor) -> Tensor:
+        """See the base class."""
+        roots = [prior.root for prior in self.priors]
+        parts = normal.split([len(root) for root in roots], dim=-1)
+        return torch.stack([p @ root for p, root in zip(parts, roots, strict=True)], dim=-2)
+
     def _prior(self, product: Product, points: Array) -> ArmsPrior:
         def evaluate(index: Tensor) -> Tensor:
             total = np.ones((len(index), len(points)))
@@ -551,6 +580,18 @@ class JointStationary(FrontCovariance):
         for i in range(rank):
             upper[i, :i] = 0.0
         return (upper if rank == len(upper) else upper[:rank].copy()), order
+
+    @property
+    def num_normals(self) -> int:
+        """See the base class."""
+        return len(self.root[0])
+
+    def simulate(self, normal: Tensor) -> Tensor:
+        """See the base class."""
+        factor, order = self.root
+        function = torch.empty(*normal.shape[:-1], self.num_arms, dtype=normal.dtype)
+        function[..., torch.from_numpy(order)] = normal @ torch.from_numpy(factor)
+        return torch.cat([normal, function], dim=-1)
 
     @property
     def _matrix(self) -> Array:

@@ -254,6 +254,13 @@ def test_rows_that_grow_equal_dense_algebra(name: str, rate: float | None) -> No
         if i in (5, 149):
             matrices = growing.matrices()
     assert (growing.factor.num_rows == 150) == (rate is not None)
+    arms, fronts = case.arms.numpy(), case.fronts.numpy()
+    assert growing.is_start_of(arms, fronts)
+    assert growing.is_start_of(np.append(arms, 3), np.concatenate([fronts, fronts[:1]]))
+    assert not growing.is_start_of(arms[:-1], fronts[:-1])
+    assert not growing.is_start_of(np.where(np.arange(150) == 70, arms + 1, arms), fronts)
+    if fronts.shape[1]:
+        assert not growing.is_start_of(arms, fronts + 1.0)
     means = growing.mean_outcomes(case.outcomes.numpy())
     both = np.stack([case.outcomes.numpy(), 2.0 * case.outcomes.numpy()], axis=1)
     assert np.allclose(growing.mean_outcomes(both), np.stack([means, 2.0 * means], axis=1))
