@@ -494,17 +494,10 @@ def gen_candidates_batched(
         and all(torch.as_tensor(value).numel() == 1 for value in fixed.values())
     ):
         X, lower, upper = _points_and_bounds(initial_conditions, lower_bounds, upper_bounds, fixed)
-        found = maximize_locally(
-            lambda points, _: closed_form.value_and_gradient(
-                torch.from_numpy(points).to(initial_conditions.device)
-            ),
-            X,
-            lower,
-            upper,
-            min(int(options.get("maxiter", MAXIMUM_ITERATIONS)), _most_steps(closed_form)),
-            None if timeout_sec is None else start + timeout_sec,
-            closed_form.has_cheap_gradients,
-        )
+        steps = min(int(options.get("maxiter", MAXIMUM_ITERATIONS)), _most_steps(closed_form))
+        deadline = None if timeout_sec is None else start + timeout_sec
+        search = getattr(type(closed_form), "climb", climb)
+        found = search(closed_form, X, lower, upper, steps, deadline, initial_conditions.device)
         if found is not None:
             candidates, values = (torch.from_numpy(a).to(initial_conditions) for a in found)
             return candidates.unsqueeze(-2), values
@@ -556,6 +549,16 @@ def copy_at_once(tensors: Sequence[Tensor]) -> list[Array]:
     ends = np.cumsum([tensor.numel() for tensor in tensors])
     parts = np.split(whole, ends[:-1])
     return [part.reshape(t.shape) for part, t in zip(parts, tensors, strict=True)]
+
+
+def climb(
+    form: Any, X: Array, lower: Array, upper: Array, steps: int, deadline: Any, device: Any
+) -> tuple[Array, Array] | None:
+    """Climb the hills of a closed form on a device; see :func:`maximize_locally`."""
+    return maximize_locally(
+        lambda points, _: form.value_and_gradient(torch.from_numpy(points).to(device)),
+        *(X, lower, upper, steps, deadline, form.has_cheap_gradients),
+    )
 
 
 def _most_steps(closed_form: Any) -> int:
@@ -689,13 +692,9 @@ def optimize_on_box(
             **others,
         )
         return found
+    known = {key: value for key, value in options.items() if key == "maxiter"}
     candidates, values = gen_candidates_batched(
-        start,
-        acquisition,
-        bounds[0],
-        bounds[1],
-        options={key: value for key, value in options.items() if key == "maxiter"},
-        fixed_features=fixed,
+        start, acquisition, bounds[0], bounds[1], options=known, fixed_features=fixed
     )
     best = int(values.argmax())
     return candidates[best], values[best]
@@ -774,7 +773,8 @@ def choose_starting_points(
         None where BoTorch must do it: without a closed form, with options that it knows, or if all
         points have the same value. Random numbers may have been drawn.
     """
-    value = getattr(getattr(acquisition, "closed_form", None), "value", None)
+    closed_form = getattr(acquisition, "closed_form", None)
+    value = getattr(getattr(closed_form, "coarse", None) or closed_form, "value", None)
     if (
         value is None
         or not options.keys() <= KNOWN_OPTIONS

@@ -2,19 +2,35 @@
 
 At each point one ridge is the tightest, and the gradient is that of its mean and deviation. Where
 the bound of the norm is the tightest, which is the same at all points, the gradient vanishes.
+
+With many rows an evaluation reads the matrix of all eigenvectors twice, which takes most of its
+time. So hills are climbed first on a coarse bound without the eigenvectors that hardly count. Then
+the bound itself is evaluated on their tops, and the tops that may be the highest are climbed to the
+end: what is found is a maximum of the bound, not of the coarse one.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from botorch_bandits.confidence import RidgeConfidenceSet
+from botorch_bandits.confidence.bordered_basis import FEWEST_KEPT_ROWS
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import ClosedForm
+from botorch_bandits.optim import Array, climb
+
+COARSE_STEPS = 8
+"""Of a climb on the coarse bound. It has kinks, where more of them gain little."""
+
+NEARBY = 0.02
+"""The tops of the bound and of the coarse one are expected so near, in sides of the box."""
 
 
 class ClosedFormRidges:
@@ -39,10 +55,69 @@ class ClosedFormRidges:
     ) -> None:
         """See the class."""
         self._posterior, self._set, self._sign = posterior, confidence_set, sign
+        self._weight = weight
         self._factor: float | Tensor = weight / posterior.outputscale
         if posterior.row_weights is not None:
             self._factor = self._factor * posterior.row_weights
         self._unit = math.sqrt(posterior.outputscale)
+
+    @cached_property
+    def coarse(self) -> ClosedFormRidges | None:
+        """The bound without eigenvectors that hardly count; None where it would save little."""
+        leading = self._set.leading if self._posterior.num_rows >= FEWEST_KEPT_ROWS else None
+        if leading is None:
+            return None
+        return ClosedFormRidges(self._posterior, leading, self._weight, self._sign)
+
+    def climb(
+        self, X: Array, lower: Array, upper: Array, steps: int, deadline: float | None, device: Any
+    ) -> tuple[Array, Array] | None:
+        """Climb from starting points in a box; see :func:`~botorch_bandits.optim.maximize_locally`.
+
+        Args:
+            X: ``b x d`` starting points.
+            lower: ``b x d`` lower bounds.
+            upper: ``b x d`` upper bounds.
+            steps: At most so many.
+            deadline: On the clock of ``time.monotonic``, or None.
+            device: Of the model.
+
+        Returns:
+            ``b x d`` points and their ``b`` values, of which only those that may be the largest are
+            maxima; None if there is a number not finite.
+        """
+
+        def climbed(form: ClosedFormRidges, X: Array, low: Array, high: Array) -> Any:
+            most = min(steps, COARSE_STEPS) if form is self.coarse else steps
+            return climb(form, X, low, high, most, deadline, device)
+
+        rough = None if self.coarse is None else climbed(self.coarse, X, lower, upper)
+        if rough is None:
+            return climbed(self, X, lower, upper)
+        points, guesses = rough
+        values = self.value(torch.from_numpy(points).to(device)).cpu().numpy()
+        slack = 2.0 * float(np.abs(values - guesses).max())
+        near, tops = NEARBY * (upper - lower), np.empty((0, X.shape[-1]))
+        best = -math.inf
+        for i in np.argsort(-values, kind="stable"):
+            is_known = (np.abs(tops - points[i]) <= 0.1 * near[i]).all(-1).any()
+            if values[i] + slack < best or is_known:
+                continue
+            tops = np.concatenate([tops, points[i : i + 1]])
+            low = np.maximum(lower[i], points[i] - near[i])[None]
+            high = np.minimum(upper[i], points[i] + near[i])[None]
+            found = climbed(self, points[i : i + 1], low, high)
+            if found is not None and self._is_cut_off(found[0], low, high, lower[i], upper[i]):
+                found = climbed(self, found[0], lower[i : i + 1], upper[i : i + 1])
+            if found is not None and found[1][0] > values[i]:
+                points[i], values[i] = found[0][0], found[1][0]
+            best = max(best, float(values[i]))
+        return points, values
+
+    @staticmethod
+    def _is_cut_off(X: Array, low: Array, high: Array, lower: Array, upper: Array) -> bool:
+        """Whether a point lies on a side of a small box that is no side of the large one."""
+        return bool((((low >= X) & (low > lower)) | ((high <= X) & (high < upper))).any())
 
     def value(self, X: Tensor) -> Tensor:
         """Return the ``b`` values at ``b x d`` points."""

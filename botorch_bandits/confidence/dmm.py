@@ -54,6 +54,10 @@ from botorch_bandits.confidence.width_rules import (
     read_prior,
 )
 
+NEGLIGIBLE_SHARE = 0.1
+"""Eigenvectors whose eigenvalue is at most this share of the base ridge are left out of a coarse
+set."""
+
 
 class AssumptionRefutedWarning(RuntimeWarning):
     """The data refute the assumptions of a theorem at the level in use."""
@@ -343,6 +347,35 @@ class RidgeConfidenceSet:
             information_gain=0.5 * log_determinant,
             doubling=doubling,
             border=solved.border,
+        )
+
+    @cached_property
+    def leading(self) -> RidgeConfidenceSet | None:
+        r"""A coarse set: without eigenvectors that hardly count; for sets without a batch.
+
+        What eigenvectors with eigenvalues up to :math:`\Lambda` explain of the prior variance at
+        ridge ``a`` is at most :math:`\Lambda / (\Lambda + a)` of it, because
+        :math:`\sum_i f_i^2 / \lambda_i \le k(x, x)`. They are left out where
+        :math:`\\Lambda` is :data:`NEGLIGIBLE_SHARE` of the base ridge. None if more than half of
+        them would be left.
+        """
+        base = self.ridges[-1]
+        eigenvalues = self.variance_weights[:, -1].reciprocal() - base
+        num_kept = int((eigenvalues > NEGLIGIBLE_SHARE * base).sum())
+        if num_kept == 0 or 2 * num_kept > len(eigenvalues):
+            return None
+        kept = eigenvalues.topk(num_kept).indices.sort().values
+        border = self.border
+        if border is not None:
+            border = replace(  # the inverse factors are those of all rows
+                border, cross=border.cross[kept], from_features=border.from_features[:, kept]
+            )
+        return replace(
+            self,
+            eigenvectors=self.eigenvectors[:, kept],
+            mean_weights=self.mean_weights[kept],
+            variance_weights=self.variance_weights[kept],
+            border=border,
         )
 
     @property

@@ -173,3 +173,81 @@ def test_a_box_is_searched_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DMMUpperConfidenceBound, "closed_form", None)
     _, ordinary = box.maximize(acquisition, seed=1)
     assert value >= ordinary - 1e-6
+
+
+def coarse_bound(num_rows: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+    monkeypatch.setattr("botorch_bandits.acquisition.closed_form_dmm.FEWEST_KEPT_ROWS", 20)
+    X, Y = rows(num_rows)
+    smooth = ScaleKernel(RBFKernel()).double()
+    smooth.outputscale = torch.tensor(1.7, dtype=torch.float64)
+    model = BanditGP.with_kernel(smooth, noise=NOISE, lengthscale=0.3)(X, Y)
+    return DMMUpperConfidenceBound(model, rkhs_bound=NORM, noise_bound=0.2, **options)
+
+
+@pytest.mark.parametrize("num_rows", [64, 70])
+def test_coarse_set_explains_nearly_as_much(num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out is at most the share of the largest eigenvalue that is left out."""
+    closed_form = coarse_bound(num_rows, monkeypatch).closed_form
+    whole, leading = closed_form._set, closed_form._set.leading
+    assert leading is not None
+    num_kept, num_all = leading.eigenvectors.shape[-1], whole.eigenvectors.shape[-1]
+    assert 0 < num_kept <= num_all // 2
+    assert closed_form.coarse._set is leading
+    base = float(whole.ridges[-1])
+    eigenvalues = (whole.variance_weights[:, -1].reciprocal() - base).sort().values
+    largest = float(eigenvalues[num_all - num_kept - 1])
+    assert largest <= 0.1 * base
+    assert float(eigenvalues[num_all - num_kept]) > 0.1 * base
+    values = closed_form._posterior.kernel_values(POINTS)[0] * closed_form._factor
+    if whole.border is None:
+        _, variance, *_ = whole.moments(values, torch.ones(6).double())
+        _, coarse, *_ = leading.moments(values, torch.ones(6).double())
+        lost = coarse - variance
+        assert bool((lost >= -1e-12).all())
+        assert bool((lost <= largest / (largest + whole.ridges) + 1e-12).all())
+    found = closed_form.coarse.value(POINTS)
+    assert torch.allclose(found, closed_form.value(POINTS), rtol=0, atol=0.3)
+    assert not torch.equal(found, closed_form.value(POINTS))
+    X = POINTS.clone()
+    _, slope = closed_form.coarse.value_and_gradient(X)
+    for j in range(2):  # the slopes are those of the coarse bound
+        step = torch.zeros(2).double()
+        step[j] = 1e-6
+        ends = closed_form.coarse.value(X + step) - closed_form.coarse.value(X - step)
+        assert torch.allclose(slope[:, j], ends / 2e-6, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("nearby", [0.02, 1e-3])
+def test_climbing_in_two_steps_ends_at_a_maximum_of_the_bound(
+    sign: float, nearby: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the tops of the two bounds are further apart than expected."""
+    monkeypatch.setattr("botorch_bandits.acquisition.closed_form_dmm.NEARBY", nearby)
+    bound = coarse_bound(70, monkeypatch, maximize=sign > 0.0)
+    closed_form = bound.closed_form
+    assert closed_form.coarse is not None
+    start = torch.rand(10, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    lower, upper = torch.zeros_like(start).numpy(), torch.ones_like(start).numpy()
+    upper[:, 1] = 0.8
+    start[:, 1] *= 0.8
+    points, values = closed_form.climb(start.numpy(), lower, upper, 2000, None, "cpu")
+    assert bool(((points >= lower) & (points <= upper)).all())
+    found = torch.from_numpy(points)
+    assert torch.allclose(bound(found.unsqueeze(1)), torch.from_numpy(values), rtol=0, atol=1e-9)
+    grid = torch.linspace(0.0, 1.0, 201, dtype=torch.float64)
+    X = torch.cartesian_prod(grid, 0.8 * grid)
+    assert float(values.max()) >= float(closed_form.value(X).max()) - 1e-9
+    best = found[int(values.argmax())]
+    for radius in (1e-3, 1e-5):  # it is the top, not only near it
+        around = best + radius * (2.0 * X - 1.0)[::37]
+        around = around.clamp_min(0.0).minimum(torch.tensor([1.0, 0.8]).double())
+        assert float(closed_form.value(around).max()) <= float(values.max()) + 1e-8
+
+
+def test_few_rows_have_no_coarse_bound() -> None:
+    X, Y = rows(70)
+    model = BanditGP.with_kernel(RBFKernel(), noise=NOISE, lengthscale=0.3)(X, Y)
+    bound = DMMUpperConfidenceBound(model, rkhs_bound=NORM, noise_bound=0.2)
+    assert bound.closed_form is not None
+    assert bound.closed_form.coarse is None
