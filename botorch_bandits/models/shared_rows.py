@@ -320,6 +320,9 @@ class SharedRows:
 
     def mean(self, X: Tensor) -> Tensor:
         """Return posterior means at ``... x r x d`` points, ``... x G x r``."""
+        size = max(1, MEAN_ENTRIES // max(1, self.inverse.shape[-1] * len(self.lam)))
+        if X.dim() == 2 and len(X) > size and not X.requires_grad:
+            return torch.cat([self.mean(part) for part in X.split(size)], dim=-1)
         weights = self.weights.unsqueeze(-1)
         mean = (self.kernels(X, self.inputs) @ weights).squeeze(-1)
         return mean + self.prior_means.unsqueeze(-1)
@@ -368,6 +371,9 @@ SMALL_MATRIX = 256
 
 CHUNK_ENTRIES = 500_000
 """Kernel values that are kept at a time where many points are evaluated."""
+
+MEAN_ENTRIES = 130_000
+"""Likewise where means alone are computed; what kernel values are made of takes four times that."""
 
 BLOCK_ROWS = 128
 """Of a large matrix; what a kernel's values are made of takes four times their memory."""
