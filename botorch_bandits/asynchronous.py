@@ -38,7 +38,15 @@ from botorch_bandits.checks import (
     shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.evaluation import ByRound, Contexts, check_contexts, context_of, progress_of
+from botorch_bandits.evaluation import (
+    ByRound,
+    Contexts,
+    Restrictions,
+    check_contexts,
+    context_of,
+    limits_of,
+    progress_of,
+)
 from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
@@ -200,6 +208,7 @@ def run_async(
     num_rounds: int,
     *,
     contexts: Contexts | None = None,
+    restriction: Restrictions | None = None,
     timeout: float | None = None,
     on_error: str = "retry:1",
     stop_after_no_gain: int | None = None,
@@ -238,6 +247,7 @@ def run_async(
         num_rounds: How many rounds to add, beside the queries that were left pending.
         contexts: For a loop with contexts: one row a round (the first row is round 1 of the loop),
             or a function from the round to its context.
+        restriction: What rounds may choose from; see :func:`run`.
         timeout: After how many seconds a task has failed, without another try. A process that
             hangs is killed when the other tasks of its pool have ended; a thread cannot be.
         on_error: ``"raise"``, ``"skip"`` or ``"retry:N"``; see :func:`run`. With ``"raise"`` what
@@ -294,6 +304,8 @@ def run_async(
         )
     if on_round is not None:
         check_callable("on_round", on_round, "Pass a function (query, event), or leave it out.")
+    if restriction is not None:
+        check_callable("restriction", restriction, "Pass a function of the round, or leave it out.")
     num_asked = loop.history.num_queries
     contexts = check_contexts(contexts, loop.settings.context_dim, num_asked, num_rounds)
     horizon = loop.settings.horizon
@@ -309,7 +321,7 @@ def run_async(
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
         workers = Workers(executor)
         run = _Run(loop, function, workers, max_pending, timeout, keeper, endings, bar)
-        run.on_round, run.shown = on_round, shown
+        run.on_round, run.shown, run.restriction = on_round, shown, restriction
         return run.play(left, num_rounds, contexts)
 
 
@@ -343,6 +355,7 @@ class _Run:
         self.max_pending, self.timeout, self.keeper = max_pending, timeout, keeper
         self.endings, self.bar = endings, bar
         self.on_round: Callable[[Query, Event], Any] | None = None
+        self.restriction: Restrictions | None = None
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
         self.stopped: str | None = None
         self.error: Exception | None = None  # ends the run, once what has come is told
@@ -371,8 +384,10 @@ class _Run:
                         if no_gain is not None:  # what is on its way may change that
                             break
                         num_rounds -= 1
-                        context = context_of(contexts, self.loop.history.num_queries + 1)
-                        task = self._new_task(self.loop.ask(context))
+                        round_number = self.loop.history.num_queries + 1
+                        context = context_of(contexts, round_number)
+                        limits = limits_of(self.restriction, round_number)
+                        task = self._new_task(self.loop.ask(context, **limits))
                     self._start(task)
                     self.bar.show(**self._shown())
                 if not self.running:

@@ -360,6 +360,45 @@ def check_carried(name: str, value: float) -> float:
     return value
 
 
+def check_all_carried(reward: float, constraints: Sequence[float]) -> None:
+    """Raise unless models can carry a reward and constraint values; see :data:`LARGEST_OUTCOME`.
+
+    Args:
+        reward: It is finite.
+        constraints: They are finite.
+    """
+    check_carried("reward", reward)
+    for i, value in enumerate(constraints):
+        check_carried(f"constraints[{i}]", value)
+
+
+def check_context(context_dim: int, context: Any, verb: str) -> Tensor | None:
+    """Return a context as a float64 vector, or None where the loop has none.
+
+    Args:
+        context_dim: Of the loop.
+        context: What the user gave.
+        verb: The method that was called, for errors.
+
+    Raises:
+        TypeError: If the context is a tensor of another dtype than float64.
+        ValueError: If it is missing, not wanted, of the wrong length or not finite.
+    """
+    if context_dim == 0:
+        if context is not None:
+            raise ValueError(
+                f"context is {context}, but the loop has context_dim=0. Build it with context_dim= "
+                "set to the number of context features."
+            )
+        return None
+    if context is None:
+        raise ValueError(
+            f"context is missing: the loop has context_dim={context_dim}. Ask with "
+            f"{verb}(context=...)."
+        )
+    return check_vector("context", context, length=context_dim)
+
+
 def check_integer(name: str, value: Any, minimum: int) -> int:
     """Return ``value`` as a Python integer of at least ``minimum``.
 

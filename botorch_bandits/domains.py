@@ -229,7 +229,10 @@ def evaluate(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
 
 
 def first_of_the_largest(
-    values: Tensor, check: bool = True, scale: ValueScale | None = None
+    values: Tensor,
+    check: bool = True,
+    scale: ValueScale | None = None,
+    among: Tensor | None = None,
 ) -> Tensor:
     """Return the first index whose value is within the tie tolerance of the largest.
 
@@ -240,6 +243,7 @@ def first_of_the_largest(
         values: ``batch_shape x num_arms`` acquisition values.
         check: Refuse values that are not finite; a GPU must be waited for then.
         scale: In which unit the values are, and from where; unit 1 and offset 0 if omitted.
+        among: Indices (int64), in order, to choose from; the others' values do not matter.
 
     Returns:
         ``batch_shape`` indices (int64).
@@ -252,6 +256,8 @@ def first_of_the_largest(
         1
     """
     scale = ValueScale() if scale is None else scale
+    if among is not None:
+        return among[first_of_the_largest(values[..., among], check, scale)]
     if values.numel() == values.shape[-1] and values.device.type == "cpu":
         # numpy on the same memory: many small calls of torch cost more than the search
         row = values.detach().numpy().reshape(-1)

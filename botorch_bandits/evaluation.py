@@ -23,6 +23,7 @@ from botorch_bandits.checks import (
     check_instance,
     check_integer,
     check_matrix,
+    check_one_of,
     shown_value,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -30,6 +31,7 @@ from botorch_bandits.feedback import BelowMinimumError
 from botorch_bandits.forgetting import SlidingWindow
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop.restrictions import points_within
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, Delays
 from botorch_bandits.progress import ProgressBar
@@ -107,6 +109,40 @@ def context_of(contexts: Contexts | None, round_number: int) -> Tensor | None:
     if contexts is None:
         return None
     return contexts[round_number - 1] if isinstance(contexts, Tensor) else contexts(round_number)
+
+
+Restrictions: TypeAlias = Callable[[int], Mapping[str, Any] | None]
+"""From the round (from 1) to what :meth:`.BanditLoop.ask` is to be called with: ``available``,
+``fixed``, ``avoid`` and ``avoid_within``, as far as they restrict it."""
+
+
+def limits_of(restriction: Restrictions | None, round_number: int) -> dict[str, Any]:
+    """Return what restricts a round, as arguments of ``ask``.
+
+    Args:
+        restriction: What :func:`run` was given.
+        round_number: From 1, counted from the loop's first round.
+
+    Raises:
+        TypeError: If the function returned neither a dictionary nor None.
+        ValueError: If that has another name.
+    """
+    told = None if restriction is None else restriction(round_number)
+    if told is None:
+        return {}
+    check_instance(
+        f"restriction({round_number})",
+        told,
+        Mapping,
+        f"Return a dict with some of {', '.join(LIMITS)}, or None.",
+    )
+    for name in told:
+        check_one_of(f"a name in restriction({round_number})", name, LIMITS)
+    return dict(told)
+
+
+LIMITS = ("available", "fixed", "avoid", "avoid_within")
+"""Arguments of ``ask`` that restrict a round."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +318,43 @@ def known_optimum(problem: Problem) -> float | None:
         raise
 
 
+def optima_within(
+    loop: BanditLoop, problem: Problem, queries: list[Query], known: Tensor | float | None
+) -> Tensor | float | None:
+    """Return the best noiseless values of rounds, each of what it could choose from.
+
+    Args:
+        loop: The loop.
+        problem: What it is run against; it knows its noiseless values if it is no plain function.
+        queries: Of the rounds.
+        known: The best values of the whole domain, one a round or one number; None if not known.
+
+    Returns:
+        ``known`` if no round was restricted. None if it is None, or a round was restricted in
+        another way than to some arms or points. NaN where none of these is feasible.
+    """
+    restricted = [i for i, query in enumerate(queries) if query.is_restricted]
+    if known is None or not restricted:
+        return known
+    sign = 1.0 if loop.settings.maximize else -1.0
+    optima = torch.as_tensor(known, dtype=DTYPE).expand(len(queries)).clone()
+    for i in restricted:
+        points = points_within(queries[i], loop.settings.domain)
+        if points is None:
+            return None
+        asked: Any = problem
+        if isinstance(problem, ChangingProblem):
+            asked = problem.at(queries[i].round_number)
+        with torch.no_grad():
+            values = sign * asked(points, noise=False)
+        constraints = true_constraints(problem, points, [queries[i].round_number] * len(points))
+        if loop.history.num_constraints and constraints is not None:
+            values = values.masked_fill((constraints > 0.0).any(-1), -torch.inf)
+        best = float(values.max())
+        optima[i] = sign * best if best > -torch.inf else torch.nan
+    return optima
+
+
 @dataclass(frozen=True, eq=False)
 class RunResult:
     """What a run did, round by round. Every tensor has one entry a round.
@@ -292,8 +365,8 @@ class RunResult:
         values: Noiseless rewards where the problem knows them, otherwise None.
         optimal_value: The largest noiseless reward where the problem knows it, otherwise None. Of a
             loop with ``maximize=False`` rewards are costs, and this is the least.
-        optimal_values: Where the reward depends on the round, the largest noiseless reward of each
-            round's function; otherwise None.
+        optimal_values: Where the reward depends on the round, or rounds could choose from some
+            arms or points only, the largest noiseless reward of each round; otherwise None.
         arrivals: How many rounds of this run had been asked when each outcome arrived; infinite
             where it has not. Without delays that is the round itself.
         constraints: Observed constraint values, one row a round; NaN where the outcome has not
@@ -357,8 +430,10 @@ class RunResult:
         With ``maximize=False`` it is the noiseless cost minus the least one.
 
         Where the reward depends on the round this is the dynamic regret: the optimum is that of the
-        function of the round in which the query was asked. With constraints it is measured against
-        the best feasible point, so it can be negative; look at ``constraint_values`` beside it.
+        function of the round in which the query was asked. A round that could choose from some
+        arms or points only is measured against the best of these. With constraints it is measured
+        against the best feasible point, so it can be negative; look at ``constraint_values`` beside
+        it.
 
         Raises:
             ValueError: If the problem does not know both.
@@ -368,7 +443,8 @@ class RunResult:
         if self.values is None or self.optimal_value is None:
             raise ValueError(
                 "regret needs a problem that knows its noiseless values and optimum, such as "
-                "those in botorch_bandits.problems, and no contexts."
+                "those in botorch_bandits.problems, no contexts, and no rounds that were "
+                "restricted otherwise than to some arms or points."
             )
         return self._sign * (self.optimal_value - self.values)
 
@@ -398,6 +474,7 @@ def run(
     num_rounds: int,
     *,
     contexts: Contexts | None = None,
+    restriction: Restrictions | None = None,
     delays: Delays | None = None,
     on_error: str = "raise",
     stop_after_no_gain: int | None = None,
@@ -436,6 +513,9 @@ def run(
         contexts: For a loop with contexts: one row a round (the first row is round 1 of the
             loop), or a function from the round to its context. The problem is evaluated at
             ``(context, point)``.
+        restriction: What rounds may choose from, where it is not the whole domain: a function from
+            the round (from 1) to arguments of :meth:`.BanditLoop.ask`, such as
+            ``{"available": [0, 3]}``. It is asked anew for the rounds of a run that goes on.
         delays: After how many rounds outcomes are told, such as ``PoissonDelay(10)``; at once if
             omitted. Outcomes of one round are told in the order of their queries. What has not
             arrived at the end stays pending.
@@ -500,6 +580,8 @@ def run(
     contexts = check_contexts(
         contexts, loop.settings.context_dim, loop.history.num_queries, num_rounds
     )
+    if restriction is not None:
+        check_callable("restriction", restriction, "Pass a function of the round, or leave it out.")
     check_constraints(loop, problem)
     evaluate: Callable[[BanditLoop, Problem, Query], Told] = evaluate_query
     if isinstance(problem, ArmsProblem) or (
@@ -515,6 +597,7 @@ def run(
     with ProgressBar(len(left) + num_rounds, "rounds", progress) as bar:
         run = _Run(loop, problem, evaluate, delays, keeper, mark, endings, bar)
         run.on_round, run.shown = on_round, shown or progress_of
+        run.restriction = restriction
         return run.play(list(left), num_rounds, contexts)
 
 
@@ -537,6 +620,7 @@ class _Run:
         self.mark = mark
         self.on_round: Callable[[Query, Event], Any] | None = None
         self.shown: Callable[[BanditLoop], Mapping[str, float | str]] = progress_of
+        self.restriction: Restrictions | None = None
         self.queries: list[Query] = []
         # due before this round, id, and what came back or why nothing did
         self.on_their_way: list[tuple[float, int, Told | str]] = []
@@ -554,7 +638,8 @@ class _Run:
                 self.stopped = self.stopped or self.endings.reason()
                 if self.stopped is not None:
                     break
-                self._start(self.loop.ask(context_of(contexts, round_number)))
+                limits = limits_of(self.restriction, round_number)
+                self._start(self.loop.ask(context_of(contexts, round_number), **limits))
         except StopRun as stop:  # of the function
             self.stopped = str(stop) or "StopRun"
         self._deliver(history.num_queries + 1)
@@ -652,14 +737,18 @@ class _Run:
                 values = problem(X, noise=False)
         elif isinstance(problem, ChangingProblem):
             values, optimal_values = replay(problem, X, rounds)
-            # in a context the best reward is another one
-            optimal_values = None if loop.settings.context_dim else optimal_values
+        # in a context the best reward is another one
+        optimum = None if loop.settings.context_dim else known_optimum(problem)
+        optimal_values = None if loop.settings.context_dim else optimal_values
+        known = optimum if optimal_values is None else optimal_values
+        within = None if values is None else optima_within(loop, problem, self.queries, known)
+        if isinstance(within, Tensor) or within is None:
+            optimal_values, optimum = within, None if within is None else optimum
         return RunResult(
             history,
             torch.tensor([o.reward if o else torch.nan for o in outcomes], dtype=DTYPE),
             values,
-            # in a context the best reward is another one
-            None if loop.settings.context_dim else known_optimum(problem),
+            optimum,
             torch.tensor(
                 [o.arrived_round - first if o else torch.inf for o in outcomes], dtype=DTYPE
             ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -161,10 +161,12 @@ class FeasibleSet:
         bounds: ``2 x d``, of the box.
         inequality: Constraints ``sum(coefficients * x[indices]) >= rhs``.
         equality: Constraints ``sum(coefficients * x[indices]) == rhs``, on continuous dimensions.
-        nonlinear: Constraints ``function(x) >= 0``.
+        nonlinear: Constraints ``function(x) >= 0``. A function with ``takes_rows`` is called with
+            many points at once.
         discrete: The dimensions that take finitely many values.
         num_fixed: So many coordinates in front are fixed, as a context is; they are in ``bounds``,
             and constraints do not count them.
+        held: Further coordinates that have one value, which is in ``bounds``.
     """
 
     bounds: Tensor
@@ -173,6 +175,7 @@ class FeasibleSet:
     nonlinear: tuple[Nonlinear, ...] = ()
     discrete: tuple[int, ...] = ()
     num_fixed: int = 0
+    held: tuple[int, ...] = ()
 
     def behind(self, front: Tensor) -> FeasibleSet:
         """Return the set of points with fixed coordinates in front.
@@ -181,9 +184,55 @@ class FeasibleSet:
             front: Their values.
         """
         bounds = torch.cat([front.to(self.bounds).expand(2, -1), self.bounds], dim=-1)
-        discrete = tuple(i + len(front) for i in self.discrete)
+        discrete, held = (
+            tuple(i + len(front) for i in dims) for dims in (self.discrete, self.held)
+        )
         constraints = (self.inequality, self.equality, self.nonlinear)
-        return FeasibleSet(bounds, *constraints, discrete, self.num_fixed + len(front))
+        return FeasibleSet(bounds, *constraints, discrete, self.num_fixed + len(front), held)
+
+    def holding(self, values: Mapping[int, float]) -> FeasibleSet:
+        """Return the set of points with given values of some coordinates.
+
+        Args:
+            values: By coordinate, within the bounds; behind those that are fixed in front.
+
+        Raises:
+            ValueError: If a constraint is on these alone, and violated.
+        """
+        bounds = self.bounds.clone()
+        told = {i + self.num_fixed: value for i, value in values.items()}
+        for i, value in told.items():
+            bounds[:, i] = value
+        left = []
+        for name, linear, sign in (
+            ("inequality_constraints", self.inequality, ">="),
+            ("equality_constraints", self.equality, "=="),
+        ):
+            _, _, scales = self.rows(linear)
+            kept = []
+            for k, (indices, coefficients, rhs) in enumerate(linear):
+                pairs = list(zip(indices, coefficients, strict=True))
+                rest = rhs - math.fsum(c * values[i] for i, c in pairs if i in values)
+                free = [(i, c) for i, c in pairs if i not in values]
+                if free:
+                    some, factors = zip(*free, strict=True)
+                    kept.append((some, factors, rest))
+                    continue
+                share = -rest / float(scales[k])
+                if share < -INEQUALITY if sign == ">=" else abs(share) > EQUALITY:
+                    raise ValueError(
+                        f"{name}[{k}] is violated: its sum is {rhs - rest:.6g}, and must be "
+                        f"{sign} {rhs:g}."
+                    )
+            left.append(tuple(kept))
+        return replace(
+            self,
+            bounds=bounds,
+            inequality=left[0],
+            equality=left[1],
+            discrete=tuple(i for i in self.discrete if i not in told),
+            held=tuple(sorted({*self.held, *told})),
+        )
 
     @property
     def dim(self) -> int:
@@ -234,6 +283,10 @@ class FeasibleSet:
         """
         inside = (self.slacks(X) >= 0.0).all(-1)
         for function, _ in self.nonlinear:
+            if getattr(function, "takes_rows", False):
+                with torch.no_grad():
+                    inside &= function(X[:, self.num_fixed :]) >= -NONLINEAR
+                continue
             for k in inside.nonzero().reshape(-1).tolist():
                 if not self._value(function, X[k]) >= -NONLINEAR:
                     inside[k] = False
@@ -336,7 +389,7 @@ class FeasibleSet:
         for argument in ("inequality", "equality"):
             for k, each in enumerate(getattr(self, argument)):
                 pair = ((each,), ()) if argument == "inequality" else ((), (each,))
-                alone = FeasibleSet(self.bounds, *pair)
+                alone = FeasibleSet(self.bounds, pair[0], pair[1], held=self.held)
                 if alone._linear_program(whole) is None:
                     return f"{argument}_constraints[{k}] cannot be met even alone. "
         return ""
@@ -356,11 +409,13 @@ class FeasibleSet:
                 top = rhs / scale if is_equality else np.full(len(rhs), np.inf)
                 table = np.column_stack([matrix / scale[:, None], left])
                 constraints.append(LinearConstraint(table, rhs / scale, top))
-        free = [i for i in range(self.dim) if i not in self.discrete]
+        free = [i for i in range(self.dim) if i not in self.discrete and i not in self.held]
         sides = np.eye(self.dim)[free] / (high - low)[free, None]
-        for sign, ends in ((1.0, low), (-1.0, high)):
+        for sign, ends in ((1.0, low), (-1.0, high)) if free else ():
             table = np.column_stack([sign * sides, -np.ones(len(free))])
-            constraints.append(LinearConstraint(table, sign * (ends / (high - low))[free], np.inf))
+            constraints.append(
+                LinearConstraint(table, sign * ends[free] / (high - low)[free], np.inf)
+            )
         integrality = np.zeros(self.dim + 1)
         integrality[list(whole)] = 1
         found = milp(
@@ -373,7 +428,8 @@ class FeasibleSet:
 
     def _continuous(self) -> tuple[list[int], list[Linear], list[Linear]]:
         """Return continuous dimensions that vary, and the linear constraints on these alone."""
-        free = [i for i in range(self.num_fixed, self.dim) if i not in self.discrete]
+        one_value = {*self.discrete, *self.held}
+        free = [i for i in range(self.num_fixed, self.dim) if i not in one_value]
         place = {i - self.num_fixed: k for k, i in enumerate(free)}
         kept = [
             [
@@ -641,7 +697,7 @@ class Search:
     def _climb(self, acquisition: AcquisitionFunction, starts: Tensor) -> tuple[Tensor, float]:
         """Return the best end of local searches from points with the same discrete values."""
         feasible = self.feasible
-        fixed = {*range(feasible.num_fixed), *self.values}
+        fixed = {*range(feasible.num_fixed), *feasible.held, *self.values}
         free = [i for i in range(feasible.dim) if i not in fixed]
         ends = starts
         if free:

@@ -114,6 +114,7 @@ class History:
         diagnostics: Mapping[str, float] | None = None,
         request_id: str | None = None,
         parameters: Mapping[str, Any] | None = None,
+        restriction: Mapping[str, Any] | None = None,
     ) -> Query:
         """Record a question and return it.
 
@@ -126,13 +127,15 @@ class History:
             diagnostics: What the acquisition knew, by name.
             request_id: The caller's name for the request.
             parameters: The point by names and in native values, where the domain has names.
+            restriction: What the round could choose from; see :class:`Query`.
 
         Raises:
             TypeError: If the request's name is no text.
             ValueError: If a shape is wrong, a value is not finite, the origin is unknown, or the
                 request was answered before.
         """
-        query = self.new_query(x, origin, asked_at, context, diagnostics, request_id, parameters)
+        given = asked_at, context, diagnostics, request_id, parameters, restriction
+        query = self.new_query(x, origin, *given)
         self.record(query)
         return query
 
@@ -203,6 +206,7 @@ class History:
         diagnostics: Mapping[str, float] | None = None,
         request_id: str | None = None,
         parameters: Mapping[str, Any] | None = None,
+        restriction: Mapping[str, Any] | None = None,
     ) -> Query:
         """Return what :meth:`add_query` would record, checked; see there."""
         if origin not in ORIGINS:
@@ -223,6 +227,7 @@ class History:
             _diagnostics=dict(diagnostics or {}),
             request_id=request_id,
             _parameters=None if parameters is None else dict(parameters),
+            _restriction=None if restriction is None else dict(restriction),
         )
 
     def new_outcome(
@@ -707,6 +712,7 @@ class History:
                 "reason": None if failure is None else failure.reason,
                 **({"avoided": True} if failure is not None and failure.avoided else {}),
                 "request_id": query.request_id,
+                **({} if query.restriction is None else {"restriction": query.restriction}),
                 "diagnostics": query.diagnostics,
             }
             if self.num_constraints:
@@ -831,6 +837,7 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
             record["diagnostics"],
             record.get("request_id"),
             record.get("parameters"),
+            record.get("restriction"),
         )
         has_reward, has_arrived = (record[name] is not None for name in ("reward", "arrival_order"))
         has_failed = record.get("state") in ("failed", "retracted")

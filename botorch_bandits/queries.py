@@ -6,6 +6,7 @@ A :class:`Query` is one row of a history, which an :class:`Outcome`, a :class:`F
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -37,6 +38,11 @@ class Query:
         request_id: The caller's name for the request, if it had one.
         parameters: The point by names and in native values, where the domain has names
             (:class:`~botorch_bandits.Space`); None elsewhere. A copy too.
+        restriction: What the round could choose from, if not from the whole domain; see
+            :meth:`.BanditLoop.ask`. On arms ``"arms"`` that were available, by number, or those
+            ``"absent"``, or ``"bits"``, one an arm, in base 64; on a box the available
+            ``"points"``, or what was ``"fixed"``, by name or column, and points to ``"avoid"``
+            with ``"avoid_within"``. A copy too.
     """
 
     id: int
@@ -48,6 +54,7 @@ class Query:
     _diagnostics: Mapping[str, float] = field(default_factory=dict)
     request_id: str | None = None
     _parameters: Mapping[str, Any] | None = None
+    _restriction: Mapping[str, Any] | None = None
 
     @property
     def x(self) -> Tensor:
@@ -68,6 +75,16 @@ class Query:
     def parameters(self) -> dict[str, Any] | None:
         """See the class."""
         return None if self._parameters is None else dict(self._parameters)
+
+    @property
+    def restriction(self) -> dict[str, Any] | None:
+        """See the class."""
+        return None if self._restriction is None else copy.deepcopy(dict(self._restriction))
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the round could choose from a part of the domain only."""
+        return self._restriction is not None
 
     def __repr__(self) -> str:
         """Show what a user evaluates and tells."""

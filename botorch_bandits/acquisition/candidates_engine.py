@@ -38,6 +38,7 @@ class CandidatesRound:
         scale: In which unit scores are compared.
         draw: The number of the prior that was drawn, or None.
         round_number: From 1.
+        among: The arms that may be chosen, in order; None for all.
     """
 
     scores: Tensor
@@ -45,6 +46,7 @@ class CandidatesRound:
     scale: ValueScale
     draw: int | None
     round_number: int
+    among: Tensor | None = None
 
 
 class CandidatesEngine:
@@ -119,7 +121,7 @@ class CandidatesEngine:
             seen: From :meth:`look`.
             check: Refuse scores that are not finite.
         """
-        return first_of_the_largest(seen.scores, check, seen.scale)
+        return first_of_the_largest(seen.scores, check, seen.scale, seen.among)
 
     def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
         """Take in a record; see :meth:`CandidateArms.observe_many`."""

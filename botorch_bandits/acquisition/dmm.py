@@ -36,7 +36,7 @@ from botorch_bandits.acquisition.base import (
 from botorch_bandits.acquisition.closed_form_dmm import ClosedFormRidges
 from botorch_bandits.acquisition.dmm_on_arms import ArmsInRidges, Basis, basis_of
 from botorch_bandits.acquisition.dmm_on_rows import RowsInRidges, changes_of
-from botorch_bandits.acquisition.ridge_search import RidgeSearch
+from botorch_bandits.acquisition.ridge_search import Index, RidgeSearch
 from botorch_bandits.acquisition.scores import (
     ArmsRound,
     ArmsRule,
@@ -111,6 +111,10 @@ class _Pruned(NamedTuple):
 
     ridges: RidgeSearch
     scores: Tensor
+
+
+def _numbers(among: Tensor | None) -> Index | None:
+    return None if among is None else among.numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +227,8 @@ class DMMArmsRule(ArmsRule):
             smallest = ridges.smallest_rkhs_bound * unit
             stated = self.noise_bound if isinstance(self.noise_bound, str) else noise_bound
             report_refutation(self.delta, rkhs_bound, stated, smallest, self.on_refuted)
-        scores = ridges.scores(1.0 if self.maximize else -1.0) if may_prune else None
+        sign, among = 1.0 if self.maximize else -1.0, _numbers(seen.among)
+        scores = ridges.scores(sign, among) if may_prune else None
         if scores is not None:
             offset = seen.prior_mean if self.maximize else -seen.prior_mean
             return _Pruned(ridges, torch.from_numpy(scores * unit + offset))
@@ -246,7 +251,7 @@ class DMMArmsRule(ArmsRule):
         ridges = ArmsInRidges(
             seen.posterior, basis, norm, noise, self.delta, self.num_ridges, self.doubles
         )
-        scores = ridges.scores(1.0 if self.maximize else -1.0)
+        scores = ridges.scores(1.0 if self.maximize else -1.0, _numbers(seen.among))
         if scores is None:
             return None
         offset = seen.prior_mean if self.maximize else -seen.prior_mean

@@ -142,7 +142,7 @@ class ArmsEngine:
             seen: From :meth:`look`.
             check: Refuse scores that are not finite.
         """
-        return first_of_the_largest(seen.scores, check, seen.value_scale)
+        return first_of_the_largest(seen.scores, check, seen.value_scale, seen.among)
 
     def in_numpy(self, rule: ArmsRule | None) -> NumpyUpperConfidenceBound | None:
         """Return what plays a rule for a single stream without calls of torch, if there is one.

@@ -97,6 +97,7 @@ class LagrangianRound:
             as known for bounds.
         widths: ``num_outputs``.
         draw_round: The round whose random numbers are drawn.
+        among: The arms that may be chosen, in order; None for all.
     """
 
     engine: PenalizedEngine
@@ -105,6 +106,7 @@ class LagrangianRound:
     find_variances: Callable[[int | None], Tensor]
     widths: Tensor
     draw_round: int
+    among: Tensor | None = None
 
     @cached_property
     def variances(self) -> Tensor:
@@ -300,7 +302,7 @@ class PenalizedEngine(ABC):
             seen: From :meth:`look`.
             check: Refuse scores that are not finite.
         """
-        return first_of_the_largest(seen.scores, check, self._value_scale)
+        return first_of_the_largest(seen.scores, check, self._value_scale, seen.among)
 
     def describe(self, seen: LagrangianRound, arm: Tensor) -> dict[str, float]:
         """Return what was known at an arm, by name, as the acquisition function tells it.

@@ -13,12 +13,13 @@ import math
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from botorch_bandits.acquisition.scores import WidthArmsRule
 from botorch_bandits.checks import check_finite
 from botorch_bandits.confidence.width_rules import MINIMUM_VARIANCE
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import ROUNDING, TIE_TOLERANCE
+from botorch_bandits.domains import ROUNDING, TIE_TOLERANCE, ValueScale, first_of_the_largest
 from botorch_bandits.models.arms import ArmsPosterior, ArmsPriorSummary
 
 
@@ -57,11 +58,12 @@ class NumpyUpperConfidenceBound:
         self._shifted = np.empty_like(self._mean)
         self._is_close = np.empty(len(self._mean), dtype=np.bool_)
 
-    def choose(self, round_number: int) -> int:
+    def choose(self, round_number: int, among: Tensor | None = None) -> int:
         """Return the arm to play: the first whose score is within a tolerance of the largest.
 
         Args:
             round_number: From 1; widths grow with it.
+            among: The arms that may be played, in order; all if omitted.
 
         Raises:
             ValueError: If the width is not one number, or a score is not finite.
@@ -77,6 +79,9 @@ class NumpyUpperConfidenceBound:
             mean = np.add(mean, self._prior_mean, out=self._shifted)
         combine = np.add if self.rule.maximize else np.subtract
         combine(scores, mean, out=scores)
+        if among is not None:
+            scale = ValueScale(self._offset, self._unit)
+            return int(first_of_the_largest(self._in_torch, True, scale, among))
         top = float(scores[scores.argmax()])  # NaN if any entry is
         if not math.isfinite(scores.dot(scores)):
             check_finite("the acquisition's values", self._in_torch)

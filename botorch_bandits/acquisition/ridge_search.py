@@ -116,11 +116,12 @@ class RidgeSearch(ABC):
         upper = np.minimum(deviation.min(-1), at_infinity)
         return np.maximum(lower, -at_infinity), upper
 
-    def scores(self, sign: float) -> Array | None:
+    def scores(self, sign: float, among: Index | None = None) -> Array | None:
         """Return the bounds where they may be the largest, and larger numbers elsewhere.
 
         Args:
             sign: 1 for upper bounds, -1 for minus the lower ones.
+            among: The arms of which the largest bound is looked for; all if omitted.
 
         Returns:
             ``num_arms``: no arm whose number is not its bound has the largest one, by far more than
@@ -134,7 +135,12 @@ class RidgeSearch(ABC):
         scores *= self._roots[-1]
         scores += mean
         np.minimum(scores, self._rkhs_bound * np.sqrt(self._prior_variance), out=scores)
-        probes = np.union1d(_largest(mean, NUM_PROBES), _largest(scores, NUM_PROBES))
+        told = (mean, scores) if among is None else (mean[among], scores[among])
+        probes = np.union1d(*(_largest(each, NUM_PROBES) for each in told))
+        may_win = np.ones(len(scores), dtype=np.bool_)
+        if among is not None:
+            probes, may_win[:] = among[probes], False
+            may_win[among] = True
         num_ridges = len(self.radicands)
         if not self._refine(scores, probes, sign, np.arange(0, num_ridges, STEP)):
             return None
@@ -147,7 +153,7 @@ class RidgeSearch(ABC):
         tightest = int(self._tightest[place])
         near = np.unique(np.clip([tightest - 2, tightest, tightest + 2], 0, num_ridges - 1))
         for looked_at, ridges in ((probes, near), (best, slice(None))):
-            is_left = scores >= largest - MARGIN
+            is_left = may_win & (scores >= largest - MARGIN)
             is_left[looked_at] = False
             left = np.flatnonzero(is_left)
             if len(left) and not self._refine(scores, left, sign, ridges):

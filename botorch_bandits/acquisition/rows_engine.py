@@ -106,7 +106,7 @@ class RowsRound(ArmsRound):
         smallest = self.prior_share(MINIMUM_VARIANCE)
         mean = self.mean if rule.maximize else -self.mean
         variance = self.posterior.screened_variance(  # type: ignore[attr-defined]
-            mean.numpy(), float(width), smallest, self.value_scale.tolerance
+            mean.numpy(), float(width), smallest, self.value_scale.tolerance, self.among
         )
         deviation = variance.clamp_min(smallest).sqrt_()
         return RoundWidth(width, half_width(deviation, along_arms(width), in_place=True))
@@ -387,7 +387,7 @@ class RowsEngine:
         Args:
             seen: From :meth:`look`.
         """
-        return int(first_of_the_largest(seen.scores, True, seen.value_scale))
+        return int(first_of_the_largest(seen.scores, True, seen.value_scale, seen.among))
 
     def describe(self, seen: RowsRound, arm: int) -> dict[str, float]:
         """Return what was known at an arm, by name.

@@ -122,6 +122,8 @@ class ArmsRound:
         pending: ``batch_shape x k`` arms whose outcomes have not arrived, or None.
         prior_mean: The prior mean; the posterior is that of outcomes less it.
         prior_deviation: The prior standard deviation: ties and floors are in units of it.
+        among: The arms that may be chosen, in order; None for all. Scores of others may be larger
+            than the acquisition function's values.
     """
 
     rule: ArmsRule
@@ -134,6 +136,7 @@ class ArmsRound:
     pending: Tensor | None = None
     prior_mean: float = 0.0
     prior_deviation: float = 1.0
+    among: Tensor | None = None
 
     @property
     def value_scale(self) -> ValueScale:

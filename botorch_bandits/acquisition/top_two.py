@@ -87,6 +87,7 @@ def top_two(
     max_draws: int,
     advantage: Callable[[Tensor], Tensor],
     scale: ValueScale | None,
+    among: Tensor | None = None,
 ) -> Tensor:
     """Return values that are largest at the leader or at its challenger.
 
@@ -97,18 +98,19 @@ def top_two(
         advantage: From ``batch_shape`` leaders to ``batch_shape x num_arms`` standardized
             posterior means of what each arm has more than the leader.
         scale: By which ties are decided; None if that is not known.
+        among: The arms of which both are chosen, in order; all if omitted.
 
     Returns:
         ``batch_shape x num_arms`` values.
     """
     values = draw(0)
-    leader = first_of_the_largest(values, scale=scale)
+    leader = first_of_the_largest(values, scale=scale, among=among)
     left = is_challenger.expand(leader.shape)
     for number in range(1, max_draws + 1):
         if not bool(left.any()):
             return values
         other = draw(number)
-        found = left & (first_of_the_largest(other, scale=scale) != leader)
+        found = left & (first_of_the_largest(other, scale=scale, among=among) != leader)
         values = other.where(found.unsqueeze(-1), values)
         left = left & ~found
     if not bool(left.any()):
@@ -159,6 +161,7 @@ class TopTwoArmsRule(ArmsRule):
             self.max_draws,
             lambda leader: self._advantage(seen, leader),
             self.value_scale(seen),
+            seen.among,
         )
 
     def bounds(self, seen: ArmsRound) -> tuple[Tensor, Tensor]:

@@ -168,6 +168,18 @@ CONTEXTS_IGNORE_REWARD = (
 )
 """With contexts, where the function is drawn."""
 
+SETS_IGNORE_NOISE = (
+    "what a round could choose from does not depend on noise of outcomes that are not yet told, "
+    "nor on the random numbers of that round"
+)
+"""With restricted rounds, where the function is fixed."""
+
+SETS_IGNORE_REWARD = (
+    "what a round could choose from reveals nothing of the reward function or of the noise beside "
+    "the outcomes told, nor of the random numbers of that round"
+)
+"""With restricted rounds, where the function is drawn."""
+
 
 @dataclass(frozen=True)
 class Statement:

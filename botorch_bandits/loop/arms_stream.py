@@ -80,7 +80,11 @@ class ArmsStream:
         return self._domain
 
     def choose(
-        self, round_number: int, now: float, context: Tensor | None = None
+        self,
+        round_number: int,
+        now: float,
+        context: Tensor | None = None,
+        among: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, float]]:
         """Return the point to query, and its diagnostics.
 
@@ -88,24 +92,26 @@ class ArmsStream:
             round_number: The number of the round, from 1.
             now: Clock time in seconds.
             context: None: there are no contexts.
+            among: The arms that may be chosen, in order; None for all.
         """
         self.catch_up()
         if isinstance(self._feedback, Censored):
-            chosen, described = self._choose_censored(self._feedback, round_number, now)
+            chosen, described = self._choose_censored(self._feedback, round_number, now, among)
             arm = int(chosen)
         else:
-            arm, described = self._choose(round_number)
+            arm, described = self._choose(round_number, among)
         self._latest = (round_number - 1, arm)  # the id that the query will have
         return self._domain.choices[arm], described
 
-    def _choose(self, round_number: int) -> tuple[int, dict[str, float]]:
+    def _choose(self, round_number: int, among: Tensor | None) -> tuple[int, dict[str, float]]:
         pending = self._pending()
         if pending is None and isinstance(self.engine, ArmsEngine):
             quick = self.engine.in_numpy(self._rule)
             if quick is not None:
-                arm = quick.choose(round_number)
+                arm = quick.choose(round_number, among)
                 return arm, quick.describe(arm)
         seen = self._look(round_number, self._rule, pending)
+        seen.among = among
         chosen = self.engine.choose(seen)
         return int(chosen), self.engine.describe(seen, chosen)
 
@@ -244,7 +250,7 @@ class ArmsStream:
         self._minimum = minimum
 
     def _choose_censored(
-        self, feedback: Censored, round_number: int, now: float
+        self, feedback: Censored, round_number: int, now: float, among: Tensor | None
     ) -> tuple[Tensor, dict[str, float]]:
         engine, rule = self.engine, self._rule
         assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
@@ -261,6 +267,7 @@ class ArmsStream:
             assert isinstance(censored, WidthArmsRule)
             censored = replace(censored, predictive=True)
         seen = self._look(round_number, censored)
+        seen.among = among
         arm = engine.choose(seen)
         described = engine.describe(seen, arm)
         if feedback.predictive:

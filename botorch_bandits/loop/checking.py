@@ -6,14 +6,15 @@ loop's model refuses rows that are no outcomes as they were told.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from botorch_bandits.checks import check_integer
+from botorch_bandits.checks import LARGEST_OUTCOME, check_integer
 from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -74,16 +75,37 @@ def check_given(domain: Domain, query: Query) -> None:
         )
 
 
-def check_request(query: Query, context: Tensor | None, x: Tensor | None = None) -> Query:
+def too_large_in(history: History) -> str | None:
+    """Return which outcomes of a history models may not be able to carry, or None."""
+    too_large = [
+        outcome.query_id
+        for outcome in history.outcomes
+        if any(abs(y) > LARGEST_OUTCOME for y in (outcome.reward, *outcome.constraints))
+    ]
+    if not too_large:
+        return None
+    return (
+        f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
+        f"{LARGEST_OUTCOME:g}, so that models may overflow"
+    )
+
+
+def check_request(
+    query: Query,
+    context: Tensor | None,
+    x: Tensor | None = None,
+    restriction: Mapping[str, Any] | None = None,
+) -> Query:
     """Return the query that a request was answered with, if it is the same request."""
     is_same = (query.origin == "attached") == (x is not None)
     is_same = is_same and (x is None or torch.equal(query.x, x))
+    is_same = is_same and query.restriction == restriction
     if context is not None and query.context is not None:
         is_same = is_same and torch.equal(query.context, context.to(query.context))
     if not is_same:
         raise ValueError(
             f"request_id {query.request_id!r} was answered with query {query.id}, for another "
-            "context or point, or by another method. Use another name."
+            "context, point or restriction, or by another method. Use another name."
         )
     return query
 

@@ -70,6 +70,7 @@ from botorch_bandits.loop.minimizing import (
     turned_history,
 )
 from botorch_bandits.loop.probing import probe
+from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import (
@@ -162,7 +163,11 @@ class Chooser:
         return 0 if self.segments is None else self.segments.first_id
 
     def choose(
-        self, round_number: int, context: Tensor | None, now: float
+        self,
+        round_number: int,
+        context: Tensor | None,
+        now: float,
+        limits: Restriction | None = None,
     ) -> tuple[Tensor, str, dict[str, float]]:
         """Return the point of a round, its origin and its diagnostics.
 
@@ -170,6 +175,7 @@ class Chooser:
             round_number: One more than the rounds so far.
             context: The context of the round, or None without contexts.
             now: Clock time in seconds.
+            limits: What the round may choose from; None for the whole domain.
         """
         self.begin_round(round_number)
         if self._watch is not None:
@@ -178,7 +184,7 @@ class Chooser:
             if isinstance(self._stream, OutputsStream):
                 known = self._stream.smallest_lower_bounds
             self._watch.look(self.segments, self._history, lambda: self.model(now), known)
-        x, origin, diagnostics = self._choose(round_number, context, now)
+        x, origin, diagnostics = self._choose(round_number, context, now, limits)
         rule = self._settings.constraints
         if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
@@ -355,35 +361,36 @@ class Chooser:
         return guarantee_of_costs(guarantee) if self._minimizes else guarantee
 
     def _choose(
-        self, round_number: int, context: Tensor | None, now: float
+        self, round_number: int, context: Tensor | None, now: float, limits: Restriction | None
     ) -> tuple[Tensor, str, dict[str, float]]:
         settings = self._settings
         local_round = self.current.num_queries + 1
         if local_round <= settings.num_initial:
-            return self._sample(round_number), "initial", {}
+            return self._sample(round_number, limits), "initial", {}
         if self.segments is not None and self.segments.explores():
             prior, current = self.segments.prior_to_probe, self.current
             if prior is None:
-                return self._sample(round_number), "exploration", {}
+                return self._sample(round_number, limits), "exploration", {}
             seed = derive_seed(settings.seed, round_number, "probe")
-            x = probe(prior, settings.domain, current, settings.feedback, context, seed)
-            return x, "exploration", {}
+            there = settings.domain if limits is None else limits.domain
+            return probe(prior, there, current, settings.feedback, context, seed), "exploration", {}
         if isinstance(settings.acquisition, RandomSearch):
-            return self._sample(round_number), "random", {}
+            return self._sample(round_number, limits), "random", {}
         if self.has_no_data():
             # a user's model cannot be built without data
-            return self._sample(round_number), "initial", {}
+            return self._sample(round_number, limits), "initial", {}
         if self.current.avoided_in_a_row() >= FAILURES_BEFORE_UNIFORM:
             # the model learns nothing from failures, and would go on beside the last ones
-            return self._sample(round_number), "initial", {}
+            return self._sample(round_number, limits), "initial", {}
         if self._stream is not None:
-            x, diagnostics = self._stream.choose(local_round, now, context)
+            among = None if limits is None else limits.among
+            x, diagnostics = self._stream.choose(local_round, now, context, among)
             return x, "acquisition", diagnostics
         domain = self._domain_in(context, local_round)
         acquisition = self._builder.build(self._played, local_round, domain, now)
-        whole, value = domain.maximize(
-            acquisition, seed=derive_seed(settings.seed, round_number, "maximize")
-        )
+        there = domain if limits is None else self._domain_in(context, local_round, limits)
+        seed = derive_seed(settings.seed, round_number, "maximize")
+        whole, value = there.maximize(acquisition, seed=seed)
         diagnostics = {"acquisition_value": value}
         if isinstance(acquisition, BanditAcquisition):
             diagnostics = acquisition.describe(whole)
@@ -504,16 +511,18 @@ class Chooser:
             self._covariances = stream.engine.covariances  # they outlive resets
         return stream
 
-    def _sample(self, round_number: int) -> Tensor:
-        domain = self._settings.domain
+    def _sample(self, round_number: int, limits: Restriction | None) -> Tensor:
+        domain = self._settings.domain if limits is None else limits.domain
         if isinstance(domain, Arms):
             # in blocks, as replicates on the same arms draw
             return domain.choices[int(self._uniform.at(round_number) * domain.num_arms)]
         stream = generator(self._settings.seed, round_number, "sample")
         return domain.sample(1, stream).squeeze(0)
 
-    def _domain_in(self, context: Tensor | None, local_round: int) -> Domain:
-        domain = self._settings.domain
+    def _domain_in(
+        self, context: Tensor | None, local_round: int, limits: Restriction | None = None
+    ) -> Domain:
+        domain = self._settings.domain if limits is None else limits.domain
         if isinstance(self._builder, ForgettingBuilder):
             return self._builder.domain_in(domain, context, local_round)
         return domain if context is None else domain.in_context(context)

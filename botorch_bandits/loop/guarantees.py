@@ -36,6 +36,8 @@ from botorch_bandits.confidence.guarantee import (
     CONTEXTS_IGNORE_REWARD,
     FAILURES_IGNORE_NOISE,
     FAILURES_IGNORE_REWARD,
+    SETS_IGNORE_NOISE,
+    SETS_IGNORE_REWARD,
 )
 from botorch_bandits.confidence.horizon import realized_ts_regret_bound
 from botorch_bandits.constraints import (
@@ -100,6 +102,15 @@ def guarantee_of(
         guarantee = guarantee.with_assumptions(
             "the acquisition is maximized exactly by domain.maximize"
         )
+    num_restricted = _num_restricted(history)
+    if num_restricted and guarantee.regret is not None:
+        # confidence bounds hold at all points, so that nothing else changes
+        against = (
+            f"; in the {num_restricted} of {history.num_queries} rounds that could choose from a "
+            "part of the domain only, regret is against the best point of that part"
+        )
+        told = replace(guarantee.regret, wording=guarantee.regret.wording + against)
+        guarantee = replace(guarantee, regret=told)
     if isinstance(settings.feedback, Hallucinated):
         guarantee = _with_hallucinated(guarantee, acquisition, history)
     return guarantee
@@ -128,6 +139,13 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
             yield ATTACHED_WITHOUT_LOSS
     if settings.context_dim:
         yield CONTEXTS_IGNORE_REWARD if on_draws else CONTEXTS_IGNORE_NOISE
+    if _num_restricted(history):
+        yield SETS_IGNORE_REWARD if on_draws else SETS_IGNORE_NOISE
+
+
+def _num_restricted(history: History) -> int:
+    """Return how many rounds could choose from a part of the domain only."""
+    return sum(query.is_restricted for query in history.queries)
 
 
 def _gaps_of_gains(
@@ -522,6 +540,11 @@ def with_constraints(
     if settings.context_dim:
         rates.append(
             "the theorem is against the best fixed point; none is stated here with contexts"
+        )
+    if _num_restricted(history):
+        rates.append(
+            "the theorem is against the best fixed point; none is stated here where rounds could "
+            "choose from a part of the domain only"
         )
     # what the surrogate models is penalized
     about = guarantee.about("the penalized function of each epoch")

@@ -81,6 +81,7 @@ def replay(record: Mapping[str, Any], history: History) -> None:
                 decode_floats(record.get("diagnostics", {})),
                 record.get("request_id"),
                 record.get("parameters"),
+                record.get("restriction"),
             )
         if kind in ("told", "attached"):
             history.add_outcome(
@@ -130,6 +131,8 @@ def _asked(query: Query) -> dict[str, Any]:
         record["context"] = query.context.tolist()
     if query.request_id is not None:
         record["request_id"] = query.request_id
+    if query.restriction is not None:
+        record["restriction"] = query.restriction
     if query.diagnostics:
         record["diagnostics"] = encode_floats(query.diagnostics)
     return record

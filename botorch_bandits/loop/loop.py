@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +23,9 @@ from torch import Tensor
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
-    LARGEST_OUTCOME,
-    check_carried,
+    check_all_carried,
+    check_context,
     check_positive,
-    check_vector,
     level_of_users_line,
 )
 from botorch_bandits.confidence import EvidenceTable, Guarantee
@@ -43,6 +42,7 @@ from botorch_bandits.loop.checking import (
     check_of_loop,
     check_request,
     evidence_of_loop,
+    too_large_in,
 )
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.descriptions import settings_in_words
@@ -50,6 +50,7 @@ from botorch_bandits.loop.feasibility import Feasibility
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.minimizing import turned_check, turned_view
 from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
+from botorch_bandits.loop.restrictions import read_restriction
 from botorch_bandits.loop.settings import (
     DEFAULT_INITIAL,
     AcquisitionFactory,
@@ -307,14 +308,36 @@ class BanditLoop:
         vars(self).update(state)
         self._lock = threading.RLock()
 
-    def ask(self, context: Any = None, request_id: str | None = None) -> Query:
+    def ask(
+        self,
+        context: Any = None,
+        request_id: str | None = None,
+        *,
+        available: Any = None,
+        fixed: Mapping[Any, Any] | None = None,
+        avoid: Any = None,
+        avoid_within: float | None = None,
+    ) -> Query:
         """Choose the next point, record the query and return it.
+
+        With ``available``, ``fixed`` or ``avoid`` the acquisition function is maximized over what
+        they leave, and a uniform draw is one from that; nothing else changes. Regret is then
+        against the best point that was left, and :meth:`guarantee` says what that takes.
 
         Args:
             context: ``context_dim`` numbers that are known before the choice; only the point is
                 chosen. None without contexts.
             request_id: A name of the caller's for this request. A second call with the same name
                 returns the same query, also after a restart, whatever has become of it.
+            available: What there is in this round: numbers of arms, one truth value an arm, or
+                points as rows; on a box or a space a list of its points.
+            fixed: Values that are given in this round, by the name of a parameter on a space, by
+                the number of a column elsewhere.
+            avoid: Arms, named like those that are available, or points that are not to be chosen
+                in this round, such as those of queries that are running; none if empty.
+            avoid_within: On a box or a space, how far from points to avoid the query must be: in
+                sides of the box, where whole numbers and categories count 1 if they differ; 0.01
+                if omitted.
 
         Returns:
             A :class:`~botorch_bandits.Query`; evaluate the reward at ``query.x``, or at
@@ -323,26 +346,38 @@ class BanditLoop:
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
-            TypeError: If the context is a tensor of another dtype than float64.
-            ValueError: If the context is missing, not wanted, of the wrong length or not finite,
-                or the request was made before with another context. Nothing is recorded then.
+            TypeError: If the context is a tensor of another dtype than float64, or an argument is
+                of another kind.
+            ValueError: If the context is missing, not wanted, of the wrong length or not finite; if
+                nothing is left to choose from, something is not in the domain, or the loop cannot
+                have it; or the request was made before with other arguments. Nothing is recorded
+                then.
             JournalError: If the query cannot be written to the journal. Nothing is recorded then.
+
+        Example:
+            >>> from botorch_bandits import Arms
+            >>> loop = BanditLoop(Arms([[0.0], [0.5], [1.0]]), None, RandomSearch())
+            >>> loop.ask(available=[0, 2], avoid=[2]).x
+            tensor([0.], dtype=torch.float64)
         """
         context = self._check_context(context)
+        given, limits = (available, fixed, avoid, avoid_within), None
+        if any(each is not None for each in given):
+            limits = read_restriction(self.settings, *given)
+        record = None if limits is None else limits.record
         with self._lock:
             self._catch_up()
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)
                 if answered is not None:
-                    return check_request(answered, context)
+                    return check_request(answered, context, restriction=record)
             round_number = self._next_round()
             now = self._clock()
             with self._derived_state() as chooser:
-                x, origin, diagnostics = chooser.choose(round_number, context, now)
+                x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
                 named = self.settings.domain.decode(x)
-                query = self._history.new_query(
-                    x, origin, now, context, diagnostics, request_id, named
-                )
+                told = now, context, diagnostics, request_id, named, record
+                query = self._history.new_query(x, origin, *told)
                 self._record(query, fit=chooser.latest_fit())
                 chooser.add_query(query)
             return query
@@ -380,7 +415,7 @@ class BanditLoop:
                 return told
             now = self._clock()
             outcome = self._history.new_outcome(query_id, reward, now, constraints)
-            _check_size(outcome)
+            check_all_carried(outcome.reward, outcome.constraints)
             if isinstance(feedback := self.settings.feedback, Censored):
                 query = self._history.query(query_id)
                 scale = self.settings.outcome_scale
@@ -518,7 +553,7 @@ class BanditLoop:
                 x, "attached", now, context, request_id=request_id, parameters=named
             )
             outcome = self._history.outcome_of(query.id, reward, now, round_number, constraints)
-            _check_size(outcome)
+            check_all_carried(outcome.reward, outcome.constraints)
             if isinstance(feedback := self.settings.feedback, Censored):
                 scale, reward = self.settings.outcome_scale, outcome.reward
                 feedback.check_outcome(query, reward, round_number, now, self._history, scale)
@@ -782,17 +817,8 @@ class BanditLoop:
 
     def _begin(self) -> None:
         """Derive what follows from the history; outcomes that cannot be carried are no obstacle."""
-        too_large = [
-            outcome.query_id
-            for outcome in self._history.outcomes
-            if any(abs(y) > LARGEST_OUTCOME for y in (outcome.reward, *outcome.constraints))
-        ]
-        if too_large:
-            problem = (
-                f"the outcomes of query_id {', '.join(map(str, too_large))} are larger than "
-                f"{LARGEST_OUTCOME:g}, so that models may overflow"
-            )
-        else:
+        problem = too_large_in(self._history)
+        if problem is None:
             try:
                 _ = self._chooser
                 return
@@ -868,27 +894,7 @@ class BanditLoop:
         return round_number
 
     def _check_context(self, context: Any, verb: str = "ask") -> Tensor | None:
-        context_dim = self.settings.context_dim
-        if context_dim == 0:
-            if context is not None:
-                raise ValueError(
-                    f"context is {context}, but the loop has context_dim=0. Build it with "
-                    "context_dim= set to the number of context features."
-                )
-            return None
-        if context is None:
-            raise ValueError(
-                f"context is missing: the loop has context_dim={context_dim}. Ask with "
-                f"{verb}(context=...)."
-            )
-        return check_vector("context", context, length=context_dim)
-
-
-def _check_size(outcome: Outcome) -> None:
-    """Raise unless models can carry an outcome; see :data:`.LARGEST_OUTCOME`."""
-    check_carried("reward", outcome.reward)
-    for i, value in enumerate(outcome.constraints):
-        check_carried(f"constraints[{i}]", value)
+        return check_context(self.settings.context_dim, context, verb)
 
 
 fill_in_docstrings(__name__)

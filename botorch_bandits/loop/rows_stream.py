@@ -94,7 +94,11 @@ class RowsStream:
         self._rule = rule
 
     def choose(
-        self, round_number: int, now: float, context: Tensor | None = None
+        self,
+        round_number: int,
+        now: float,
+        context: Tensor | None = None,
+        among: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, float]]:
         """Return the point to query, and its diagnostics.
 
@@ -102,8 +106,10 @@ class RowsStream:
             round_number: The number of the round, from 1.
             now: Clock time in seconds.
             context: The context of the round, or None without contexts.
+            among: The arms that may be chosen, in order; None for all.
         """
         seen = self._look(round_number, context)
+        seen.among = among
         arm = int(self.engine.choose(seen))
         return self._domain.choices[arm], self.engine.describe(seen, arm)
 

@@ -573,7 +573,12 @@ class RowsPosterior:
         return np.maximum(self.prior_variances[arms] - known, 0.0)
 
     def screened_variance(
-        self, mean: Array, width: float, smallest: float, tolerance: Callable[[float], float]
+        self,
+        mean: Array,
+        width: float,
+        smallest: float,
+        tolerance: Callable[[float], float],
+        among: Tensor | None = None,
     ) -> Tensor:
         """Return variances of which only those near the largest upper bound need be exact.
 
@@ -586,12 +591,16 @@ class RowsPosterior:
             width: At least 0.
             smallest: Smaller variances are taken for this.
             tolerance: From the largest value to how much less counts as equal.
+            among: The arms of which the largest value is looked for; all if omitted.
         """
         bound = self._bounds_on_variance()
         if bound is None:
             return self.variance
         value = mean + width * np.sqrt(np.maximum(bound, smallest))
         is_exact, is_sharp = np.zeros(self.num_arms, dtype=bool), self._telling is None
+        if among is not None:  # the others need not be looked at
+            is_exact[:] = True
+            is_exact[among.numpy()] = False
         largest, count = -math.inf, FIRST_CANDIDATES
         while True:
             threshold = largest - 2.0 * tolerance(largest) if largest > -math.inf else largest

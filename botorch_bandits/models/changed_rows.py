@@ -316,7 +316,12 @@ class ChangedRowsPosterior(RowsPosterior):
         return self.variance.numpy()[arms]
 
     def screened_variance(
-        self, mean: Array, width: float, smallest: float, tolerance: Callable[[float], float]
+        self,
+        mean: Array,
+        width: float,
+        smallest: float,
+        tolerance: Callable[[float], float],
+        among: Tensor | None = None,
     ) -> Tensor:
         """See the base class; here all are exact."""
         return self.variance

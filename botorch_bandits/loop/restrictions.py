@@ -1,0 +1,613 @@
+r"""What a round may choose from: arms that are there, coordinates that are given, points to avoid.
+
+:func:`read_restriction` turns the arguments of :meth:`.BanditLoop.ask` into a :class:`Restriction`:
+the set :math:`D_t` of the round as a domain of its own. The choice of the round is the maximum over
+that set of the acquisition function that would have been maximized over the whole domain, and a
+uniform draw is one from that set.
+
+Points are avoided within a distance :math:`\rho`. With :math:`p` the point that is avoided and
+:math:`s_i` the sides of the box it is
+
+.. math:: \sqrt{\sum_{i \text{ continuous}} \Bigl(\frac{x_i - p_i}{s_i}\Bigr)^2
+    + \#\{i \text{ discrete} : x_i \ne p_i\}} < \rho .
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from torch import Tensor
+
+from botorch_bandits.change_points import ChangePointRestart
+from botorch_bandits.checks import (
+    check_integer,
+    check_matrix,
+    check_number,
+    check_positive,
+    shown_value,
+)
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.feasible_sets import NONLINEAR, FeasibleSet
+from botorch_bandits.history import Query
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.models.front_kernels import Index
+from botorch_bandits.spaces import Space
+from botorch_bandits.spaces.space import FEW_POINTS
+
+AVOIDED_WITHIN = 0.01
+"""How far from a point that is avoided a query must be, in sides of the box."""
+
+
+@dataclass(frozen=True, eq=False)
+class Restriction:
+    """What one round may choose from.
+
+    Attributes:
+        record: What a journal and :attr:`.Query.restriction` have of it, in plain values.
+        part: The set of the round; all arms where :attr:`among` says which of them.
+        among: On arms the numbers of those that may be chosen, in order; otherwise None.
+    """
+
+    record: dict[str, Any]
+    part: Arms | Box
+    among: Tensor | None = None
+
+    @cached_property
+    def domain(self) -> Arms | Box:
+        """The set of the round; most engines on arms do without, for many take a while to sort."""
+        if self.among is None or not isinstance(self.part, Arms):
+            return self.part
+        return Arms(self.part.choices[self.among])
+
+
+def read_restriction(
+    settings: LoopSettings,
+    available: Any = None,
+    fixed: Any = None,
+    avoid: Any = None,
+    avoid_within: Any = None,
+) -> Restriction | None:
+    """Return what a round may choose from; None for the whole domain.
+
+    Args:
+        settings: Of the loop.
+        available: See :meth:`.BanditLoop.ask`.
+        fixed: Likewise.
+        avoid: Likewise.
+        avoid_within: Likewise.
+
+    Raises:
+        TypeError: If an argument is of another kind.
+        ValueError: If something is not in the domain, nothing is left to choose from, or the loop
+            cannot have it.
+    """
+    is_empty = isinstance(fixed, Mapping) and not fixed
+    fixed = None if is_empty else fixed
+    avoid = None if avoid is None or _is_empty(avoid) else avoid
+    if avoid_within is not None and avoid is None:
+        avoid_within = check_positive("avoid_within", avoid_within)  # of no points: all may be
+    if available is None and fixed is None and avoid is None:
+        return None
+    if isinstance(settings.restart, ChangePointRestart):
+        raise ValueError(
+            "available=, fixed= and avoid= cannot go with ChangePointRestart, whose test compares "
+            "uniform draws from the whole domain. Use EvidenceRestart, which looks at all outcomes "
+            "wherever they were chosen."
+        )
+    domain = settings.domain
+    if isinstance(domain, Arms):
+        if avoid_within is not None:
+            raise ValueError(
+                f"avoid_within is {avoid_within}, but on arms only those are avoided that avoid= "
+                "names. Leave it out, and name the arms nearby, too."
+            )
+        return _restricted_arms(domain, available, fixed, avoid)
+    if not isinstance(domain, Box):
+        raise ValueError(
+            f"{type(domain).__name__} is a domain of your own, which cannot be restricted for a "
+            "round. Leave out available=, fixed= and avoid=, or take Arms, a Box or a Space."
+        )
+    within = (
+        AVOIDED_WITHIN if avoid_within is None else check_positive("avoid_within", avoid_within)
+    )
+    return _restricted_box(domain, available, fixed, avoid, within)
+
+
+def arms_available(record: Mapping[str, Any], num_arms: int) -> Tensor:
+    """Return the numbers of the arms that a round could choose from, in order.
+
+    Args:
+        record: Of a query on arms, see :attr:`.Query.restriction`.
+        num_arms: How many arms there are.
+
+    Example:
+        >>> arms_available({"absent": [1]}, 4).tolist()
+        [0, 2, 3]
+    """
+    if "arms" in record:
+        return torch.tensor(record["arms"], dtype=torch.long)
+    there = np.ones(num_arms, dtype=np.bool_)
+    if "absent" in record:
+        there[list(record["absent"])] = False
+    else:
+        packed = np.frombuffer(base64.b64decode(record["bits"]), dtype=np.uint8)
+        there = np.unpackbits(packed, count=num_arms).astype(np.bool_)
+    return torch.from_numpy(np.flatnonzero(there))
+
+
+def points_within(query: Query, domain: Domain) -> Tensor | None:
+    """Return the points that a restricted round could choose from, ``n x d``.
+
+    Args:
+        query: Of the round, whose restriction is not None.
+        domain: Of the loop.
+
+    Returns:
+        None where they are not finitely many.
+    """
+    record = query.restriction or {}
+    if isinstance(domain, Arms):
+        return domain.choices[arms_available(record, domain.num_arms).to(domain.choices.device)]
+    if "points" not in record:
+        return None
+    return query.x.new_tensor(record["points"])
+
+
+def _record_of_arms(there: Any) -> dict[str, Any]:
+    """Return which arms are there in the least space: those, the others, or a bit for each."""
+    arms, absent = np.flatnonzero(there), np.flatnonzero(~there)
+    fewer = min(len(arms), len(absent))
+    if fewer > 16 and 24 * fewer > len(there):  # a number and a comma, against a sixth of a letter
+        return {"bits": base64.b64encode(np.packbits(there).tobytes()).decode("ascii")}
+    name, listed = ("arms", arms) if len(arms) <= len(absent) else ("absent", absent)
+    return {name: listed.tolist()}
+
+
+def _restricted_arms(domain: Arms, available: Any, fixed: Any, avoid: Any) -> Restriction | None:
+    there = np.ones(domain.num_arms, dtype=np.bool_)
+    told = []
+    if available is not None:
+        there[:] = False
+        there[_read_arms("available", available, domain)] = True
+        told.append("available")
+    if fixed is not None:
+        for column, value in _read_columns(fixed, domain.dim).items():
+            held = (domain.choices[:, column] == value).cpu().numpy()
+            if not held.any():
+                known = domain.choices[:, column].unique().tolist()
+                raise ValueError(
+                    f"fixed is {dict(fixed)}, but no arm has {value} in column {column}; there are "
+                    f"{', '.join(f'{v:g}' for v in known[:8])}{', ...' if len(known) > 8 else ''}."
+                )
+            there &= held
+        told.append("fixed")
+    if avoid is not None:
+        there[_read_arms("avoid", avoid, domain)] = False
+        told.append("avoid")
+    if not there.any():
+        raise ValueError(
+            f"{', '.join(told)} leave{'s' if len(told) == 1 else ''} none of the "
+            f"{domain.num_arms} arms to choose from. Leave some, or do not ask in this round."
+        )
+    if there.all():
+        return None
+    among = torch.from_numpy(np.flatnonzero(there)).to(domain.choices.device)
+    return Restriction(_record_of_arms(there), domain, among)
+
+
+def _is_empty(given: Any) -> bool:
+    try:
+        return not isinstance(given, str) and len(given) == 0
+    except TypeError:  # what has no length
+        return False
+
+
+def _read_arms(name: str, given: Any, domain: Arms) -> Index:
+    """Return the numbers of arms that a user names by number, mask or point."""
+    remedy = (
+        f"pass numbers of arms (0 to {domain.num_arms - 1}), {domain.num_arms} truth values, or "
+        "points as rows."
+    )
+    if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} is {shown_value(given)}; {remedy}")
+    is_listed = not hasattr(given, "ndim")  # no tensor, no array
+    if is_listed:
+        given = list(given)
+        if given and all(isinstance(each, Tensor) and each.dim() == 1 for each in given):
+            given = torch.stack(given)  # points
+    array = given.detach().cpu().numpy() if isinstance(given, Tensor) else _as_array(name, given)
+    if array.size == 0:
+        raise ValueError(f"{name} is empty, so that there is nothing to choose from; {remedy}")
+    if array.ndim == 2 and array.dtype != np.bool_:
+        rows = given if isinstance(given, Tensor | np.ndarray) else array.tolist()
+        points = check_matrix(name, rows, domain.dim, "points as rows")
+        return domain.index_of(points, name).cpu().numpy()
+    if array.ndim == 1 and array.dtype == np.bool_:
+        if len(array) != domain.num_arms:
+            raise ValueError(
+                f"{name} has {len(array)} truth values, but there are {domain.num_arms} arms; "
+                f"{remedy}"
+            )
+        return np.flatnonzero(array)
+    is_mixed = is_listed and any(isinstance(i, bool | np.bool_) for i in given)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or is_mixed:
+        raise TypeError(
+            f"{name} has the shape {array.shape} and the kind {array.dtype.name}; {remedy}"
+        )
+    outside = array[(array < 0) | (array >= domain.num_arms)]
+    if len(outside):
+        raise ValueError(f"{name} names arm {outside[0]}, which is not there; {remedy}")
+    return array.astype(np.int64)
+
+
+def _as_array(name: str, given: Sequence[Any]) -> Any:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{name} has rows of different lengths: {error}") from None
+
+
+def _read_columns(fixed: Any, dim: int) -> dict[int, float]:
+    """Return values by column."""
+    if not isinstance(fixed, Mapping):
+        raise TypeError(
+            f"fixed is {shown_value(fixed)}; pass a dict from columns (0 to {dim - 1}) to values."
+        )
+    found = {}
+    for column, value in fixed.items():
+        if isinstance(column, str):
+            raise TypeError(
+                f"fixed names {column!r}, but the domain has no names; give the number of the "
+                f"column, 0 to {dim - 1}, or build the loop on a Space."
+            )
+        place = check_integer("a column of fixed", column, minimum=0)
+        if place >= dim:
+            raise ValueError(f"fixed names column {place}; the columns are 0 to {dim - 1}.")
+        found[place] = check_number(f"fixed[{place}]", value)
+    return found
+
+
+def _restricted_box(
+    domain: Box, available: Any, fixed: Any, avoid: Any, within: float
+) -> Restriction | None:
+    record: dict[str, Any] = {}
+    values: dict[int, float] = {}
+    if fixed is not None:
+        values, record["fixed"] = _read_fixed(fixed, domain)
+    away = None
+    if avoid is not None:
+        sides = domain.bounds[1] - domain.bounds[0]
+        away = _Away(_read_points("avoid", avoid, domain), within, sides, domain.discrete_dims)
+    if available is None and not values and away is None:
+        return None  # only what never varies is fixed
+    part: Box | Arms = domain
+    if available is not None:
+        points = _distinct(_read_points("available", available, domain))
+        part = _Points(_kept(points, values, "available and fixed leave no point"))
+    elif values:
+        part = _slice_of(domain, values, record["fixed"])
+    elif (few := domain._few_points()) is not None:
+        part = _Points(few.choices)
+    if away is not None and isinstance(part, Arms):
+        part = _Points(away.kept(part.choices))
+    elif away is not None:
+        assert isinstance(part, Box)
+        part = _Apart(part, away).checked()
+    if available is not None and isinstance(part, Arms):
+        return Restriction({"points": part.choices.tolist()}, part)
+    if away is not None:
+        record |= {"avoid": away.points.tolist(), "avoid_within": within}
+    return Restriction(record, part)
+
+
+def _distinct(points: Tensor) -> Tensor:
+    """Return rows without repeats, in their order."""
+    return points.new_tensor([list(row) for row in dict.fromkeys(map(tuple, points.tolist()))])
+
+
+def _kept(points: Tensor, values: Mapping[int, float], problem: str) -> Tensor:
+    """Return the rows with given values in some columns."""
+    kept = points
+    if values:
+        held = points[:, list(values)] == points.new_tensor(list(values.values()))
+        kept = points[held.all(-1)]
+    if len(kept) == 0:
+        raise ValueError(f"{problem}. Leave some, or do not ask in this round.")
+    return kept
+
+
+def _read_points(name: str, given: Any, domain: Box) -> Tensor:
+    """Return points of a box as rows, each checked."""
+    if isinstance(given, Mapping | str | bytes | Set) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} is {shown_value(given)}; pass points of the domain in a list.")
+    rows = list(check_matrix(name, given, domain.dim) if hasattr(given, "ndim") else given)
+    if not rows:
+        raise ValueError(f"{name} is empty, so that there is nothing to choose from. Leave it out.")
+    return torch.stack([domain.check_point(f"{name}[{i}]", row) for i, row in enumerate(rows)])
+
+
+def _read_fixed(fixed: Any, domain: Box) -> tuple[dict[int, float], dict[str, Any]]:
+    """Return values by column, and what is recorded of them."""
+    if not isinstance(domain, Space):
+        values = _read_columns(fixed, domain.dim)
+        for column, value in values.items():
+            low, high = domain.bounds[:, column].tolist()
+            if not low <= value <= high:
+                raise ValueError(
+                    f"fixed[{column}] is {value}, outside [{low}, {high}]. Clamp it or widen the "
+                    "box."
+                )
+            if column in domain.integer_dims and value != round(value):
+                raise ValueError(f"fixed[{column}] is {value}; this dimension takes whole numbers.")
+        return values, {str(column): value for column, value in values.items()}
+    if not isinstance(fixed, Mapping):
+        raise TypeError(f"fixed is {shown_value(fixed)}; pass a dict from names to values.")
+    known: dict[str, Any] = domain.parameters
+    values, told = {}, {}
+    for name, value in fixed.items():
+        if name not in known:
+            raise ValueError(
+                f"fixed names {name!r}, which is no parameter; the space has {', '.join(known)}."
+            )
+        told[name] = known[name].check(name, value)
+        if name in domain.names:
+            values[domain.names.index(name)] = known[name].encode(told[name])
+    return values, told
+
+
+def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any]) -> Box | Arms:
+    """Return the part of a box in which some coordinates have given values."""
+    try:
+        found = _Slice(domain, values)
+        points = found._few_points()
+        if points is None and found.feasible is not None:
+            found.feasible.check_not_empty(found._from_unit, found.integer_dims)
+    except ValueError as error:
+        raise ValueError(f"fixed is {dict(told)}, which leaves no point: {error}") from error
+    return found if points is None else points
+
+
+@dataclass(frozen=True, eq=False)
+class _Away:
+    """By how much points are away from those that are avoided.
+
+    Attributes:
+        points: ``n x d``, those that are avoided.
+        within: How far is far enough.
+        sides: ``d``, of the box.
+        discrete: The coordinates that count 1 where they differ.
+    """
+
+    points: Tensor
+    within: float
+    sides: Tensor
+    discrete: tuple[int, ...]
+
+    takes_rows: ClassVar[bool] = True
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the distance from the nearest of them over what is far enough, less 1.
+
+        Args:
+            X: ``... x d``.
+        """
+        difference = X.unsqueeze(-2) - self.points
+        squares = (difference / self.sides).square()
+        if self.discrete:
+            is_discrete = torch.zeros_like(self.sides, dtype=torch.bool)
+            is_discrete[list(self.discrete)] = True
+            squares = torch.where(is_discrete, (difference != 0.0).to(squares), squares)
+        # the root has no slope at 0
+        nearest = squares.sum(-1).amin(-1).clamp_min(1e-18 * self.within**2)
+        return nearest.sqrt() / self.within - 1.0
+
+    def has(self, X: Tensor) -> Tensor:
+        """Return which points are away, ``...`` booleans.
+
+        Args:
+            X: ``... x d``.
+        """
+        with torch.no_grad():
+            return self(X) >= -NONLINEAR
+
+    def kept(self, X: Tensor) -> Tensor:
+        """Return the rows that are away.
+
+        Args:
+            X: ``n x d``.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        kept = X[self.has(X)]
+        if len(kept) == 0:
+            raise ValueError(
+                f"avoid leaves no point: all {len(X)} that there are lie within avoid_within="
+                f"{self.within:g} of one that is avoided. Avoid fewer, or pass a smaller "
+                "avoid_within."
+            )
+        return kept
+
+
+class _Points(Arms):
+    """Points of a box, with the box's search for an acquisition function that has its own."""
+
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        """See :meth:`Domain.maximize`."""
+        choices = getattr(acquisition, "choices", None)
+        if choices is None:
+            return super().maximize(acquisition, seed)
+        known = set(map(tuple, self.choices.tolist()))
+        kept = [i for i, row in enumerate(choices.tolist()) if tuple(row) in known]
+        return _of_choices(choices[kept], acquisition, seed)
+
+    def in_context(self, context: Tensor) -> Arms:
+        """See :meth:`Domain.in_context`."""
+        return _Points(super().in_context(context).choices)
+
+
+def _of_choices(
+    choices: Tensor, acquisition: AcquisitionFunction, seed: int
+) -> tuple[Tensor, float]:
+    """Maximize over those of the points on which an acquisition function lives that are left."""
+    if len(choices) == 0:
+        raise ValueError(
+            "available, fixed and avoid leave none of the points in choices= of the acquisition "
+            "function, or in its discretization=. Leave some of them, or leave out the option."
+        )
+    return Arms(choices).maximize(acquisition, seed)
+
+
+class _PartOfBox(Box):
+    """A part of a box, with the box's coordinates and values."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        self.bounds, self.dim = box.bounds, box.dim
+        self.integer_dims = box.integer_dims
+        self.num_restarts, self.raw_samples = box.num_restarts, box.raw_samples
+        self.equality_constraints = box.equality_constraints  # these have no volume
+        self.feasible = box.feasible
+
+    def _fixed_features(self) -> dict[int, float]:
+        return self._box._fixed_features()
+
+    def _from_unit(self, uniform: Tensor) -> Tensor:
+        return self._box._from_unit(uniform)
+
+    def _snap(self, points: Tensor) -> Tensor:
+        return self._box._snap(points)
+
+    @property
+    def num_values(self) -> dict[int, int]:
+        return self._box.num_values
+
+    def values_of(self, dim: int) -> list[float]:
+        return self._box.values_of(dim)
+
+    @property
+    def unordered_dims(self) -> tuple[int, ...]:
+        return self._box.unordered_dims
+
+
+class _Slice(_PartOfBox):
+    """The part of a box in which some coordinates have given values."""
+
+    def __init__(self, box: Box, values: Mapping[int, float]) -> None:
+        super().__init__(box)
+        self._values = dict(sorted(values.items()))
+        self.bounds = self._held(box.bounds.clone())
+        self.integer_dims = tuple(i for i in box.integer_dims if i not in values)
+        if box.feasible is not None:
+            behind = box.feasible.num_fixed
+            self.feasible = box.feasible.holding({i - behind: x for i, x in values.items()})
+
+    def _held(self, points: Tensor) -> Tensor:
+        for i, value in self._values.items():
+            points[..., i] = value
+        return points
+
+    def _fixed_features(self) -> dict[int, float]:
+        return {**self._box._fixed_features(), **self._values}
+
+    def _from_unit(self, uniform: Tensor) -> Tensor:
+        return self._held(self._box._from_unit(uniform))
+
+    def _snap(self, points: Tensor) -> Tensor:
+        return self._held(self._box._snap(points))
+
+    @property
+    def num_values(self) -> dict[int, int]:
+        return {i: n for i, n in self._box.num_values.items() if i not in self._values}
+
+    @property
+    def unordered_dims(self) -> tuple[int, ...]:
+        return tuple(i for i in self._box.unordered_dims if i not in self._values)
+
+    def _few_points(self) -> Arms | None:
+        counts = self.num_values
+        if len(counts) + len(self._values) < self.dim or math.prod(counts.values()) > FEW_POINTS:
+            return None
+        listed = [
+            [self._values[i]] if i in self._values else self.values_of(i) for i in range(self.dim)
+        ]
+        points = self.bounds.new_tensor([list(each) for each in itertools.product(*listed)])
+        if self.feasible is not None:
+            points = points[self.feasible.contains(points)]
+        if len(points) == 0:
+            raise ValueError("what is left of the box violates its constraints.")
+        return _Points(points)
+
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        """See :meth:`Domain.maximize`."""
+        choices = getattr(acquisition, "choices", None)
+        if choices is None:
+            return super().maximize(acquisition, seed)
+        held = choices[:, list(self._values)] == choices.new_tensor(list(self._values.values()))
+        return _of_choices(choices[held.all(-1)], acquisition, seed)
+
+    def in_context(self, context: Tensor) -> Box:
+        """See :meth:`Domain.in_context`."""
+        front = len(context)
+        values = {i + front: value for i, value in self._values.items()}
+        return _Slice(self._box.in_context(context), values)
+
+
+class _Apart(_PartOfBox):
+    """The part of a box that is away from some points.
+
+    What the box's own search finds is taken if it is away from all of them, for it is the maximum
+    of the part as well. Otherwise the part is searched like any other feasible set.
+    """
+
+    def __init__(self, box: Box, away: _Away) -> None:
+        super().__init__(box)
+        self._away, self._front = away, box.dim - len(away.sides)
+        held = tuple(i for i in box._fixed_features() if i >= self._front)
+        known = box.feasible or FeasibleSet(
+            box.bounds, discrete=box.discrete_dims, num_fixed=self._front, held=held
+        )
+        self.feasible = replace(known, nonlinear=(*known.nonlinear, (away, True)))
+
+    def checked(self) -> _Apart:
+        """Return this part if it has a point.
+
+        Raises:
+            ValueError: If none is found.
+        """
+        try:
+            self.sample(1, torch.Generator().manual_seed(0))
+        except ValueError as error:
+            raise ValueError(
+                f"avoid leaves no point: {error} Or avoid fewer points, or pass a smaller "
+                f"avoid_within than {self._away.within:g}."
+            ) from error
+        return self
+
+    def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
+        """See :meth:`Domain.maximize`."""
+        choices = getattr(acquisition, "choices", None)
+        if choices is not None:
+            kept = choices[self._away.has(choices[:, self._front :])]
+            return _of_choices(kept, acquisition, seed)
+        x, value = self._box.maximize(acquisition, seed)
+        if bool(self._away.has(x[self._front :])):
+            return x, value
+        return super().maximize(acquisition, seed)
+
+    def in_context(self, context: Tensor) -> Box:
+        """See :meth:`Domain.in_context`."""
+        return _Apart(self._box.in_context(context), self._away)
+
+
+fill_in_docstrings(__name__)

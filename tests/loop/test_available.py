@@ -1,0 +1,622 @@
+"""Arms that come and go: the choice is the maximum of the same bound over what is there."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+from numpy.typing import NDArray
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
+    Censored,
+    ChangePointDetector,
+    ChangePointRestart,
+    DMMUpperConfidenceBound,
+    Domain,
+    EvidenceRestart,
+    ExponentialWeights,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    History,
+    ImprovedUpperConfidenceBound,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+    LogExpectedImprovement,
+    MeanOnly,
+    PrimalDual,
+    RandomizedUpperConfidenceBound,
+    RandomSearch,
+    SlidingWindow,
+    TimeVaryingKernel,
+    TopTwoThompsonSampling,
+    VarianceOnly,
+)
+from botorch_bandits.confidence.dmm import ridge_grid
+from botorch_bandits.loop.restrictions import arms_available
+from botorch_bandits.models import candidate_grid
+from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX
+
+Array = NDArray[np.float64]
+NOISE, LENGTH, WIDTH = 0.05, 0.3, 2.5
+
+
+def uniform(*shape: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, dtype=torch.float64, generator=generator)
+
+
+def covariance(A: Array, B: Array) -> Array:
+    distance = math.sqrt(5.0) * np.sqrt(((A[:, None] - B[None]) ** 2).sum(-1)) / LENGTH
+    return np.asarray((1.0 + distance + distance**2 / 3.0) * np.exp(-distance))
+
+
+def textbook(X: Array, y: Array, at: Array, noise: Array | float = NOISE) -> tuple[Array, Array]:
+    """Posterior mean and standard deviation from the rows themselves."""
+    K = covariance(X, X) + np.eye(len(X)) * noise
+    k = covariance(X, at)
+    solved = np.linalg.solve(K, k)
+    return solved.T @ y, np.sqrt(1.0 - (k * solved).sum(0))
+
+
+def recipe(**options: Any) -> Any:
+    kernel = MaternKernel(nu=2.5).double()
+    return BanditGP.with_kernel(kernel, noise=NOISE, lengthscale=LENGTH, **options)
+
+
+UCB = GPUpperConfidenceBound.with_options(width=WIDTH)
+DMM = DMMUpperConfidenceBound.with_options(rkhs_bound=6.0, noise_bound=0.3, delta=0.1)
+
+
+def reward(x: Any, t: int) -> float:
+    return float(sum(math.sin(6.0 * float(v)) for v in x)) + 0.2 * math.sin(11.0 * t)
+
+
+def played(
+    num_arms: int, num_rounds: int, num_played: int, num_pending: int = 0, **settings: Any
+) -> BanditLoop:
+    """A loop with some rounds on record, of which some are pending."""
+    choices = uniform(num_arms, 2, seed=1)
+    given = {"model": recipe(), "acquisition": UCB, "seed": 3, **settings}
+    dim = given.get("context_dim", 0)
+    loop = BanditLoop(Arms(choices), clock=lambda: 0.0, **given)
+    rng = np.random.default_rng(5)
+    for t in range(num_rounds):
+        x = choices[int(rng.integers(num_played))]
+        context = [float(rng.integers(4)) / 3.0] if dim else None
+        given_constraints = [2.0 - float(x[0])] if given.get("constraints") else None
+        y = reward([*x, *(context or [])], t)
+        loop.attach(x, y, context=context, constraints=given_constraints)
+    for _ in range(num_pending):
+        loop.ask(context=[0.5] if dim else None)
+    return loop
+
+
+def bound_of_dmm(X: Array, y: Array, at: Array) -> Array:
+    """The smallest upper bound over the grid of ridges, from dense algebra."""
+    n, B, R, delta = len(X), 6.0, 0.3, 0.1
+    K = covariance(X, X)
+    base = torch.tensor([NOISE], dtype=torch.float64)
+    grid = ridge_grid(base, torch.tensor([float(np.trace(K))], dtype=torch.float64), 48)
+    k = covariance(X, at)
+    gain = 0.5 * np.linalg.slogdet(np.eye(n) + K / NOISE)[1]
+
+    def fit(a: float) -> float:
+        return float(y @ np.linalg.solve(K + a * np.eye(n), y))
+
+    radius = NOISE * fit(NOISE) + R**2 * 2.0 * (gain + math.log(1.0 / delta))
+    upper = np.full(len(at), B)
+    for a in grid.reshape(-1).tolist():
+        if math.isinf(a):
+            continue
+        solved = np.linalg.solve(K + a * np.eye(n), k)
+        spread = np.sqrt(1.0 - (k * solved).sum(0))
+        radicand = (radius + a * B**2 - a * fit(a)) / a
+        upper = np.minimum(upper, solved.T @ y + spread * math.sqrt(radicand))
+    return upper
+
+
+def rows_of(loop: BanditLoop) -> tuple[Array, Array]:
+    X, Y = loop.history.arrived()
+    return X.numpy(), Y[:, 0].numpy()
+
+
+def upper_bound(X: Array, y: Array, at: Array, noise: Array | float = NOISE) -> Array:
+    mean, deviation = textbook(X, y, at, noise)
+    return mean + WIDTH * deviation
+
+
+def of_plain(loop: BanditLoop, at: Array) -> Array:
+    return upper_bound(*rows_of(loop), at)
+
+
+def of_pending(loop: BanditLoop, at: Array) -> Array:
+    X, y = rows_of(loop)
+    mean, _ = textbook(X, y, at)
+    whole = np.concatenate([X, loop.history.pending_inputs().numpy()])
+    return np.asarray(mean + WIDTH * textbook(whole, np.zeros(len(whole)), at)[1])
+
+
+def of_window(loop: BanditLoop, at: Array) -> Array:
+    X, y = rows_of(loop)
+    return upper_bound(X[-20:], y[-20:], at)
+
+
+def of_long_window(loop: BanditLoop, at: Array) -> Array:
+    X, y = rows_of(loop)
+    return upper_bound(X[-300:], y[-300:], at)
+
+
+def of_weights(loop: BanditLoop, at: Array) -> Array:
+    X, y = rows_of(loop)
+    age = np.arange(len(X) - 1, -1, -1)
+    return upper_bound(X, y, at, NOISE / 0.9**age)
+
+
+def of_time(loop: BanditLoop, at: Array) -> Array:
+    X, y = rows_of(loop)
+    t = np.arange(1, len(X) + 1)
+    K = covariance(X, X) * 0.9 ** (np.abs(t[:, None] - t[None]) / 2.0) + NOISE * np.eye(len(X))
+    k = covariance(X, at) * (0.9 ** ((len(X) + 1 - t) / 2.0))[:, None]
+    solved = np.linalg.solve(K, k)
+    return np.asarray(solved.T @ y + WIDTH * np.sqrt(1.0 - (k * solved).sum(0)))
+
+
+def of_dmm(loop: BanditLoop, at: Array) -> Array:
+    return bound_of_dmm(*rows_of(loop), at)
+
+
+def of_dmm_window(loop: BanditLoop, at: Array) -> Array:
+    X, y = rows_of(loop)
+    return bound_of_dmm(X[-300:], y[-300:], at)
+
+
+def of_lagrangian(loop: BanditLoop, at: Array, kappa: float = 1.0) -> Array:
+    X, y = rows_of(loop)
+    g = loop.history.constraints()[:, 0].numpy()
+    mean, deviation = textbook(X, y, at)
+    return np.asarray(
+        np.clip(mean + WIDTH * deviation, -9.0, 9.0)
+        - kappa * np.clip(textbook(X, g, at)[0] - WIDTH * deviation, -9.0, 9.0)
+    )
+
+
+LAGRANGIAN = {
+    "constraints": PrimalDual(1, 4.0, 1.0, reward_bound=9.0, constraint_bound=9.0),
+    "acquisition": LagrangianUpperConfidenceBound.with_options(width=WIDTH),
+}
+
+
+def model_of_ones_own(X: torch.Tensor, Y: torch.Tensor) -> Any:
+    return recipe()(X, Y)
+
+
+BOUNDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "statistics": (of_plain, {"num_rounds": 40}),
+    "statistics, pending": (of_pending, {"num_rounds": 30, "num_pending": 4}),
+    "more arms than a matrix is kept of": (
+        of_plain, {"num_arms": LARGEST_MATRIX + 1, "num_rounds": 25}
+    ),
+    "contexts": (of_plain, {"num_rounds": 40, "context_dim": 1}),
+    "contexts, variances screened": (of_plain, {"num_rounds": 300, "context_dim": 1}),
+    "window": (of_window, {"num_rounds": 40, "forgetting": SlidingWindow(20)}),
+    "window, many rows": (of_long_window, {"num_rounds": 310, "forgetting": SlidingWindow(300)}),
+    "weights": (of_weights, {"num_rounds": 40, "forgetting": ExponentialWeights(0.9)}),
+    "time": (of_time, {"num_rounds": 40, "forgetting": TimeVaryingKernel(0.1)}),
+    "DMM": (of_dmm, {"num_rounds": 30, "acquisition": DMM}),
+    "DMM, few arms looked at": (
+        of_dmm, {"num_rounds": 150, "num_played": 100, "acquisition": DMM}
+    ),
+    "DMM on rows": (
+        of_dmm_window, {"num_rounds": 310, "acquisition": DMM, "forgetting": SlidingWindow(300)}
+    ),
+    "reward and constraints": (of_lagrangian, {"num_rounds": 40, **LAGRANGIAN}),
+    "reward and constraints, contexts": (
+        of_lagrangian, {"num_rounds": 40, "context_dim": 1, **LAGRANGIAN}
+    ),
+    "a model of one's own": (of_plain, {"num_rounds": 20, "model": model_of_ones_own}),
+}  # fmt: skip
+
+
+def everywhere(loop: BanditLoop) -> Array:
+    choices: Array = loop.settings.domain.choices.numpy()  # type: ignore[attr-defined]
+    if not loop.settings.context_dim:
+        return choices
+    return np.concatenate([np.full((len(choices), 1), 0.25), choices], axis=1)
+
+
+def without_the_best(scores: Array, seed: int) -> Array:
+    """Numbers of arms: some of those that are not among the best fifteen."""
+    others = np.argsort(scores)[:-15]
+    return np.random.default_rng(seed).choice(others, size=len(others) // 2, replace=False)
+
+
+@pytest.mark.parametrize("case", BOUNDS)
+def test_the_choice_is_the_largest_textbook_bound_of_what_is_there(case: str) -> None:
+    find, options = BOUNDS[case]
+    loop = played(**{"num_arms": 150, "num_played": 60, **options})
+    context = [0.25] if loop.settings.context_dim else None
+    for seed in range(3):
+        scores = find(loop, everywhere(loop))
+        there = without_the_best(scores, seed)
+        query = loop.ask(context=context, available=there.tolist())
+        if find is of_lagrangian:  # the multiplier of the round is known now
+            kappa = query.diagnostics["multiplier_1"]
+            assert (kappa > 0.0) == (seed > 0)
+            scores = of_lagrangian(loop, everywhere(loop), kappa)
+        arm = int(loop.settings.domain.index_of(query.x.unsqueeze(0)))  # type: ignore[attr-defined]
+        assert arm in there
+        assert query.origin == "acquisition"
+        assert scores[arm] == pytest.approx(scores[there].max(), rel=0.0, abs=1e-8)
+        told = query.diagnostics["acquisition_value"]
+        assert told == pytest.approx(scores[arm], rel=0.0, abs=1e-8)
+        constraints = [1.5] if loop.settings.constraints is not None else None
+        if find is not of_pending:
+            loop.tell(query.id, reward(query.x, seed), constraints)
+    assert find(loop, everywhere(loop))[there].max() < scores.max()
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "Thompson": {"acquisition": GPThompsonSampling.with_options(width=1.0)},
+    "Thompson, contexts": {
+        "acquisition": GPThompsonSampling.with_options(width=1.0), "context_dim": 1
+    },
+    "improvement": {"acquisition": LogExpectedImprovement.with_options()},
+    "mean": {"acquisition": MeanOnly.with_options()},
+    "deviation, window": {
+        "acquisition": VarianceOnly.with_options(), "forgetting": SlidingWindow(20)
+    },
+    "random width": {"acquisition": RandomizedUpperConfidenceBound.with_options()},
+    "draws of reward and constraints": {
+        **LAGRANGIAN, "acquisition": LagrangianThompsonSampling.with_options(width=1.0)
+    },
+    "draws of reward and constraints, contexts": {
+        **LAGRANGIAN,
+        "acquisition": LagrangianThompsonSampling.with_options(width=1.0),
+        "context_dim": 1,
+    },
+    "list of priors": {
+        "model": BanditGP.with_candidates(candidate_grid([0.2, 0.5])),
+        "acquisition": CandidatesUpperConfidenceBound.with_options(delta=0.1),
+    },
+    "draw from a list of priors": {
+        "model": BanditGP.with_candidates(candidate_grid([0.2, 0.5])),
+        "acquisition": CandidatesThompsonSampling.with_options(),
+    },
+    "censored": {
+        "model": recipe(),
+        "acquisition": ImprovedUpperConfidenceBound.with_options(
+            rkhs_bound=2.0, noise_bound=0.3, any_lambda=True
+        ),
+        "feedback": Censored(minimum=-4.0, outcome_bound=8.0, max_delay=20),
+        "num_pending": 3,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_random_numbers_are_those_of_a_round_in_which_all_arms_are_there(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a loop that chooses among all arms would have scored, kept when it chose."""
+    options = {"num_arms": 150, "num_rounds": 30, "num_played": 60, **OTHERS[case]}
+    whole, loop = played(**options), played(**options)
+    context = [0.25] if loop.settings.context_dim else None
+    seen = []
+    engine: Any = whole._chooser._stream.engine  # type: ignore[union-attr]
+    choose = engine.choose
+    monkeypatch.setattr(engine, "choose", lambda each, *more: seen.append(each) or choose(each))
+    best = whole.ask(context=context)
+    scores = seen[0].scores.numpy()
+    arms: Any = loop.settings.domain
+    top = int(arms.index_of(best.x.unsqueeze(0)))
+    assert top == scores.argmax()
+    for seed in range(2):
+        fresh = played(**options)
+        there = without_the_best(scores, seed)
+        query = fresh.ask(context=context, available=there)
+        arm = int(arms.index_of(query.x.unsqueeze(0)))
+        assert arm in there
+        assert scores[arm] == pytest.approx(scores[there].max(), rel=1e-12)
+    assert torch.equal(loop.ask(context=context, available=list(range(150))).x, best.x)
+
+
+FEW = Arms([[0.0, 1.0], [0.5, 1.0], [1.0, 2.0], [1.5, 2.0], [2.0, 3.0]])
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({"available": [3, 1]}, [1, 3]),
+        ({"available": {3, 1}}, [1, 3]),
+        ({"available": range(1, 4)}, [1, 2, 3]),
+        ({"available": torch.tensor([1, 3, 3])}, [1, 3]),
+        ({"available": np.array([True, False, False, True, False])}, [0, 3]),
+        ({"available": [True, False, False, True, False]}, [0, 3]),
+        ({"available": torch.tensor([True, False, False, True, False])}, [0, 3]),
+        ({"available": FEW.choices[[2, 0]]}, [0, 2]),
+        ({"available": [[2.0, 3.0], [0, 1]]}, [0, 4]),
+        ({"available": [FEW.choices[4], FEW.choices[0]]}, [0, 4]),
+        ({"avoid": [0, 2, 3]}, [1, 4]),
+        ({"avoid": FEW.choices[:4]}, [4]),
+        ({"avoid": np.array([True, True, False, True, True])}, [2]),
+        ({"fixed": {1: 2.0}}, [2, 3]),
+        ({"fixed": {0: 1.5, 1: 2}}, [3]),
+        ({"available": [0, 2, 3, 4], "fixed": {1: 2.0}, "avoid": [2]}, [3]),
+    ],
+)
+def test_what_is_there_is_named_in_several_ways(given: dict[str, Any], left: list[int]) -> None:
+    loop = BanditLoop(FEW, None, RandomSearch())
+    seen = set()
+    for _ in range(24):
+        query = loop.ask(**given)
+        assert query.restriction is not None
+        assert arms_available(query.restriction, 5).tolist() == left
+        seen.add(int(FEW.index_of(query.x.unsqueeze(0))))
+    assert seen == set(left)  # missed with probability below 1e-4
+
+
+@pytest.mark.parametrize("max_draws", [0, 64])
+def test_leader_and_challenger_are_of_what_is_there(max_draws: int) -> None:
+    """With two arms left the challenger is the other one; the best of all arms is neither."""
+    two = TopTwoThompsonSampling.with_options(leader_probability=0.5, max_draws=max_draws)
+    one = GPThompsonSampling.with_options(width=1.0)
+    seen = set()
+    for seed in range(14):
+        leader, query = (
+            played(60, 30, 30, acquisition=acquisition, seed=seed).ask(available=[3, 40])
+            for acquisition in (one, two)
+        )
+        is_challenger = query.diagnostics["is_challenger"]
+        assert torch.equal(query.x, leader.x) == (not is_challenger)
+        seen.add(is_challenger)
+    assert seen == {0.0, 1.0}
+    whole = played(60, 30, 30, acquisition=one).ask()
+    assert int(Arms(uniform(60, 2, seed=1)).index_of(whole.x.unsqueeze(0))) not in (3, 40)
+    assert played(60, 30, 30, acquisition=two).ask(available=[7]).restriction == {"arms": [7]}
+
+
+def test_all_arms_or_none_to_avoid_restrict_nothing() -> None:
+    loop = BanditLoop(FEW, None, RandomSearch())
+    free = BanditLoop(FEW, None, RandomSearch())
+    for given in ({"available": range(5)}, {"avoid": []}, {"fixed": {}}):
+        query = loop.ask(**given)
+        assert query.restriction is None
+        assert torch.equal(query.x, free.ask().x)
+
+
+@pytest.mark.parametrize("num_available", [1, 3, 40, 5000, 9900])
+def test_what_is_recorded_is_small(num_available: int) -> None:
+    arms = Arms(torch.arange(10_000, dtype=torch.float64).unsqueeze(-1))
+    loop = BanditLoop(arms, None, RandomSearch())
+    there = np.sort(np.random.default_rng(0).choice(10_000, num_available, replace=False))
+    query = loop.ask(available=there)
+    assert query.restriction is not None
+    assert arms_available(query.restriction, 10_000).tolist() == there.tolist()
+    assert len(json.dumps(query.restriction)) < 2000  # a number for each would be up to 59 kB
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"available": []}, ValueError, "available is empty"),
+    ({"available": [5]}, ValueError, "available names arm 5, which is not there; pass numbers"),
+    ({"available": [-1]}, ValueError, "available names arm -1"),
+    ({"available": [0.0, 1.0]}, TypeError, "available has the shape"),
+    ({"available": [True, 2]}, TypeError, "available has the shape"),
+    ({"available": 3}, TypeError, "available is 3; pass numbers of arms"),
+    ({"available": "all"}, TypeError, "available is 'all'"),
+    ({"available": {"arm": 1}}, TypeError, "available is"),
+    ({"available": [True, False]}, ValueError, "available has 2 truth values, but there are 5"),
+    ({"available": [[0.25, 1.0]]}, ValueError, "available has the row .* not one of the 5 arms"),
+    ({"available": [[0.0]]}, ValueError, "available must be a matrix with 2 columns"),
+    ({"available": [[math.nan, 1.0]]}, ValueError, "available"),
+    ({"available": [[0.0], [0.0, 1.0]]}, ValueError, "available has rows of different lengths"),
+    ({"available": torch.tensor(2)}, TypeError, "available has the shape"),
+    ({"available": FEW.choices.float()}, TypeError, "available"),
+    ({"available": [False] * 5}, ValueError, "available leaves none of the 5 arms"),
+    ({"available": [1], "avoid": [1]}, ValueError, "available, avoid leave none of the 5 arms"),
+    ({"avoid": range(5)}, ValueError, "avoid leaves none of the 5 arms"),
+    ({"avoid": [7]}, ValueError, "avoid names arm 7"),
+    ({"avoid": [1], "avoid_within": 0.1}, ValueError, "avoid_within is 0.1, but on arms only"),
+    ({"fixed": {1: 2.5}}, ValueError, "no arm has 2.5 in column 1; there are 1, 2, 3"),
+    ({"fixed": {2: 1.0}}, ValueError, "fixed names column 2; the columns are 0 to 1"),
+    ({"fixed": {"price": 1.0}}, TypeError, "fixed names 'price', but the domain has no names"),
+    ({"fixed": {1: math.nan}}, ValueError, r"fixed\[1\]"),
+    ({"fixed": [1.0]}, TypeError, "fixed is"),
+    ({"fixed": {0: 0.0, 1: 3.0}}, ValueError, "fixed leaves none of the 5 arms"),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "message"), WRONG)
+def test_what_makes_no_sense_is_refused_before_anything_is_recorded(
+    given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.journal"
+    with BanditLoop(FEW, None, RandomSearch(), journal=path) as loop:
+        before = path.read_bytes()
+        with pytest.raises(error, match=message):
+            loop.ask(**given)
+        assert loop.history.num_queries == 0
+        assert path.read_bytes() == before
+        assert loop.ask(available=[1]).x.tolist() == [0.5, 1.0]
+
+
+def test_domains_of_ones_own_are_refused() -> None:
+    class Mine(Domain):
+        dim = 1
+
+        def sample(self, num_points: int, generator: Any = None) -> torch.Tensor:
+            return torch.zeros(num_points, 1, dtype=torch.float64)
+
+        def maximize(self, acquisition: Any, seed: int = 0) -> tuple[torch.Tensor, float]:
+            return self.sample(1)[0], 0.0
+
+        def check_point(self, name: str, x: Any) -> torch.Tensor:
+            return torch.zeros(1, dtype=torch.float64)
+
+    with pytest.raises(ValueError, match="Mine is a domain of your own"):
+        BanditLoop(Mine(), None, RandomSearch()).ask(available=[[0.0]])
+
+
+def test_a_loop_that_is_opened_again_goes_on_with_what_was_there(tmp_path: Path) -> None:
+    choices = uniform(40, 2, seed=2)
+
+    def settings() -> dict[str, Any]:
+        acquisition = GPThompsonSampling.with_options(width=1.0)
+        return {
+            "domain": Arms(choices), "model": recipe(), "acquisition": acquisition,
+            "num_initial": 3, "clock": lambda: 0.0,
+        }  # fmt: skip
+
+    def go_on(loop: BanditLoop, first: int, last: int) -> None:
+        for t in range(first, last):
+            there = np.random.default_rng(t).random(40) < 0.3
+            query = loop.ask(available=there if t % 3 else None, request_id=f"round {t}")
+            loop.tell(query.id, reward(query.x, t))
+
+    with BanditLoop(**settings(), journal=tmp_path / "whole") as whole:
+        go_on(whole, 0, 20)
+    for t in range(0, 20, 4):
+        with BanditLoop(**settings(), journal=tmp_path / "parts") as loop:
+            go_on(loop, t, t + 4)
+    assert loop.history.to_records() == whole.history.to_records()
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+    assert sum(query.restriction is not None for query in loop.history.queries) == 13
+    again = History.from_records(json.loads(json.dumps(whole.history.to_records())), dim=2)
+    assert again.to_records() == whole.history.to_records()
+    with BanditLoop(**settings(), journal=tmp_path / "parts") as loop:
+        there = np.random.default_rng(4).random(40) < 0.3
+        assert loop.ask(available=there, request_id="round 4").id == 4
+        for other in (None, there ^ True):
+            with pytest.raises(ValueError, match="for another context, point or restriction"):
+                loop.ask(available=other, request_id="round 4")
+        assert loop.history.num_queries == 20
+
+
+def test_rounds_without_a_restriction_are_recorded_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "run.journal"
+    with BanditLoop(FEW, None, RandomSearch(), journal=path, clock=lambda: 0.0) as loop:
+        loop.ask()
+        loop.ask(available=[0, 1])
+    first, second = path.read_text().splitlines()[-2:]
+    assert "restriction" not in first
+    assert "restriction" not in loop.history.to_records()[0]
+    assert '"restriction":{"arms":[0,1]}' in second.replace(" ", "")
+
+
+def test_a_uniform_draw_is_one_from_what_is_there() -> None:
+    loop = BanditLoop(FEW, None, RandomSearch(), seed=4)
+    counts = torch.zeros(5)
+    for _ in range(3000):
+        counts[int(FEW.index_of(loop.ask(available=[0, 2, 4]).x.unsqueeze(0)))] += 1
+    assert counts[[1, 3]].tolist() == [0.0, 0.0]
+    # five standard deviations: some count is further off with probability 2e-6
+    assert float((counts[[0, 2, 4]] - 1000.0).abs().max()) < 5.0 * math.sqrt(3000.0 * 2.0 / 9.0)
+
+
+def test_costs_are_minimized_over_what_is_there() -> None:
+    choices = uniform(60, 2, seed=1)
+    loop = BanditLoop(Arms(choices), recipe(), UCB, maximize=False, clock=lambda: 0.0)
+    for t in range(25):
+        loop.attach(choices[2 * t], reward(choices[2 * t], t))
+    mean, deviation = textbook(*rows_of(loop), choices.numpy())
+    lower = mean - WIDTH * deviation
+    there = np.argsort(lower)[20:]
+    chosen = int(Arms(choices).index_of(loop.ask(available=there).x.unsqueeze(0)))
+    assert lower[chosen] == pytest.approx(lower[there].min(), abs=1e-8)
+
+
+@pytest.mark.parametrize("limits", [{"available": [0, 1]}, {"fixed": {1: 1.0}}, {"avoid": [4]}])
+def test_restarts_that_look_everywhere_are_refused_and_others_probe_what_is_there(
+    limits: dict[str, Any],
+) -> None:
+    detector = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.2)
+    restart = ChangePointRestart(detector=detector)
+    loop = BanditLoop(FEW, recipe(), UCB, restart=restart)
+    with pytest.raises(ValueError, match="cannot go with ChangePointRestart"):
+        loop.ask(**limits)
+    assert loop.history.num_queries == 0
+    loop = BanditLoop(FEW, recipe(), UCB, restart=EvidenceRestart(exploration=1.0))
+    origins = set()
+    for t in range(12):
+        query = loop.ask(**limits)
+        origins.add(query.origin)
+        assert query.restriction is not None
+        left = arms_available(query.restriction, 5).tolist()
+        assert int(FEW.index_of(query.x.unsqueeze(0))) in left
+        loop.tell(query.id, 0.1 * t)
+    assert origins == {"acquisition", "exploration"}
+
+
+def loop_with_a_guarantee(**options: Any) -> BanditLoop:
+    acquisition = ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=3.0, noise_bound=0.2, any_lambda=True
+    )
+    given = {"acquisition": acquisition, **options}
+    return BanditLoop(Arms(uniform(40, 2, seed=1)), recipe(), clock=lambda: 0.0, **given)
+
+
+def test_the_guarantee_says_against_what_regret_is_and_what_that_takes() -> None:
+    loop = loop_with_a_guarantee()
+    for t in range(4):
+        loop.tell(loop.ask().id, 0.1 * t)
+    before = loop.guarantee()
+    assert before.regret is not None
+    assert "part of the domain" not in str(before)
+    for t in range(3):
+        loop.tell(loop.ask(avoid=[t]).id, 0.1)
+    after = loop.guarantee()
+    assert after.regret is not None
+    assert after.regret.holds == before.regret.holds
+    assert after.regret.text.endswith(
+        "in the 3 of 7 rounds that could choose from a part of the domain only, regret is against "
+        "the best point of that part"
+    )
+    assert set(after.assumptions) - set(before.assumptions) == {
+        "what a round could choose from does not depend on noise of outcomes that are not yet "
+        "told, nor on the random numbers of that round"
+    }
+    drawn = loop_with_a_guarantee(acquisition=GPUpperConfidenceBound.with_options(delta=0.1))
+    drawn.tell(drawn.ask(available=[1, 2]).id, 0.1)
+    assert any("reveals nothing of the reward" in each for each in drawn.guarantee().assumptions)
+
+
+def test_regret_against_what_was_there_is_below_the_bound() -> None:
+    """A function of known norm, and sets that an adversary chooses: those without the best arms."""
+    choices = uniform(60, 2, seed=1)
+    K = covariance(choices.numpy(), choices.numpy())
+    weights = np.random.default_rng(3).normal(size=5)
+    norm = math.sqrt(weights @ K[:5, :5] @ weights)
+    f = weights @ K[:5]
+    num_below, num_runs = 0, 20
+    for seed in range(num_runs):
+        acquisition = ImprovedUpperConfidenceBound.with_options(
+            rkhs_bound=norm, noise_bound=0.2, delta=0.1, any_lambda=True
+        )
+        loop = BanditLoop(Arms(choices), recipe(), acquisition, seed=seed, clock=lambda: 0.0)
+        noise = np.random.default_rng(seed)
+        regret = 0.0
+        for _ in range(25):
+            model = loop.current_model()
+            with torch.no_grad():
+                mean = model.posterior(choices).mean[:, 0].numpy()
+            there = np.argsort(mean)[: int(noise.integers(10, 50))]
+            query = loop.ask(available=there)
+            arm = int(Arms(choices).index_of(query.x.unsqueeze(0)))
+            regret += float(f[there].max() - f[arm])
+            loop.tell(query.id, float(f[arm]) + 0.2 * float(noise.choice([-1.0, 1.0])))
+        bound = loop.guarantee().regret
+        assert bound is not None
+        assert bound.bound is not None
+        assert bound.num_rounds == 25
+        num_below += regret <= bound.bound
+    assert num_below == num_runs  # each run fails with probability 0.1 at most, and in truth rarely

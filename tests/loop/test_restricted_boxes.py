@@ -1,0 +1,409 @@
+"""On boxes and spaces: coordinates that are given, points to avoid, and lists of points."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+from numpy.typing import NDArray
+
+from botorch_bandits import (
+    BanditGP,
+    BanditLoop,
+    Box,
+    EvidenceRestart,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    RandomSearch,
+    Space,
+    TimeVaryingKernel,
+)
+from botorch_bandits.spaces import Categorical, Fixed, Float, Integer
+
+Array = NDArray[np.float64]
+NOISE, LENGTH, WIDTH = 0.05, 0.4, 2.5
+UCB = GPUpperConfidenceBound.with_options(width=WIDTH)
+
+
+def recipe() -> Any:
+    return BanditGP.with_kernel(MaternKernel(nu=2.5).double(), noise=NOISE, lengthscale=LENGTH)
+
+
+def textbook(X: Array, y: Array, at: Array, decay: Array | None = None) -> Array:
+    """Upper bounds from the rows themselves; ``decay`` is of the kernel over time."""
+
+    def covariance(A: Array, B: Array) -> Array:
+        distance = math.sqrt(5.0) * np.sqrt(((A[:, None] - B[None]) ** 2).sum(-1)) / LENGTH
+        return np.asarray((1.0 + distance + distance**2 / 3.0) * np.exp(-distance))
+
+    K, k = covariance(X, X), covariance(X, at)
+    if decay is not None:
+        K, k = K * decay[:-1, :-1], k * decay[:-1, -1:]
+    solved = np.linalg.solve(K + NOISE * np.eye(len(X)), k)
+    return np.asarray(solved.T @ y + WIDTH * np.sqrt(1.0 - (k * solved).sum(0)))
+
+
+def disk(x: torch.Tensor) -> torch.Tensor:
+    return 0.6 - (x[:2] - 0.3).square().sum()
+
+
+SQUARE = [(0.0, 1.0), (0.0, 1.0)]
+DOMAINS: dict[str, tuple[Box, dict[Any, Any]]] = {
+    "a box": (Box(SQUARE), {1: 0.25}),
+    "long sides": (Box([(0.0, 1.0), (-3000.0, 3000.0)]), {1: 0.125}),
+    "three dimensions, two of them given": (Box([*SQUARE, (-1.0, 1.0)]), {0: 0.75, 2: -0.5}),
+    "whole numbers": (Box([*SQUARE, (0.0, 3.0)], integer_dims=[2]), {1: 0.5}),
+    "a whole number": (Box([*SQUARE, (0.0, 3.0)], integer_dims=[2]), {2: 2}),
+    "many whole numbers": (Box([*SQUARE, (0.0, 40.0)], integer_dims=[2]), {0: 0.5}),
+    "only whole numbers are left": (Box([(0.0, 1.0), (0.0, 40.0)], integer_dims=[1]), {0: 0.5}),
+    "nothing is left": (Box(SQUARE), {0: 0.5, 1: 0.125}),
+    "an inequality": (Box(SQUARE, inequality_constraints=[([0, 1], [-1.0, -1.0], -0.9)]), {1: 0.5}),
+    "an equality": (
+        Box([*SQUARE, (0.0, 1.0)], equality_constraints=[([0, 1, 2], [1.0, 1.0, 1.0], 1.2)]),
+        {1: 0.25},
+    ),
+    "a disk": (Box(SQUARE, nonlinear_inequality_constraints=[(disk, True)]), {0: 0.875}),
+    "an inequality on what is given": (
+        Box([*SQUARE, (0.0, 2.0)], inequality_constraints=[([1], [1.0], 0.1), ([0, 2], [1, 1], 1)]),
+        {1: 0.5, 2: 0.75},
+    ),
+    "names": (Space({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0), "c": Fixed("a")}), {"y": 0.25}),
+    "an integer by name": (
+        Space({"x": Float(0.0, 1.0), "n": Integer(1, 9, log=True), "c": Fixed("a")}),
+        {"n": 4, "c": "a"},
+    ),
+    "a category": (
+        Space({"x": Float(0.01, 1.0, log=True), "k": Categorical(["a", "b", "c"])}), {"k": "b"}
+    ),
+    "only categories are left": (
+        Space({"x": Float(0.0, 1.0), "k": Categorical(["a", "b", "c"])}), {"x": 0.5}
+    ),
+    "all finite": (
+        Space({"n": Integer(1, 6), "k": Categorical(["a", "b", "c"], ordered=True)}), {"k": "c"}
+    ),
+}  # fmt: skip
+
+
+def played(domain: Box, num_rounds: int = 12, **options: Any) -> BanditLoop:
+    given = {"model": recipe(), "acquisition": UCB, "seed": 3, **options}
+    loop = BanditLoop(domain, clock=lambda: 0.0, **given)
+    dim = given.get("context_dim", 0)
+    for t, x in enumerate(domain.sample(num_rounds, torch.Generator().manual_seed(1))):
+        context = [0.25 * (t % 3)] if dim else None
+        y = math.sin(5.0 * float(x.sum()) + (context or [0.0])[0]) + 0.1 * math.sin(9.0 * t)
+        loop.attach(x, y, context=context)
+    return loop
+
+
+def coordinates(domain: Box, fixed: dict[Any, Any]) -> dict[int, float]:
+    if not isinstance(domain, Space):
+        return {i: float(value) for i, value in fixed.items()}
+    kinds = domain.parameters
+    return {
+        domain.names.index(name): kinds[name].encode(value)
+        for name, value in fixed.items()
+        if name in domain.names
+    }
+
+
+def points_of(domain: Box, held: dict[int, float], num_points: int = 1500) -> Array:
+    """Feasible points with given coordinates, from a grid or a sample of the others."""
+    free = [i for i in range(domain.dim) if i not in held]
+    axes = []
+    for i in range(domain.dim):
+        low, high = domain.bounds[:, i].tolist()
+        count = max(2, round(num_points ** (1.0 / max(len(free), 1))))
+        grid = np.linspace(low, high, count).tolist()
+        values = domain.values_of(i) if i in domain.discrete_dims else grid
+        axes.append([held[i]] if i in held else values)
+    points = torch.tensor(list(itertools.product(*axes)), dtype=torch.float64)
+    if domain.equality_constraints:  # of three coordinates, of which one is given
+        points[:, 2] = 1.2 - points[:, 0] - points[:, 1]
+        points = points[(points[:, 2] >= 0.0) & (points[:, 2] <= 1.0)]
+    if domain.feasible is not None:
+        points = points[domain.feasible.contains(points)]
+    assert len(points)
+    return points.numpy()
+
+
+@pytest.mark.parametrize("num_contexts", [0, 1])
+@pytest.mark.parametrize("case", DOMAINS)
+def test_the_choice_has_the_largest_bound_of_the_points_with_given_coordinates(
+    case: str, num_contexts: int
+) -> None:
+    domain, fixed = DOMAINS[case]
+    loop = played(domain, context_dim=num_contexts)
+    context = [0.4] if num_contexts else None
+    X, Y = loop.history.arrived()
+    query = loop.ask(context, fixed=fixed)
+    held = coordinates(domain, fixed)
+    for i, value in held.items():
+        assert float(query.x[i]) == value
+    domain.check_point("x", query.x)
+    if query.parameters is not None:
+        assert {name: query.parameters[name] for name in fixed} == fixed
+    grid = points_of(domain, held)
+    at = np.concatenate([query.x.unsqueeze(0).numpy(), grid])
+    if num_contexts:
+        at = np.concatenate([np.full((len(at), 1), 0.4), at], axis=1)
+    bounds = textbook(X.numpy(), Y[:, 0].numpy(), at)
+    assert query.diagnostics["acquisition_value"] == pytest.approx(bounds[0], abs=1e-8)
+    # where every whole number has an optimum of its own, BoTorch does not look at all of them
+    assert bounds[0] >= bounds[1:].max() - (0.05 if case == "many whole numbers" else 1e-6)
+    record = {str(name): value for name, value in fixed.items()}
+    assert query.restriction == {"fixed": record}
+
+
+def test_a_kernel_over_time_and_given_coordinates() -> None:
+    loop = played(Box(SQUARE), forgetting=TimeVaryingKernel(0.1))
+    X, Y = loop.history.arrived()
+    query = loop.ask(fixed={0: 0.5})
+    assert float(query.x[0]) == 0.5
+    t = np.arange(1, 14)
+    decay = 0.9 ** (np.abs(t[:, None] - t[None]) / 2.0)
+    at = np.concatenate([query.x.unsqueeze(0).numpy(), points_of(Box(SQUARE), {0: 0.5})])
+    bounds = textbook(X.numpy(), Y[:, 0].numpy(), at, decay)
+    assert query.diagnostics["acquisition_value"] == pytest.approx(bounds[0], abs=1e-8)
+    assert bounds[0] >= bounds[1:].max() - 1e-6
+
+
+@pytest.mark.parametrize("case", DOMAINS)
+def test_uniform_draws_have_given_coordinates(case: str) -> None:
+    domain, fixed = DOMAINS[case]
+    loop, free = (BanditLoop(domain, None, RandomSearch(), seed=2) for _ in range(2))
+    held = coordinates(domain, fixed)
+    drawn = []
+    for _ in range(4 if domain.equality_constraints else 20):  # of a random walk
+        query = loop.ask(fixed=fixed)
+        domain.check_point("x", query.x)
+        assert {i: float(query.x[i]) for i in held} == held
+        drawn.append(query.x)
+        other = free.ask().x
+        is_plain = domain.feasible is None and case in (
+            "a box", "long sides", "three dimensions, two of them given", "a whole number",
+            "names", "a category",
+        )  # fmt: skip
+        if is_plain:  # the random numbers are those of the round
+            for i, value in held.items():
+                other[i] = value
+            assert torch.equal(query.x, other)
+    if case != "nothing is left":
+        assert len(torch.stack(drawn).unique(dim=0)) > 1
+
+
+# with long sides the kernel sees nothing from point to point
+AVOIDING = [each for each in DOMAINS if each not in ("long sides", "nothing is left", "all finite")]
+
+
+@pytest.mark.parametrize("num_contexts", [0, 1])
+@pytest.mark.parametrize("case", AVOIDING)
+def test_the_choice_has_the_largest_bound_of_the_points_that_are_not_avoided(
+    case: str, num_contexts: int
+) -> None:
+    domain, _ = DOMAINS[case]
+    context = [0.4] if num_contexts else None
+    first = played(domain, context_dim=num_contexts).ask(context)
+    loop = played(domain, context_dim=num_contexts)
+    X, Y = loop.history.arrived()
+    query = loop.ask(context, avoid=[first.x], avoid_within=0.15)
+    domain.check_point("x", query.x)
+    sides = (domain.bounds[1] - domain.bounds[0]).numpy()
+    discrete = list(domain.discrete_dims)
+
+    def distances(points: Array) -> Array:
+        shares = ((points - first.x.numpy()) / sides) ** 2
+        shares[:, discrete] = shares[:, discrete] > 0.0
+        return np.asarray(np.sqrt(shares.sum(-1)))
+
+    chosen = query.x.unsqueeze(0).numpy()
+    assert distances(chosen)[0] >= 0.15 * (1.0 - 1e-8)
+    num_points = 300 if domain.equality_constraints else 3000  # of a random walk
+    points = domain.sample(num_points, torch.Generator().manual_seed(8)).numpy()
+    at = np.concatenate([chosen, points[distances(points) >= 0.15]])
+    if num_contexts:
+        at = np.concatenate([np.full((len(at), 1), 0.4), at], axis=1)
+    bounds = textbook(X.numpy(), Y[:, 0].numpy(), at)
+    assert query.diagnostics["acquisition_value"] == pytest.approx(bounds[0], abs=1e-8)
+    assert bounds[0] >= bounds[1:].max() - 1e-6
+    assert query.restriction == {"avoid": [first.x.tolist()], "avoid_within": 0.15}
+
+
+def test_points_that_are_far_away_change_nothing() -> None:
+    first = played(Box(SQUARE)).ask()
+    far = (first.x + 0.5) % 1.0
+    again = played(Box(SQUARE)).ask(avoid=[far, 1.0 - far], avoid_within=0.1)
+    assert torch.equal(again.x, first.x)
+    assert again.diagnostics == first.diagnostics
+
+
+def test_given_coordinates_and_points_to_avoid_go_together() -> None:
+    domain = Box([*SQUARE, (0.0, 1.0)], inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)])
+    first = played(domain).ask(fixed={2: 0.5})
+    query = played(domain).ask(fixed={2: 0.5}, avoid=[first.x], avoid_within=0.2)
+    assert float(query.x[2]) == 0.5
+    assert float((query.x - first.x).norm()) >= 0.2 * (1.0 - 1e-8)
+    assert float(query.x[:2].sum()) <= 1.2 + 1e-9
+    assert query.diagnostics["acquisition_value"] < first.diagnostics["acquisition_value"]
+
+
+def test_queries_that_are_running_are_not_asked_again() -> None:
+    """Each configuration of a finite space once, and no more."""
+    space = Space({"n": Integer(1, 4), "k": Categorical(["a", "b", "c"])})
+    loop = BanditLoop(space, seed=1)
+    for _ in range(12):
+        query = loop.ask(avoid=[each.x for each in loop.history.queries])
+        loop.tell(query.id, float(query.x.sum()))
+    assert len({tuple(query.x.tolist()) for query in loop.history.queries}) == 12
+    with pytest.raises(ValueError, match="avoid leaves no point: all 12 that there are"):
+        loop.ask(avoid=[each.parameters for each in loop.history.queries])
+    assert loop.history.num_queries == 12
+
+
+def test_a_list_of_points_of_a_box() -> None:
+    domain = Box([*SQUARE, (0.0, 3.0)], integer_dims=[2])
+    for context in (None, [0.4]):
+        loop = played(domain, context_dim=0 if context is None else 1)
+        X, Y = loop.history.arrived()
+        points = domain.sample(40, torch.Generator().manual_seed(5))
+        query = loop.ask(context, available=torch.cat([points, points[:3]]))
+        at = points.numpy()
+        if context is not None:
+            at = np.concatenate([np.full((40, 1), 0.4), at], axis=1)
+        bounds = textbook(X.numpy(), Y[:, 0].numpy(), at)
+        assert torch.equal(query.x, points[int(bounds.argmax())])
+        assert query.restriction == {"points": points.tolist()}
+        less = loop.ask(context, available=points, avoid=[query.x], fixed={2: float(query.x[2])})
+        kept = (points[:, 2] == query.x[2]) & (points != query.x).any(-1)
+        assert less.restriction == {"points": points[kept].tolist()}
+    space = Space({"x": Float(0.0, 1.0), "k": Categorical(["a", "b"])})
+    named = [{"x": 0.5, "k": "a"}, {"x": 0.25, "k": "b"}]
+    seen = [BanditLoop(space, seed=i).ask(available=named).parameters for i in range(16)]
+    assert all(each in named for each in seen)
+    assert all(each in seen for each in named)
+
+
+def test_an_acquisition_that_lives_on_points_chooses_among_those_that_are_left() -> None:
+    choices = Box(SQUARE).sample(60, torch.Generator().manual_seed(4))
+    choices[:20, 1] = 0.25
+    draws = GPThompsonSampling.with_options(width=1.0, choices=choices)
+    best = played(Box(SQUARE), acquisition=draws).ask()
+
+    def asked(**limits: Any) -> torch.Tensor:
+        return played(Box(SQUARE), acquisition=draws).ask(**limits).x
+
+    there = [tuple(row) for row in choices.tolist()]
+    assert tuple(asked(fixed={1: 0.25}).tolist()) in there[:20]
+    assert tuple(asked(available=choices[30:50]).tolist()) in there[30:50]
+    away = asked(avoid=[best.x], avoid_within=0.2)
+    assert tuple(away.tolist()) in there
+    assert float((away - best.x).norm()) >= 0.2
+    for limits in ({"fixed": {1: 0.5}}, {"available": [[0.5, 0.5]]}):
+        with pytest.raises(ValueError, match="none of the points in choices="):
+            asked(**limits)
+
+
+def test_a_probe_has_given_coordinates() -> None:
+    restart = EvidenceRestart(exploration=1.0)
+    loop = played(Box(SQUARE), num_rounds=3, restart=restart)
+    origins = set()
+    for t in range(8):
+        query = loop.ask(fixed={0: 0.5}, avoid=[[0.5, 0.5]])
+        origins.add(query.origin)
+        assert float(query.x[0]) == 0.5
+        assert abs(float(query.x[1]) - 0.5) >= 0.01 * (1.0 - 1e-8)
+        loop.tell(query.id, 0.1 * t)
+    assert origins == {"acquisition", "exploration"}
+
+
+BOX = Box([*SQUARE, (0.0, 3.0)], integer_dims=[2])
+SPACE = Space({"x": Float(0.0, 1.0), "k": Categorical(["a", "b"]), "c": Fixed(3)})
+SUM = Box(SQUARE, inequality_constraints=[([0, 1], [-1.0, -1.0], -1.0), ([1], [1.0], 0.2)])
+WRONG: list[tuple[Box, dict[str, Any], type[Exception], str]] = [
+    (BOX, {"fixed": {0: 1.5}}, ValueError, r"fixed\[0\] is 1.5, outside \[0.0, 1.0\]"),
+    (BOX, {"fixed": {2: 1.5}}, ValueError, r"fixed\[2\] is 1.5; this dimension takes whole"),
+    (BOX, {"fixed": {3: 0.5}}, ValueError, "fixed names column 3; the columns are 0 to 2"),
+    (BOX, {"fixed": {-1: 0.5}}, ValueError, "a column of fixed"),
+    (BOX, {"fixed": {"x": 0.5}}, TypeError, "fixed names 'x', but the domain has no names"),
+    (BOX, {"fixed": {0: math.inf}}, ValueError, r"fixed\[0\]"),
+    (BOX, {"fixed": {0: "much"}}, TypeError, r"fixed\[0\]"),
+    (BOX, {"fixed": [0.5]}, TypeError, r"fixed is \[0.5\]; pass a dict from columns"),
+    (SPACE, {"fixed": {"z": 1.0}}, ValueError, "fixed names 'z', which is no parameter"),
+    (SPACE, {"fixed": {0: 1.0}}, ValueError, "fixed names 0, which is no parameter"),
+    (SPACE, {"fixed": {"k": "d"}}, ValueError, "'k'"),
+    (SPACE, {"fixed": {"c": 4}}, ValueError, "'c'"),
+    (SPACE, {"fixed": {"x": 2.0}}, ValueError, "parameter 'x' is 2.0, outside"),
+    (SPACE, {"fixed": ["x"]}, TypeError, "fixed is .*; pass a dict from names"),
+    (SUM, {"fixed": {1: 0.1}}, ValueError, r"leaves no point: inequality_constraints\[1\] is viol"),
+    (SUM, {"fixed": {0: 0.9}}, ValueError, "leaves no point: inequality_constraints and"),
+    (SUM, {"fixed": {0: 0.5, 1: 0.7}}, ValueError, r"leaves no point: inequality_constraints\[0\]"),
+    (BOX, {"avoid": [[0.5, 0.5, 9.0]]}, ValueError, r"avoid\[0\]\[2\] is 9.0, outside"),
+    (BOX, {"avoid": [0.5, 0.5, 1.0]}, ValueError, r"avoid\[0\]"),
+    (BOX, {"avoid": 0.5}, TypeError, "avoid is 0.5; pass points"),
+    (BOX, {"avoid": torch.zeros(3, dtype=torch.float64)}, ValueError, "avoid must be a matrix"),
+    (BOX, {"avoid": torch.zeros(2, 3)}, TypeError, "avoid"),
+    (BOX, {"avoid": [[math.nan, 0.5, 1.0]]}, ValueError, "avoid"),
+    (BOX, {"avoid": [[0.5, 0.5, 1.0]], "avoid_within": 0.0}, ValueError, "avoid_within"),
+    (BOX, {"avoid": [[0.5, 0.5, 1.0]], "avoid_within": 5.0}, ValueError, "avoid leaves no point"),
+    (BOX, {"avoid_within": math.nan}, ValueError, "avoid_within"),
+    (BOX, {"available": []}, ValueError, "available is empty"),
+    (BOX, {"available": [0, 1]}, ValueError, r"available\[0\]"),
+    (BOX, {"available": [[0.5, 0.5, 0.5]]}, ValueError, r"available\[0\]\[2\] is 0.5; this dimen"),
+    (SPACE, {"available": {"x": 0.5, "k": "a"}}, TypeError, "available is .*; pass points"),
+    (SPACE, {"available": [{"x": 0.5}]}, ValueError, "parameter 'k' is missing"),
+    (
+        BOX, {"available": [[0.5, 0.5, 1.0]], "avoid": [[0.5, 0.5, 1.0]]}, ValueError,
+        "avoid leaves no point: all 1 that there are",
+    ),
+    (
+        BOX, {"available": [[0.5, 0.5, 1.0]], "fixed": {0: 0.25}}, ValueError,
+        "available and fixed leave no point",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("domain", "given", "error", "message"), WRONG)
+def test_what_makes_no_sense_is_refused_before_anything_is_recorded(
+    domain: Box, given: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.journal"
+    with BanditLoop(domain, None, RandomSearch(), journal=path) as loop:
+        before = path.read_bytes()
+        with pytest.raises(error, match=message):
+            loop.ask(**given)
+        assert loop.history.num_queries == 0
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("case", ["a box", "an inequality", "a category"])
+def test_a_loop_that_is_opened_again_goes_on(case: str, tmp_path: Path) -> None:
+    domain, fixed = DOMAINS[case]
+
+    def go_on(loop: BanditLoop, first: int, last: int) -> None:
+        for t in range(first, last):
+            avoid = [query.x for query in loop.history.queries[-2:]]
+            limits: dict[str, Any] = {"fixed": fixed} if t % 3 else {"avoid": avoid}
+            query = loop.ask(**limits)
+            loop.tell(query.id, math.sin(5.0 * float(query.x.sum())))
+
+    def settings() -> dict[str, Any]:
+        given = {"domain": domain, "model": recipe(), "acquisition": UCB, "num_initial": 2}
+        return {**given, "clock": lambda: 0.0}
+
+    with BanditLoop(**settings(), journal=tmp_path / "whole") as whole:
+        go_on(whole, 0, 8)
+    for t in range(0, 8, 2):
+        with BanditLoop(**settings(), journal=tmp_path / "parts") as loop:
+            go_on(loop, t, t + 2)
+    assert loop.history.to_records() == whole.history.to_records()
+
+
+def test_fixing_only_what_never_varies_restricts_nothing() -> None:
+    query = BanditLoop(SPACE, None, RandomSearch()).ask(fixed={"c": 3})
+    assert query.restriction is None
+    assert torch.equal(query.x, BanditLoop(SPACE, None, RandomSearch()).ask().x)
