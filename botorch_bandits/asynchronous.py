@@ -60,6 +60,7 @@ from botorch_bandits.stopping import (
     EvaluationError,
     FailureKeeper,
     StopRun,
+    note_stop,
     reason_of,
 )
 
@@ -402,6 +403,7 @@ class _Run:
             for future in self.running:
                 future.cancel()
             self.workers.close()
+        note_stop(self.loop, self.stopped or no_gain)
         state = self.loop.history.state
         return AsyncResult(
             self.loop.history,

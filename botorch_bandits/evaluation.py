@@ -47,6 +47,7 @@ from botorch_bandits.stopping import (
     StopRun,
     check_told,
     mark_of,
+    note_stop,
     reason_of,
 )
 
@@ -643,6 +644,7 @@ class _Run:
         except StopRun as stop:  # of the function
             self.stopped = str(stop) or "StopRun"
         self._deliver(history.num_queries + 1)
+        note_stop(self.loop, self.stopped)
         self.bar.show(**self._shown())
         return self._result()
 

@@ -489,6 +489,30 @@ class SmallCertificate:
         return found if is_enough else None
 
 
+def note_stop(loop: BanditLoop, reason: str | None) -> None:
+    """Write to the journal of a loop, if it has one, why a run ended before its rounds.
+
+    Args:
+        loop: The loop.
+        reason: None: the run did not end before.
+    """
+    journal = loop._journal
+    if journal is None or reason is None:
+        return
+    with loop._lock:
+        journal.append_stop(reason, loop._clock())
+        loop._num_records = journal.num_records
+
+
+def stop_on_record(loop: BanditLoop) -> str | None:
+    """Return why the last run of a loop with a journal ended before its rounds, if it did.
+
+    Args:
+        loop: The loop.
+    """
+    return None if loop._journal is None else loop._journal.stopped
+
+
 class Endings:
     """What ends a run before its rounds are over: the first reason that there is.
 

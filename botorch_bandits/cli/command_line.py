@@ -43,6 +43,21 @@ class CommandParser(argparse.ArgumentParser):
         sys.exit(BAD_ARGUMENTS)
 
 
+def keep_beginnings(parser: argparse.ArgumentParser, option: str, *beginnings: str) -> None:
+    """Let beginnings mean an option, as they did before another one began alike.
+
+    Journals have command lines as they were typed, and ``resume`` reads them again.
+
+    Args:
+        parser: It has the option.
+        option: Such as ``--param``.
+        beginnings: Such as ``--p``.
+    """
+    known = parser._option_string_actions
+    for beginning in beginnings:
+        known.setdefault(beginning, known[option])
+
+
 def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
     """Parse the arguments and run the command that they name.
 

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.checks import check_integer
+from botorch_bandits.checks import check_integer, check_positive
 from botorch_bandits.cli.changes import DETECTOR_DEFAULTS, EXPLORATION, RESTARTS, read_changes
-from botorch_bandits.cli.command_line import CommandParser, run_command
+from botorch_bandits.cli.command_line import CommandParser, keep_beginnings, run_command
 from botorch_bandits.cli.first_page import COMMANDS, build_first_parser
 from botorch_bandits.cli.journals import (
     add_ending_arguments,
@@ -31,6 +31,7 @@ from botorch_bandits.cli.options import (
     METHODS,
     RULES,
     STEP_SIZE,
+    Prior,
     build_acquisition,
     build_loop,
     read_budgets,
@@ -47,6 +48,7 @@ from botorch_bandits.cli.session import (
     settings_to_continue,
 )
 from botorch_bandits.cli.show import add_show_parser
+from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.settings import OBJECTIVES
 from botorch_bandits.problems.random_rewards import random_baseline_of
 from botorch_bandits.problems.tuning import (
@@ -61,7 +63,7 @@ from botorch_bandits.problems.tuning import (
     shift_problem,
 )
 from botorch_bandits.spaces import Space
-from botorch_bandits.stopping import ErrorPolicy
+from botorch_bandits.stopping import ErrorPolicy, SmallCertificate
 
 FEEDBACKS = ("hallucinated", "ignored", "censored")
 
@@ -107,6 +109,13 @@ def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> N
         "--delta", type=float, help="failure probability (igp-ucb, gp-ts; default 0.1)"
     )
     parser.add_argument("--width", type=float, help="constant width (gp-ucb; default 2)")
+    if one:
+        parser.add_argument(
+            "--prior",
+            metavar="LENGTHSCALE:SCALE:NOISE[:MEAN]",
+            help="a prior that is fixed before the data, in place of a fitted model: a lengthscale "
+            "as a share of each range, and standard deviations of the reward and of its noise",
+        )
 
 
 def add_continue_arguments(parser: argparse.ArgumentParser) -> None:
@@ -333,6 +342,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add_continue_arguments(tune)
     add_journal_argument(tune)
     add_live_page_argument(tune)
+    keep_beginnings(tune, "--param", "--p")
     tune.set_defaults(start=_start_tune)
 
     optimize = commands.add_parser(
@@ -375,6 +385,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add_continue_arguments(optimize)
     add_journal_argument(optimize)
     add_live_page_argument(optimize)
+    keep_beginnings(optimize, "--param", "--p")
     optimize.set_defaults(start=_start_optimize)
 
     against = commands.add_parser(
@@ -399,10 +410,12 @@ def _build_parser() -> argparse.ArgumentParser:
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what determines the run: not how long it is, where it goes and how it looks."""
     left_out = {"start", "quiet", "rounds", "out", "overwrite", "workers", "journal", "arguments"}
-    left_out |= {"on_error", "stop_after_no_gain", "html"}
+    left_out |= {"on_error", "stop_after_no_gain", "stop_below", "html"}
     left_out.add("objective")  # it has become the method
     if not getattr(options, "minimize", False):  # which earlier versions did not know
         left_out.add("minimize")
+    if getattr(options, "prior", None) is None:  # likewise
+        left_out.add("prior")
     return {name: value for name, value in vars(options).items() if name not in left_out}
 
 
@@ -411,6 +424,8 @@ def _check_numbers(options: argparse.Namespace) -> None:
         check_integer(f"--{name}", getattr(options, name), minimum)
     if getattr(options, "stop_after_no_gain", None) is not None:
         check_integer("--stop-after-no-gain", options.stop_after_no_gain, 1)
+    if getattr(options, "stop_below", None) is not None:
+        check_positive("--stop-below", options.stop_below)
     if hasattr(options, "on_error"):
         ErrorPolicy.read(options.on_error, "--on-error")
 
@@ -441,7 +456,29 @@ def _acquisition(options: argparse.Namespace, method: str, weighs: bool = False)
         options.width,
         weighs,
         getattr(options, "feedback", None) == "censored",
+        Prior.read(getattr(options, "prior", None)),
     )
+
+
+def _check_certificate(options: argparse.Namespace, loop: BanditLoop) -> None:
+    """Raise if a run is to end with a certificate that cannot come.
+
+    Args:
+        options: Of ``tune`` or ``optimize``.
+        loop: As it is without outcomes.
+    """
+    if options.stop_below is None:
+        return
+    remedy = "Give --prior, and --method igp-ucb or gp-ts with --rkhs-bound and --noise-bound."
+    if options.prior is None:
+        raise ValueError(
+            f"--stop-below is {options.stop_below:g}, but the model is fitted to the same "
+            f"outcomes, so that no theorem says how near the best possible a point is. {remedy}"
+        )
+    try:
+        SmallCertificate(loop, options.stop_below)
+    except ValueError as error:
+        raise ValueError(f"--stop-below: {error} On the command line: {remedy}") from error
 
 
 def _settle_method(options: argparse.Namespace) -> None:
@@ -505,13 +542,20 @@ def _start_tune(options: argparse.Namespace) -> Session:
     if feature is not None:
         settings["shift_feature"] = feature
     # what does not go together is refused before a folder is made
+    if options.prior is not None and budgets.rule is not None:
+        raise ValueError(
+            f"--prior is {options.prior}, which is of one reward, but with --budget costs are "
+            "modeled, too. Leave one of them out."
+        )
     parts: dict[str, Any] = {
         "feedback": waiting.feedback,
         "restart": changes.restart,
         "constraints": budgets.rule,
+        "prior": Prior.read(options.prior),
     }
     build = partial(build_loop, box, acquisition, options.initial, options.seed, **parts)
     fresh = build()
+    _check_certificate(options, fresh)
     output = OutputFolder(folder, settings, options.overwrite, options.journal)
     # the data after a shift are what the result is for
     default = phases[-1].default_accuracy()
@@ -535,6 +579,7 @@ def _start_tune(options: argparse.Namespace) -> Session:
         progress=not options.quiet,
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,
+        stop_below=options.stop_below,
         html=options.html,
     )
 
@@ -553,9 +598,10 @@ def _start_optimize(options: argparse.Namespace) -> Session:
     changes = read_changes(options, box, known)
     settings = {**_settings(options), **waiting.settings, **changes.settings}
     parts: dict[str, Any] = {"feedback": waiting.feedback, "restart": changes.restart}
-    parts["maximize"] = not options.minimize
+    parts |= {"maximize": not options.minimize, "prior": Prior.read(options.prior)}
     build = partial(build_loop, box, acquisition, options.initial, options.seed, **parts)
     fresh = build()
+    _check_certificate(options, fresh)
     output = OutputFolder(folder, settings, options.overwrite, options.journal)
     return Session(
         loop=open_loop(options, output, settings, build, fresh),
@@ -572,6 +618,7 @@ def _start_optimize(options: argparse.Namespace) -> Session:
         progress=not options.quiet,
         on_error=options.on_error,
         stop_after_no_gain=options.stop_after_no_gain,
+        stop_below=options.stop_below,
         html=options.html,
     )
 

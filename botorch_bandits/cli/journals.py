@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from botorch_bandits.cli.command_line import keep_beginnings
 from botorch_bandits.cli.first_page import COMMANDS
 from botorch_bandits.cli.pages import add_live_page_argument
 from botorch_bandits.journal import Journal
@@ -78,6 +79,15 @@ def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = 
         metavar="N",
         help="end the run after N rounds without a better reward; a larger N goes on",
     )
+    parser.add_argument(
+        "--stop-below",
+        type=float,
+        metavar="EPS",
+        help="end the run once the certificate of the recommended point is at most EPS: no point "
+        "is better by more, with probability 1 - delta (--prior, and igp-ucb or gp-ts with both "
+        "bounds); a smaller EPS goes on",
+    )
+    keep_beginnings(parser, "--stop-after-no-gain", "--sto", "--stop", "--stop-")
 
 
 def add_resume_parser(commands: Any) -> argparse.ArgumentParser:
@@ -200,7 +210,7 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
     """
     command, path = read_command(options.file), Path(options.file).resolve()
     arguments = [*command.arguments, "--journal", str(path)]
-    for name in ("rounds", "on_error", "stop_after_no_gain"):
+    for name in ("rounds", "on_error", "stop_after_no_gain", "stop_below"):
         if getattr(options, name) is not None:
             arguments += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     if options.html is not None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from botorch.models import ModelListGP
+from botorch.models.transforms import Normalize
 from torch import Tensor
 
 from botorch_bandits.acquisition import (
@@ -27,7 +28,7 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.change_points import (
     Restart,
 )
-from botorch_bandits.checks import check_integer, check_positive
+from botorch_bandits.checks import check_integer, check_number, check_positive
 from botorch_bandits.constraints import (
     AdditiveEpochs,
     MultiplicativeEpochs,
@@ -40,9 +41,7 @@ from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.settings import OBJECTIVES, check_feedback, default_acquisition
-from botorch_bandits.models import (
-    FittedSingleTaskGP,
-)
+from botorch_bandits.models import BanditGPRecipe, FittedSingleTaskGP, candidate_grid
 from botorch_bandits.penalties import Polynomial
 from botorch_bandits.problems import Delays, parse_delays
 from botorch_bandits.problems.tuning import COSTS, Budget
@@ -75,6 +74,7 @@ def build_acquisition(
     width: float,
     weighs_constraints: bool = False,
     is_censored: bool = False,
+    prior: Prior | None = None,
 ) -> AcquisitionRecipe | RandomSearch:
     """Return the acquisition of a method by name.
 
@@ -90,6 +90,7 @@ def build_acquisition(
         weighs_constraints: Whether reward and constraints are modeled separately (``igp-ucb``
             and ``gp-ucb``; ``best`` and ``earned`` become a bound that weighs them).
         is_censored: Whether pending outcomes are censored; ``best`` becomes a bound then.
+        prior: Fixed before the data, in place of a fitted model.
     """
     if method in OBJECTIVES:
         return default_acquisition(
@@ -101,6 +102,8 @@ def build_acquisition(
         "delta": delta,
         "units": "prior",
     }
+    if prior is not None:  # whatever the noise is, and the bound is on the reward less its mean
+        kernelized |= {"any_lambda": True, "assume": "centered bound"}
     if weighs_constraints:
         options = {"width": width} if method == "gp-ucb" else kernelized
         return LagrangianUpperConfidenceBound.with_options(**options)
@@ -128,15 +131,17 @@ def build_loop(
     constraints: MultiplierRule | None = None,
     journal: str | None = None,
     maximize: bool = True,
+    prior: Prior | None = None,
 ) -> BanditLoop:
-    """Return a loop on a box with the model of practitioners."""
+    """Return a loop on a box with the model of practitioners, or a prior that is fixed."""
     # torch imports much at this function's first call, which fits make, and an interrupt in the
     # middle leaves modules that are half imported: better now than during the run
     torch.broadcast_shapes((1,), (1,))
     is_separate = constraints is not None and constraints.surrogate_in_use == "separate"
+    model: Any = FittedOutputs(box) if is_separate else FittedSingleTaskGP.for_domain(box)
     return BanditLoop(
         box,
-        FittedSingleTaskGP.for_domain(box) if not is_separate else FittedOutputs(box),
+        model if prior is None else prior.recipe(box),
         acquisition,
         num_initial=num_initial,
         seed=seed,
@@ -147,6 +152,66 @@ def build_loop(
         journal=journal,
         maximize=maximize,
     )
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What ``--prior`` says: a Gaussian process with a Matern 5/2 kernel, fixed before the data.
+
+    Attributes:
+        lengthscale: As a share of the range of each parameter.
+        scale: Standard deviation of the reward beforehand.
+        noise: Standard deviation of the noise of an outcome.
+        mean: What rewards are about, beforehand.
+    """
+
+    lengthscale: float
+    scale: float
+    noise: float
+    mean: float = 0.0
+
+    @classmethod
+    def read(cls, text: str | None) -> Prior | None:
+        """Return what an option says; None if it is missing.
+
+        Args:
+            text: As in ``0.2:1:0.1`` or ``0.2:1:0.1:50``.
+
+        Raises:
+            ValueError: If it says something else.
+        """
+        if text is None:
+            return None
+        parts = text.split(":")
+        try:
+            numbers = [float(part) for part in parts]
+        except ValueError:
+            numbers = []
+        if len(numbers) not in (3, 4):
+            raise ValueError(
+                f"--prior is {text!r}; it must be LENGTHSCALE:SCALE:NOISE or "
+                "LENGTHSCALE:SCALE:NOISE:MEAN, four numbers at most, as in 0.2:1:0.1."
+            )
+        names = ("LENGTHSCALE", "SCALE", "NOISE")
+        checked = [
+            check_positive(f"--prior, {name},", value)
+            for name, value in zip(names, numbers, strict=False)
+        ]
+        return cls(*checked, *(check_number("--prior, MEAN,", value) for value in numbers[3:]))
+
+    def recipe(self, box: Box) -> BanditGPRecipe:
+        """Return the model on a box; of categories without an order each has a column.
+
+        Args:
+            box: Where points are chosen.
+        """
+        variance = self.scale**2
+        ratio = (self.noise / self.scale) ** 2
+        (prior,) = candidate_grid([self.lengthscale], [ratio], [variance], prior_means=(self.mean,))
+        transform = box.input_transform() if isinstance(box, Space) else None
+        if transform is None:
+            transform = Normalize(box.dim, bounds=box.bounds)
+        return replace(prior, input_transform=transform)
 
 
 class FittedOutputs:

@@ -70,6 +70,7 @@ from botorch_bandits.stopping import (
     EvaluationMark,
     mark_of,
     shown_point,
+    stop_on_record,
 )
 from botorch_bandits.version import __version__
 from botorch_bandits.watching import LivePage
@@ -413,6 +414,7 @@ class Session:
         progress: Whether to show a progress bar.
         on_error: What is done about evaluations that fail; see :func:`~botorch_bandits.run`.
         stop_after_no_gain: After how many rounds without a better reward the run ends, if ever.
+        stop_below: At which certificate of the recommended point the run ends, if at any.
         html: The file of a page that follows the run, if there is one.
     """
 
@@ -433,6 +435,7 @@ class Session:
     progress: bool = True
     on_error: str = "raise"
     stop_after_no_gain: int | None = None
+    stop_below: float | None = None
     html: str | None = None
 
     def __post_init__(self) -> None:
@@ -461,7 +464,9 @@ class Session:
         num_known = self.loop.history.num_queries
         self._mark = EvaluationMark(self.output.path / MARK_FILE)
         if num_known > 0:
-            print(f"continuing {self.output.path} after {num_known} rounds", file=sys.stderr)
+            stop = stop_on_record(self.loop)
+            known = "" if stop is None else f", where it had stopped: {stop}"
+            print(f"continuing {self.output.path} after {num_known} rounds{known}", file=sys.stderr)
         if num_known >= self.num_rounds > 0:
             print(
                 f"all {self.num_rounds} rounds were played before; --rounds N goes on to N",
@@ -498,6 +503,7 @@ class Session:
         common: dict[str, Any] = {
             "on_error": self.on_error,
             "stop_after_no_gain": self.stop_after_no_gain,
+            "stop_below": self.stop_below,
             "progress": self.progress,
             "on_round": lambda query, event: self._write(),
             "shown": self._shown,
@@ -634,6 +640,7 @@ class Session:
             self.journal,
             None if best is None or show is None else show(best),
             self.stop_after_no_gain,
+            self.stop_below,
         )
         return closing_lines(
             self.title,

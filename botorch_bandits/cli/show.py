@@ -40,6 +40,7 @@ from botorch_bandits.loop.journal import (
     read_state,
     replay,
     settings_of,
+    stop_in,
 )
 from botorch_bandits.loop.state import Segments
 from botorch_bandits.penalties import Exponential, Linear, Polynomial
@@ -275,8 +276,21 @@ def page_facts(reader: JournalReader) -> PageFacts:
         multipliers=_last_multipliers(history),
         given_up=frozenset(lost),
         wanted=settings.get("horizon"),
-        further=[] if command is None else [("command", " ".join(command["arguments"]))],
+        further=[
+            *([] if command is None else [("command", " ".join(command["arguments"]))]),
+            *([] if (stop := stop_of(reader)) is None else [("stopped", stop)]),
+        ],
     )
+
+
+def stop_of(reader: JournalReader) -> str | None:
+    """Return why the run of a journal ended before its rounds; None if it did not, or went on.
+
+    Args:
+        reader: Of the journal.
+    """
+    last = list(reader.records(after=max(reader.num_records - 1, 0)))
+    return stop_in(last[-1]) if last else None
 
 
 def _last_multipliers(history: History) -> list[float]:
@@ -406,6 +420,9 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
             + (f", {history.num_retracted} retracted" if history.num_retracted else ""),
         ]
     )
+    stop = stop_of(reader)
+    if stop is not None:
+        rows.append(["stopped", stop])
     best = history.best()
     if best is not None:
         changes = settings["context_dim"] or settings.get("forgetting") or settings.get("restart")

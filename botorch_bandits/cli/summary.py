@@ -76,11 +76,11 @@ def best_at_the_start(history: History) -> dict[str, Any] | None:
     return {"num_rounds": len(told), "best_reward": max(told, key=history.rank).reward}
 
 
-SHORTEST = {"--rounds": "--ro", "--stop-after-no-gain": "--sto"}
+SHORTEST = {"--rounds": "--ro", "--stop-after-no-gain": "--sto", "--stop-below": "--stop-b"}
 """Options that are typed again with another value, and their shortest unique beginnings."""
 
 
-def with_numbers(arguments: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
+def with_numbers(arguments: Sequence[str], numbers: Mapping[str, float]) -> list[str]:
     """Return the arguments of a command with other values of options of :data:`SHORTEST`.
 
     Args:
@@ -107,6 +107,7 @@ def next_steps(
     journal: str | None = None,
     in_python: str | None = None,
     no_gain: int | None = None,
+    stop_below: float | None = None,
 ) -> Rows:
     """Return what can be typed next.
 
@@ -117,11 +118,14 @@ def next_steps(
         journal: Its journal, if there is one.
         in_python: The best point as a Python expression, if there is one.
         no_gain: After how many rounds without a better reward it ends, if ever.
+        stop_below: At which certificate it ends, if at any.
     """
     is_over = result["num_rounds"] >= wanted
-    numbers = {"--rounds": 2 * wanted if is_over else wanted}
+    numbers: dict[str, float] = {"--rounds": 2 * wanted if is_over else wanted}
     if result["stopped"] is not None and no_gain is not None:
         numbers["--stop-after-no-gain"] = 2 * no_gain
+    if result["stopped"] is not None and stop_below is not None:
+        numbers["--stop-below"] = 0.5 * stop_below
     given = with_numbers(arguments if journal is None else ["resume", journal], numbers)
     rows = [("more rounds" if is_over else "go on", shlex.join(["botorch-bandits", *given]))]
     if journal is not None:

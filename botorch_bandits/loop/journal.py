@@ -57,6 +57,10 @@ def record_of(*entries: Query | Event) -> dict[str, Any]:
     return _told(first)
 
 
+STOPPED = "stopped"
+"""The kind of a record that says why a run ended before its rounds; no choice depends on it."""
+
+
 def replay(record: Mapping[str, Any], history: History) -> None:
     """Add to a history what a record says.
 
@@ -93,13 +97,22 @@ def replay(record: Mapping[str, Any], history: History) -> None:
             )
         elif kind == "retracted":
             history.add_retraction(record["id"], record["reason"], record["at"])
-        elif kind != "asked":
+        elif kind not in ("asked", STOPPED):
             raise ValueError(f"records of the kind {kind!r} are not known.")
     except (KeyError, TypeError, ValueError) as error:
         raise JournalError(
             f"the record {dict(record)} does not go with what is before it: {error} Was it written "
             "by a later version of the package, or by another program?"
         ) from error
+
+
+def stop_in(record: Mapping[str, Any]) -> str | None:
+    """Return the reason in a record that a run stopped; None of any other record.
+
+    Args:
+        record: A record of a journal.
+    """
+    return str(record["reason"]) if record.get("kind") == STOPPED else None
 
 
 def encode_floats(values: Mapping[str, float]) -> dict[str, Any]:
@@ -189,6 +202,8 @@ class LoopJournal:
 
     Attributes:
         num_given: How many queries the journal began with.
+        stopped: Why the run of the last record ended before its rounds; None where it did not, or
+            something came behind.
 
     Raises:
         DifferentSettingsError: If the journal was begun with other settings.
@@ -201,6 +216,7 @@ class LoopJournal:
         self._domain = settings.domain
         self._sizes = settings.history_sizes
         self.num_given = 0
+        self.stopped: str | None = None
         self._covered = 0  # records that the snapshot has
         self._recorded_fit: Fit | None = None  # the latest that is on record
         self._is_checked = True  # whether this process has made that fit too
@@ -245,11 +261,12 @@ class LoopJournal:
         """
         history = History(*self._sizes)
         snapshot = self._journal.read_snapshot()
-        self._covered = 0
+        self._covered, self.stopped = 0, None
         if snapshot is not None:
             self._covered = snapshot.num_records
             self.num_given, self._recorded_fit = read_state(snapshot.state, history)
         for record in self._journal.records(after=self._covered):
+            self.stopped = stop_in(record)
             if record.get("kind") == "given":
                 _fill(history, record["history"])
                 self.num_given = history.num_queries
@@ -277,10 +294,22 @@ class LoopJournal:
             if fit != self._recorded_fit:
                 record["fit"] = fit
         self._journal.append(record)
+        self.stopped = None
         if fit is not None:
             self._recorded_fit = fit
         if isinstance(entries[0], Retraction):
             self._recorded_fit = None  # see read()
+
+    def append_stop(self, reason: str, at: float) -> None:
+        """Write down why a run ended before its rounds, unless the last record says so.
+
+        Args:
+            reason: As ``result.stopped`` has it.
+            at: Clock time in seconds.
+        """
+        if reason != self.stopped:
+            self._journal.append({"kind": STOPPED, "reason": reason, "at": at})
+            self.stopped = reason
 
     def write_snapshot_if_due(self, history: History) -> None:
         """Write a snapshot after a thousand records, or half of what the last one covers."""
