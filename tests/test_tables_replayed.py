@@ -144,6 +144,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "beyond-misspecified": (2, 60),
     "beyond-combined": (2, 40),
     "ringing": (1, None),
+    "identification": (1, None),
 }
 
 SEARCHED = ("beyond-priors-box",)

@@ -210,8 +210,9 @@ class TopTwoArmsRule(ArmsRule):
 class TopTwoThompsonSampling(GPThompsonSampling):
     r"""TTTS (Russo 2020): a draw's maximizer, or that of another draw that is maximized elsewhere.
 
-    It is for finding the best of finitely many points with few queries; see
-    :meth:`~botorch_bandits.BanditLoop.recommend`, and ``run(stop_below=)`` for when to stop. With
+    It is for finding the best of finitely many points within a budget of queries; see
+    :meth:`~botorch_bandits.BanditLoop.recommend`. (For ``run(stop_below=)`` an upper confidence
+    bound is better: a certificate wants small bounds on all points.) With
     probability ``leader_probability`` the maximizer ``I`` of a draw from the posterior is played;
     otherwise that of the first further draw that has another maximizer. After ``max_draws`` of
     these it is the arm that is above ``I`` with the largest posterior probability, as in T3C (Shang

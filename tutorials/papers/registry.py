@@ -21,6 +21,7 @@ from papers import (
     beyond_priors,
     chowdhury,
     coverage,
+    identification,
     ringing,
     shi,
     srinivas,
@@ -177,6 +178,9 @@ class TableEntry:
 
 
 TABLES = {
+    "identification": TableEntry(
+        identification.identification, "the best of finitely many arms: found, and certified"
+    ),
     "ringing": TableEntry(
         ringing.ringing, "when pending queries at the minimum make the posterior ring"
     ),
