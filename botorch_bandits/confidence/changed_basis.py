@@ -101,8 +101,7 @@ class ChangedBasis:
         self._shrunk = np.ascontiguousarray(self._inverse.T)[:, None] * features
         count, left = self._num_changed, slice(0, num_left)
         products = self._shrunk.reshape(len(ridges) * count, features.shape[1]) @ features.T
-        products = products.reshape(len(ridges), count, count)
-        self._factor = factor_of_changes(products, num_left, block, ridges)
+        self._factor = _factor(products.reshape(len(ridges), count, count), num_left, block, ridges)
         known = self._shrunk @ projected  # num_ridges x (r + d)
         known[:, num_left:] = added - known[:, num_left:]
         self._of_outcomes = self._solve(self._factor, known[..., None])[..., 0]
@@ -151,16 +150,8 @@ class ChangedBasis:
         return solved
 
 
-def factor_of_changes(products: Array, num_left: int, block: Array, ridges: Array) -> Array:
-    """Return the triangular matrices of all ridges, ``num_ridges x (r + d) x (r + d)``.
-
-    Args:
-        products: ``num_ridges x (r + d) x (r + d)`` products of the features of the changes with
-            the inverses of the eigenvalues between them.
-        num_left: ``r``.
-        block: ``d x d`` kernel values among those that have come.
-        ridges: ``num_ridges`` positive numbers.
-    """
+def _factor(products: Array, num_left: int, block: Array, ridges: Array) -> Array:
+    """Return the triangular matrices of all ridges, ``num_ridges x (r + d) x (r + d)``."""
     r = num_left
     factor = np.zeros_like(products)
     came = block - products[:, r:, r:]

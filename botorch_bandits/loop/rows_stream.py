@@ -77,6 +77,7 @@ class RowsStream:
         self._queries: Index = np.zeros(0, dtype=np.int64)
         self._outcomes: Array = self._no_outcomes()
         self._version = history.first_version
+        self._chosen: int | None = None  # the arm that was chosen last
 
     @property
     def rule_domain(self) -> Arms:
@@ -110,7 +111,7 @@ class RowsStream:
         """
         seen = self._look(round_number, context)
         seen.among = among
-        arm = int(self.engine.choose(seen))
+        self._chosen = arm = int(self.engine.choose(seen))
         return self._domain.choices[arm], self.engine.describe(seen, arm)
 
     def describe(
@@ -196,7 +197,7 @@ class RowsStream:
         """Take in what happened since the last look."""
         new = self._history.queries_since(len(self._arms))
         if new:
-            arms = self._domain.index_of(torch.stack([query.x for query in new])).numpy()
+            arms = self._arms_of([query.x for query in new])
             contexts = [query.context for query in new if query.context is not None]
             fronts = self._front_of(contexts, [query.round_number for query in new])
             pairs = [
@@ -214,6 +215,14 @@ class RowsStream:
             queries = [outcome.query_id for outcome in told]
             self._queries = np.concatenate([self._queries, np.array(queries)])
             self._outcomes = np.concatenate([self._outcomes, self._read(told)])
+
+    def _arms_of(self, points: list[Tensor]) -> Index:
+        """Return the numbers of arms, which is mostly the one that was chosen last."""
+        choices, chosen = self._domain.choices, self._chosen
+        if len(points) == 1 and chosen is not None and torch.equal(points[0], choices[chosen]):
+            return np.array([chosen])
+        arms: Index = self._domain.index_of(torch.stack(points)).numpy()
+        return arms
 
     def _read(self, told: Sequence[Outcome]) -> Array:
         """Return what the engine observes of outcomes, a row each."""

@@ -775,11 +775,13 @@ class RowsPosterior:
 
     @cached_property
     def _played(self) -> tuple[Index, Index]:
-        """The ``p`` distinct arms of the rows, and which of them each row has."""
-        is_played = np.zeros(self.num_arms, dtype=bool)
-        is_played[self._seen.arms] = True
-        numbers = is_played.cumsum() - 1  # without sorting
-        return np.flatnonzero(is_played), numbers[self._seen.arms]
+        """The ``p`` distinct arms in the order of their first rows, and which each row has."""
+        arms = self._seen.arms
+        rows, first = np.arange(len(arms)), np.empty(self.num_arms, dtype=np.int64)
+        first[arms[::-1]] = rows[::-1]
+        played = arms[first[arms] == rows]
+        first[played] = np.arange(len(played))
+        return played, first[arms]
 
     @cached_property
     def _prior_rows(self) -> Array:

@@ -29,7 +29,7 @@ import torch
 from scipy.linalg.lapack import dtrtri
 from torch import Tensor
 
-from botorch_bandits.confidence.changed_basis import Spectrum, factor_of_changes
+from botorch_bandits.confidence.changed_basis import Spectrum
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms_rows import (
     RowFactor,
@@ -238,7 +238,8 @@ def kept_of(
     if known is not None and base.is_same(known.base):
         return known
     root = np.sqrt(lam / base.noise)
-    rows = covariance.columns(base.arms, base.fronts, np.zeros(0)) * root[:, None]
+    every = np.arange(covariance.num_arms)  # asked for by name, so that they are not kept, too
+    rows = covariance.columns(base.arms, base.fronts, np.zeros(0), every) * root[:, None]
     spectrum = Spectrum.of(rows[:, base.arms] * root)
     features = spectrum.eigenvectors.T @ rows
     squares = np.square(features)
@@ -372,8 +373,7 @@ def _moments(covariance: FrontCovariance, changes: Changes, kept: Kept, lam: flo
         block = rows[:, came.arms] * root * root[:, None]
     else:
         block = np.zeros((0, 0))
-    factor = factor_of_changes((shrunk @ features.T)[None], num_left, block, np.array([lam]))[0]
-    solving: Array = dtrtri(factor.T, lower=0)[0].T
+    solving, diagonal = _solving_matrix(shrunk @ features.T, num_left, block, lam)
     solved = solving @ cross
     known = shrunk @ projected
     known[num_left:] = added * root[:, None] - known[num_left:]
@@ -382,7 +382,28 @@ def _moments(covariance: FrontCovariance, changes: Changes, kept: Kept, lam: flo
     means += weights.T @ solved
     np.square(solved, out=solved)
     explained = explained + solved[num_left:].sum(0) - solved[:num_left].sum(0)
-    return Moments(means, explained, factor.diagonal())
+    return Moments(means, explained, diagonal)
+
+
+def _solving_matrix(
+    products: Array, num_left: int, block: Array, lam: float
+) -> tuple[Array, Array]:
+    """Return the inverse of the triangular matrix of the changes, and that matrix's diagonal."""
+    r = num_left
+    came = block - products[r:, r:]
+    came[np.diag_indices_from(came)] += lam
+    solving = np.zeros_like(products)
+    if r:
+        own = dtrtri(np.linalg.cholesky(products[:r, :r]).T, lower=0)[0].T
+        half = own @ products[:r, r:]
+        came += half.T @ half
+        solving[:r, :r] = own
+    if len(came):
+        of_came = dtrtri(np.linalg.cholesky(came).T, lower=0)[0].T
+        solving[r:, r:] = of_came
+        if r:
+            solving[r:, :r] = of_came @ half.T @ own
+    return solving, 1.0 / solving.diagonal()
 
 
 fill_in_docstrings(__name__)

@@ -281,7 +281,7 @@ class FrontCovariance(ABC):
 
     @abstractmethod
     def variances(self, front: Array) -> Array:
-        """Return the ``num_arms`` prior variances behind a front."""
+        """Return the ``num_arms`` prior variances behind a front; they are not to be changed."""
 
     @abstractmethod
     def matrix(self, front: Array) -> Array:
@@ -368,16 +368,28 @@ class SumOfProducts(FrontCovariance):
 
         They are not to be changed: those of the same arms are returned again.
         """
-        last = self._last.get(number)
-        if last is not None and np.array_equal(last[0], arms):
-            return last[1]
+        known, kept = self._last.get(number, (arms[:0], np.empty((0, self.num_arms))))
+        count, total = len(known), len(arms)
+        if not np.array_equal(known, arms[:count]):
+            if 2 * total < count:  # a few of them, which are no reason to forget the others
+                return self._new_rows_of(number, arms)
+            count, kept = 0, kept[:0]
+        if total > len(kept):  # memory for some more: arms are played one after the other
+            more = np.empty((total + total // 4 * bool(count), self.num_arms))
+            more[:count] = kept[:count]
+            kept = more
+        if total > count:
+            kept[count:total] = self._new_rows_of(number, arms[count:])
+        self._last[number] = arms.copy() if total > count else known, kept
+        return kept[:total]
+
+    def _new_rows_of(self, number: int, arms: Index) -> Array:
         rows: Array
         matrix = self.priors[number].matrix
         if matrix is None:
             rows = self.priors[number].columns(torch.from_numpy(arms)).numpy()
         else:
             rows = matrix.numpy().take(arms, axis=0)
-        self._last[number] = arms.copy(), rows
         return rows
 
     def block_of(self, number: int, arms: Index, others: Index) -> Array:
@@ -424,6 +436,8 @@ class SumOfProducts(FrontCovariance):
 
     def alike(self, arms: Index, front: Array) -> Array:
         """See the base class."""
+        if len(self.priors) == 1:
+            return self.block_of(0, arms, arms)
         total = np.zeros((len(arms), len(arms)))
         for number, scale in enumerate(self.scales(front[None], front[None])):
             total += scale * self.block_of(number, arms, arms)
@@ -449,6 +463,9 @@ class SumOfProducts(FrontCovariance):
 
     def variances(self, front: Array) -> Array:
         """See the base class."""
+        if not self.num_front:
+            own: Array = self.priors[0].diagonal.numpy()
+            return own
         total = np.zeros(self.num_arms)
         for prior, scale in zip(self.priors, self.scales(front[None], front[None]), strict=True):
             total += scale[0, 0] * prior.diagonal.numpy()

@@ -28,6 +28,9 @@ FIRST_ROWS = 24
 MOST_ROWS = 64
 """Rows from which the arms that are left are bounded, or an eighth of all rows if this is more."""
 
+ALONE = 400
+"""With fewer rows than this, what other rows tell already costs more to look at than it saves."""
+
 POOL = 128
 """Rows that are looked at by pairs, or a quarter of all rows if this is more."""
 
@@ -106,7 +109,10 @@ def telling_rows(
     last = np.full(covariance.num_arms, -1)
     last[arms[order]] = order  # the last entry stays: the row that tells most
     kept = last[last >= 0]
-    pool = max(POOL, len(arms) // 4)
+    most, pool = max(MOST_ROWS, len(arms) // 8), max(POOL, len(arms) // 4)
+    if len(arms) < ALONE:
+        ranked: Index = kept[np.argsort(-told[kept], kind="stable")[:most]]
+        return ranked
     if len(kept) > pool:
         kept = kept[np.argpartition(told[kept], -pool)[-pool:]]
     alike = covariance.alike(arms[kept], front)
@@ -116,8 +122,7 @@ def telling_rows(
     alike *= root
     alike *= root[:, None]
     _, pivots, rank, _ = dpstrf(alike.T, tol=NEGLIGIBLE_SHARE, lower=1, overwrite_a=1)
-    rank = min(max(rank, 1), max(MOST_ROWS, len(arms) // 8))
-    taken: Index = kept[pivots[:rank] - 1]
+    taken: Index = kept[pivots[: min(max(rank, 1), most)] - 1]
     return taken
 
 

@@ -29,6 +29,7 @@ from botorch_bandits.models.front_kernels import (
     SumOfProducts,
     front_covariance,
 )
+from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 EXACT = "donot_use_mm_for_euclid_dist"
 LAM, RATE, NUM_ARMS = 0.03, 0.07, 25
@@ -356,6 +357,24 @@ def test_bounds_from_telling_rows_hold_and_sharpen(
         prior = case.matrix(inputs, inputs).diagonal()
     share = own.square() / (prior + case.noise) / prior
     assert float(share[row]) == pytest.approx(float(share.max()), abs=1e-6)
+
+
+def test_rows_of_arms_are_those_of_the_prior_whatever_was_asked_before() -> None:
+    """Arms that come one after the other share memory; others, and parts, are looked up."""
+    stream = np.random.default_rng(0)
+    root = torch.from_numpy(stream.normal(size=(NUM_ARMS, NUM_ARMS)))
+    prior = ArmsPrior.from_matrix(root @ root.T)
+    covariance = SumOfProducts.behind_time(prior, None)
+    order, seen = stream.permutation(NUM_ARMS), []
+    for i in range(120):
+        arms = order[: i % (NUM_ARMS + 1)]
+        if i % 4 == 3:
+            arms = stream.integers(NUM_ARMS, size=int(stream.integers(12)))
+        rows = covariance.rows_of(0, arms)
+        seen.append((rows, arms))
+        assert np.array_equal(rows, prior.matrix.numpy()[arms])
+    for rows, arms in seen:  # none was changed later
+        assert np.array_equal(rows, prior.matrix.numpy()[arms])
 
 
 def test_arms_that_tie_keep_exact_variances(monkeypatch: pytest.MonkeyPatch) -> None:
