@@ -77,7 +77,7 @@ FEW_OPERATIONS = 8e6
 FIRST_CANDIDATES = 16
 """Arms whose variance is computed exactly first."""
 
-MANY_CANDIDATES = 0.25
+MANY_CANDIDATES = 0.6
 """If more than this share of the arms may have the largest value, all variances are computed."""
 
 

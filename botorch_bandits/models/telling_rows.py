@@ -34,7 +34,7 @@ ALONE = 400
 POOL = 128
 """Rows that are looked at by pairs, or a quarter of all rows if this is more."""
 
-NEGLIGIBLE_SHARE = 3e-3
+NEGLIGIBLE_SHARE = 1e-3
 """Where every other row tells less of its arm, as a share of the variance, no more are taken."""
 
 
