@@ -82,6 +82,7 @@ GOALS = (
     Goal("contexts in a product, arms", {"contexts": PRODUCT}, (200, 1000), 10.0, 50.0),
     Goal("drift, arms", {"forgetting": TIME}, (200, 1000), 10.0, 50.0),
     Goal("weights, arms", {"forgetting": WEIGHTS}, (200, 1000), 10.0, 50.0),
+    Goal("window, arms", {"forgetting": WINDOW}, (200, 1000), 10.0, 50.0),
     Goal("drift, box", {**_BOX, "forgetting": TIME}, (200,), 4.0, 6.0),
     Goal("contexts in a product, box", {**_BOX, "contexts": PRODUCT}, (200,), 4.0, 6.0),
     Goal("weights, box", {**_BOX, "forgetting": WEIGHTS}, (200,), 4.0, 6.0),
