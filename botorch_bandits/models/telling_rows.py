@@ -5,7 +5,8 @@ given all from above. Two things are told apart: how much a row tells of its own
 much of that other rows tell already. With :math:`\tau_i` the share of the first and :math:`k` a
 covariance of the arms, a Cholesky factorization with pivots of
 :math:`\sqrt{\tau_i \tau_j} k_{ij} / \sqrt{k_{ii} k_{jj}}` takes next the row that tells most beside
-those before it, and stops where no row tells much. Some tens of rows are left of hundreds.
+those before it, and stops where no row tells much. Some tens of rows are left of hundreds. With
+few rows (:data:`ALONE`) the first alone decides, which costs less.
 
 The bounds of all arms are computed from the first few of them; those of the arms that this does
 not rule out from all of them (:meth:`TellingRows.sharper`).
