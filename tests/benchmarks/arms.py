@@ -71,6 +71,40 @@ def very_many_arms(scale: Scale) -> list[Measurement]:
     return [found]
 
 
+def many_loops(scale: Scale) -> list[Measurement]:
+    """40 loops on the same 1000 arms, after 50 rounds each: what they keep beyond one of them."""
+    count, rounds = scale.of(40, 4), scale.of(50, 5)
+    problem = arms_problem(scale.of(1000, 100), scale.seed)
+    model = BanditGP.with_kernel(standard_kernel(), noise=NOISE)
+    # equal arms in tensors of their own, as programs that know nothing of each other have them
+    loops = [
+        Policy(model, RECIPE).loop(Arms(problem.choices.clone()), seed=scale.seed)
+        for _ in range(count)
+    ]
+    points = map(tuple, problem.choices.tolist())
+    rewards = dict(zip(points, problem.values.tolist(), strict=True))
+    for noise in _noisy(problem, rounds, scale.seed):
+        for loop in loops:
+            query = loop.ask()
+            loop.tell(query.id, rewards[tuple(query.x.tolist())] + noise)
+    alone, together = kept_bytes(loops[0]), kept_bytes(loops)
+    played = [loop.history.arrived()[0] for loop in loops]
+    return [
+        Measurement(
+            name=f"arms-40-loops: {problem.num_arms} arms, {count} loops, {rounds} rounds",
+            ratio=(count - 1) * alone / (together - alone),
+            difference=float(max((played[0] - X).abs().max() for X in played)),
+            tolerance=0.0,
+            unit="loop",
+            ordinary_seconds=0.0,
+            our_seconds=0.0,
+            at_least=10.0,
+            note=f"{(together - alone) / 1e6:.0f} MB beyond the first loop, which keeps "
+            f"{alone / 1e6:.1f} MB; the ratio is to as many that share nothing",
+        )
+    ]
+
+
 def long_run(scale: Scale) -> list[Measurement]:
     """100 arms, 30000 rounds: the simulation against BoTorch on counts and means.
 

@@ -28,6 +28,7 @@ BENCHMARKS = {
         Benchmark(
             "arms-100k", "100000 arms, GP-UCB: the loop against rebuilding", arms.very_many_arms
         ),
+        Benchmark("arms-40-loops", "what 40 loops on the same 1000 arms keep", arms.many_loops),
         Benchmark("arms-100-long", "100 arms, 30000 rounds, against counts", arms.long_run),
         Benchmark("ts-exact-1k", "Thompson sampling on 1000 arms, exact draws", arms.thompson),
         Benchmark(
