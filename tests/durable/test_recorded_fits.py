@@ -74,6 +74,23 @@ def test_opening_makes_no_fit_again_and_goes_on_as_if_nothing_had_happened(
     ]
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_history_alone_makes_each_fit_of_the_loop_once_and_in_its_order(
+    every: int, fits: list[int]
+) -> None:
+    loop = BanditLoop(**settings(every))
+    play(loop, 13)
+    records = loop.history.to_records()
+    asked = loop.ask()
+    fits.clear()
+    again = BanditLoop(**settings(every), history=History.from_records(records, 1))
+    assert again.ask().x.tolist() == asked.x.tolist()
+    assert fits == list(range(every, 13 + 1, every))
+    fits.clear()
+    again.ask()  # of the same outcomes
+    assert fits == []
+
+
 def change(path: Path, other: Path, edit: Any) -> Path:
     with Journal.open(path) as journal:
         header, records = journal.header, [json.loads(json.dumps(r)) for r in journal.records()]
