@@ -82,6 +82,7 @@ def test_both_ways_choose_the_same_arm(others):
 
 
 def test_rounds_in_which_the_clock_did_not_move_are_not_counted(monkeypatch):
+    measure(plain(12, constraints=PRIMAL_DUAL), 2, 20)  # what is played once in a process is played
     times = iter([0.0, 1.0, 0.0, 1.0, 0.0, 0.5, 0.0, 1.5])
     play = Player.round
 

@@ -482,7 +482,8 @@ class Row:
         ratio: Processor time of the ordinary way over ours, medians.
         ordinary_seconds: A suggestion in the ordinary way.
         our_seconds: A round: asking, and telling.
-        test_seconds: A round that was drawn uniformly and tested, if the loop has such.
+        test_seconds: Telling an outcome of a round that was drawn uniformly, with its test; NaN if
+            there was none.
         worse: The largest by which the value of our point was worse; NaN if it cannot be compared.
         better: The largest by which it was better, likewise.
         ordinary_bytes: The largest memory of a suggestion in the ordinary way.
@@ -517,6 +518,9 @@ class Row:
 class Player:
     """Plays rounds of a loop, and makes the same suggestions in the ordinary way.
 
+    Attributes:
+        tests: Processor time of each outcome told that came from a uniform round, with its test.
+
     Args:
         one: The row.
         num_arms: Of its arms.
@@ -529,7 +533,7 @@ class Player:
         assert isinstance(domain, Arms | Box)
         self.domain = domain
         self.loop = build_loop(one, self._world.history(domain), num_arms)
-        self._next: Any = None
+        self.tests: list[float] = []
 
     def step(self) -> float:
         """Ask and tell; return the processor time."""
@@ -546,8 +550,8 @@ class Player:
         """Ask and tell; return the processor time and what makes the same suggestion.
 
         Returns:
-            The time of asking and telling; the ordinary way and its request, None for a round
-            that was drawn uniformly; our point.
+            The time of asking and telling, without a test, which is in :attr:`tests`; the ordinary
+            way and its request, None for a round that was drawn uniformly; our point.
         """
         loop, context = self.loop, self._world.context()
         X, Y = loop.history.arrived()
@@ -561,7 +565,11 @@ class Player:
         reward, constraints = self._world.outcome(told.x, told.context)
         start = time.process_time()
         loop.tell(told.id, reward, constraints)
-        spent += time.process_time() - start
+        telling = time.process_time() - start
+        if "ChangePoint" in self.one.restart and told.origin != "acquisition":
+            self.tests.append(telling)  # of a round that was drawn uniformly
+        else:
+            spent += telling
         if query.origin != "acquisition":
             return spent, None, None, query.x
         request = self._request(query, X, Y, G, arrived, waiting)
@@ -681,13 +689,11 @@ def measure(one: Combination, num_rounds: int, num_arms: int = 1000) -> Row:
         player = Player(one, num_arms)
         ours: list[float] = []
         theirs: list[float] = []
-        tests: list[float] = []
         worse: list[float] = []
         num_before = 0
         while len(ours) < num_rounds:
             spent, ordinary, request, x = player.round()
             if ordinary is None:
-                tests.append(spent)
                 continue
             if spent <= 0.0:  # the clock did not move, as on machines that are put to sleep
                 continue
@@ -727,7 +733,7 @@ def measure(one: Combination, num_rounds: int, num_arms: int = 1000) -> Row:
         ratio=sum(theirs) / sum(ours),
         ordinary_seconds=sum(theirs) / len(theirs),
         our_seconds=sum(ours) / len(ours),
-        test_seconds=median(tests) if tests else math.nan,
+        test_seconds=median(player.tests) if player.tests else math.nan,
         worse=max(0.0, *worse) if worse else math.nan,
         better=max(0.0, *(-each for each in worse)) if worse else math.nan,
         ordinary_bytes=ordinary_bytes,

@@ -14,7 +14,7 @@ from statistics import median
 
 from benchmarks.combinations import Player
 from benchmarks.measure import Measurement, Scale, growth_exponent
-from benchmarks.settings import plain
+from benchmarks.settings import BOX, TIME, WEIGHTS, WINDOW, plain
 
 NUM_ARMS = 100
 """Where the rounds grow and the arms do not."""
@@ -56,7 +56,37 @@ ENGINES = (
     Engine(
         "box, in rows",
         (20, 200, 2000),
-        lambda n: Player(plain(n, domain="on a box")),
+        lambda n: Player(plain(n, domain=BOX)),
+        2.2,
+    ),
+    Engine(
+        "box, draws, in rows",
+        (20, 200, 2000),
+        lambda n: Player(plain(n, domain=BOX, acquisition="GP-TS")),
+        2.2,
+    ),
+    Engine(
+        "box, a window, in rows",
+        (20, 200, 2000),
+        lambda n: Player(plain(n, domain=BOX, forgetting=WINDOW)),
+        2.2,
+    ),
+    Engine(
+        "box, weights, in rows",
+        (20, 200, 2000),
+        lambda n: Player(plain(n, domain=BOX, forgetting=WEIGHTS)),
+        2.2,
+    ),
+    Engine(
+        "box, drift, in rows",
+        (20, 200, 2000),
+        lambda n: Player(plain(n, domain=BOX, forgetting=TIME)),
+        2.2,
+    ),
+    Engine(
+        "box, a list of priors, in rows",
+        (20, 200, 2000),
+        lambda n: Player(plain(n, domain=BOX, acquisition="list of priors, UCB")),
         2.2,
     ),
     Engine(
