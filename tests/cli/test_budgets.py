@@ -53,6 +53,7 @@ def support_vectors(C: float, gamma: float) -> float:
     return sum(len(model[-1].support_) for model in models) / 3
 
 
+@pytest.mark.usefixtures("rendered")
 def test_the_ledger_is_in_every_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*IRIS, "--budget", f"support_vectors<={LIMIT:g}", "--rounds", "8"]) == 0
     shown = capsys.readouterr()

@@ -74,6 +74,7 @@ def queries_in(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "waiting", [[], ["--delay", "constant:2"], ["--workers", "2"]], ids=["", "delay", "workers"]
 )
+@pytest.mark.usefixtures("rendered")
 def test_the_function_of_a_round_is_that_of_its_population(
     folder: Path, waiting: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

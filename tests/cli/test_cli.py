@@ -64,6 +64,7 @@ OPTIMIZE = (
 )
 
 
+@pytest.mark.usefixtures("rendered")
 def test_optimize_writes_everything(folder: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-m", "botorch_bandits", *OPTIMIZE, "--rounds", "8"],
@@ -152,6 +153,7 @@ def test_bounds_may_begin_with_a_minus(folder: Path) -> None:
     assert main([*arguments, "--out", "run", "--quiet"]) == 0
 
 
+@pytest.mark.usefixtures("rendered")
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
 def test_nothing_is_written_through_links_in_a_prepared_folder(folder: Path) -> None:
     (folder / "run").mkdir()

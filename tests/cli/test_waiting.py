@@ -97,6 +97,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.usefixtures("rendered")
 def test_delays_are_shown_counted_and_drawn(folder: Path) -> None:
     arguments = [name for name in DELAYED if name != "--quiet"]
     shown = finish(*arguments, *CENSORED, "--max-delay", "3", "--out", "run")
