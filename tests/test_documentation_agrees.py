@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import commands as benchmarks_commands
 from botorch_bandits.cli import main as command_line
-from botorch_bandits.cli.commands import _build_parser, _join_bounds
+from botorch_bandits.cli.arguments import build_parser, join_bounds
 from papers import commands as papers_commands
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,7 @@ def test_commands_are_understood(page, call):
     program = next(program for program in PROGRAMS if call.startswith(program))
     arguments = shlex.split(call.removeprefix(program))
     if program == "botorch-bandits":
-        _build_parser().parse_args(_join_bounds(arguments))
+        build_parser().parse_args(join_bounds(arguments))
     elif program == "python tutorials/papers":
         papers_commands.build_parser().parse_args(arguments)
     else:

@@ -5,6 +5,7 @@ import importlib
 import itertools
 import json
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import botorch_bandits
-from botorch_bandits.cli import commands
-from botorch_bandits.cli.first_page import format_first_page
+from botorch_bandits.cli import arguments
+from botorch_bandits.loop import settings as loop_settings
+from botorch_bandits.problems import tuning
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(botorch_bandits.__file__).read_text(encoding="utf-8")
@@ -93,30 +95,49 @@ def test_the_loop_loads_nothing_that_only_other_rooms_need():
     assert not set(loaded) & (heavy | rooms | registry)
 
 
-@pytest.mark.parametrize("shown", ["--version", "--help"])
-@pytest.mark.parametrize("arguments", [["-m", "botorch_bandits"], ["-c", "ENTRY"]])
-def test_version_and_commands_are_shown_without_torch(arguments, shown):
-    entry = "import sys; from botorch_bandits.cli import main; sys.exit(main())"
-    arguments = [entry if part == "ENTRY" else part for part in arguments]
-    result = subprocess.run(
-        [sys.executable, "-X", "importtime", *arguments, shown],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=ROOT,
-    )
-    if shown == "--version":
-        assert result.stdout.strip() == botorch_bandits.__version__
-    else:
-        assert "{tune,optimize,compare,resume,show}" in result.stdout
-    loaded = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
-    assert "botorch_bandits.version" in loaded
-    assert not loaded & {"torch", "botorch", "gpytorch", "numpy"}
+ENTRY = "import sys; from botorch_bandits.cli import main; sys.exit(main())"
+COMMAND_LINES = {
+    "--version": (0, f"^{re.escape(botorch_bandits.__version__)}$"),
+    "--help": (0, "{tune,optimize,compare,resume,show}"),
+    "tune --help": (0, "--shift-round ROUND"),
+    "optimize --help": (0, "--bounds BOUNDS"),
+    "compare --help": (0, "--seeds SEEDS"),
+    "resume --help": (0, "--stop-after-no-gain N"),
+    "show --help": (0, "--every SECONDS"),
+    "": (2, "error: the following arguments are required: command"),
+    "tune --nonsense": (2, "error: unrecognized arguments: --nonsense"),
+    "tune --task nonsense": (2, "argument --task: invalid choice: 'nonsense'"),
+    "optimize --bounds -5:5": (2, "the following arguments are required: MODULE:FUNCTION"),
+    "optimize f:g --rounds many": (2, "argument --rounds: invalid int value: 'many'"),
+}
 
 
-def test_the_first_page_is_that_of_the_whole_parser():
-    whole = commands._build_parser().format_help()
-    assert format_first_page() == whole
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_pages_and_errors_of_arguments_are_shown_without_torch(line):
+    code, said = COMMAND_LINES[line]
+    for start in (["-m", "botorch_bandits"], ["-c", ENTRY]):
+        result = subprocess.run(
+            [sys.executable, "-X", "importtime", *start, *line.split()],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            cwd=ROOT,
+        )
+        assert result.returncode == code
+        imports = [row for row in result.stderr.splitlines() if row.startswith("import time:")]
+        spoken = [row for row in result.stderr.splitlines() if row not in imports]
+        assert re.search(said, result.stdout if code == 0 else "\n".join(spoken))
+        assert len(spoken) == (code != 0)
+        loaded = {row.rpartition("|")[2].strip() for row in imports}
+        assert "botorch_bandits.version" in loaded
+        assert not loaded & {"torch", "botorch", "gpytorch", "numpy"}
+
+
+def test_what_the_parser_restates_is_what_the_rooms_below_say():
+    assert arguments.TASK_NAMES == tuning.TASK_NAMES
+    assert arguments.DATASETS == tuning.DATASETS
+    assert list(arguments.COSTS) == list(tuning.COSTS)
+    assert arguments.OBJECTIVES == loop_settings.OBJECTIVES
 
 
 def test_names_are_listed_alike_for_python_and_for_type_checkers():

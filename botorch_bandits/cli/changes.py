@@ -30,6 +30,7 @@ from botorch_bandits.change_points import (
 )
 from botorch_bandits.change_points.thresholds import rate_exponent
 from botorch_bandits.checks import DTYPE, check_integer, check_positive, check_probability
+from botorch_bandits.cli.arguments import DETECTOR_DEFAULTS, EXPLORATION
 from botorch_bandits.cli.options import parameters_of, show_value
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box
@@ -43,8 +44,6 @@ from botorch_bandits.models import (
 )
 from botorch_bandits.spaces import Space
 
-RESTARTS = ("evidence", "cpd", "oracle", "never")
-
 SMOOTHNESS = 2.5
 """``nu`` of the detector's kernel."""
 
@@ -52,9 +51,6 @@ NOISE_SHARE = 0.1
 """Standard deviation of the noise in calibrations, in units of ``--reward-scale``."""
 
 NUM_SIMULATIONS = 500
-
-DETECTOR_DEFAULTS = {"ridge": 0.03, "lengthscale": 0.5, "false_alarm_rate": 0.1}
-EXPLORATION = 3.0
 
 NOISE_RATIOS = (0.001, 0.01, 0.1)
 """Noise variance over output scale of the candidates for evidence."""

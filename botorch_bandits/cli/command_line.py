@@ -10,10 +10,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO, NoReturn, Protocol
-
-from botorch_bandits.journal import JournalError
 
 BAD_ARGUMENTS = 2
 """The exit code for arguments that cannot be used."""
@@ -81,10 +80,16 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
     except KeyboardInterrupt:
         print("\ninterrupted; the same command continues", file=sys.stderr)
         return INTERRUPTED
-    except (ValueError, TypeError, ImportError, OSError, JournalError) as error:
+    except _expected_errors() as error:
         print(f"{name}: error: {error}", file=sys.stderr)
         return BAD_ARGUMENTS
     return started if isinstance(started, int) else started.execute()
+
+
+def _expected_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that say what to change; journals, and torch with them, are there late."""
+    journal_error = import_module("botorch_bandits.journal").JournalError
+    return (ValueError, TypeError, ImportError, OSError, journal_error)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botorch_bandits.cli.command_line import keep_beginnings
-from botorch_bandits.cli.first_page import COMMANDS
-from botorch_bandits.cli.pages import add_live_page_argument
 from botorch_bandits.journal import Journal
 from botorch_bandits.loop.journal import check_content, header_of
 from botorch_bandits.loop.settings import LoopSettings
@@ -37,77 +34,6 @@ class Command:
     arguments: tuple[str, ...]
     folder: str
     settings: Mapping[str, Any]
-
-
-def add_journal_argument(parser: argparse.ArgumentParser) -> None:
-    """Add what says where queries and outcomes are written down."""
-    parser.add_argument(
-        "--journal",
-        metavar="FILE",
-        help="write each query and outcome to this file before going on, and continue from it "
-        "(in place of the folder's history.json)",
-    )
-
-
-def add_error_argument(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
-    """Add what is done about evaluations that fail.
-
-    Args:
-        parser: Of a command.
-        default: Of ``--on-error``; None for a command that continues another one.
-    """
-    parser.add_argument(
-        "--on-error",
-        default=default,
-        metavar="raise|skip|retry:N",
-        help="what is done if the function raises or returns no number: end the run (raise, the "
-        "default), record it and go on (skip), or try N more times first (retry:N)",
-    )
-
-
-def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
-    """Add what is done about evaluations that fail, and what else ends a run.
-
-    Args:
-        parser: Of a command.
-        default: Of ``--on-error``; None for a command that continues another one.
-    """
-    add_error_argument(parser, default)
-    parser.add_argument(
-        "--stop-after-no-gain",
-        type=int,
-        metavar="N",
-        help="end the run after N rounds without a better reward; a larger N goes on",
-    )
-    parser.add_argument(
-        "--stop-below",
-        type=float,
-        metavar="EPS",
-        help="end the run once the certificate of the recommended point is at most EPS: no point "
-        "is better by more, with probability 1 - delta (--prior, and igp-ucb or gp-ts with both "
-        "bounds); a smaller EPS goes on",
-    )
-    keep_beginnings(parser, "--stop-after-no-gain", "--sto", "--stop", "--stop-")
-
-
-def add_resume_parser(commands: Any) -> argparse.ArgumentParser:
-    """Add the command ``resume`` and return its parser; what it starts is left to be set.
-
-    Args:
-        commands: What ``argparse`` returned for the commands.
-    """
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "resume",
-        help=COMMANDS["resume"],
-        description="Continue the run of tune or optimize that FILE is the journal of, with the "
-        "options with which it was begun.",
-    )
-    parser.add_argument("file", metavar="FILE", help="a journal that --journal made")
-    parser.add_argument("--rounds", type=int, help="rounds in total, if they are to be others")
-    add_ending_arguments(parser, default=None)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    add_live_page_argument(parser)
-    return parser
 
 
 def read_command(path: str | Path) -> Command:

@@ -29,6 +29,7 @@ from botorch_bandits.change_points import (
     Restart,
 )
 from botorch_bandits.checks import check_integer, check_number, check_positive
+from botorch_bandits.cli.arguments import EPOCH_LENGTH, METHODS, STEP_SIZE
 from botorch_bandits.constraints import (
     AdditiveEpochs,
     MultiplicativeEpochs,
@@ -46,16 +47,6 @@ from botorch_bandits.penalties import Polynomial
 from botorch_bandits.problems import Delays, parse_delays
 from botorch_bandits.problems.tuning import COSTS, Budget
 from botorch_bandits.spaces import Space
-
-METHODS = {
-    "best": "the default for the best point (expected improvement)",
-    "earned": "the default for reward on the way (a narrow confidence bound)",
-    "igp-ucb": "IGP-UCB (Chowdhury and Gopalan 2017)",
-    "gp-ucb": "GP-UCB with a constant width (Srinivas et al. 2010)",
-    "gp-ts": "GP-TS (Chowdhury and Gopalan 2017)",
-    "ei": "expected improvement (BoTorch's LogEI)",
-    "random": "random search",
-}
 
 METHOD_SETTINGS = {
     "rkhs_bound": (None, ("igp-ucb", "gp-ts")),
@@ -301,10 +292,6 @@ def show_value(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-RULES = ("additive", "multiplicative", "primal-dual")
-
-EPOCH_LENGTH = 5
-STEP_SIZE = 0.5
 LARGEST_PRIMAL_DUAL = 1.0
 """``rho`` of the primal-dual rule: being over budget by all of it costs as much as accuracy 1."""
 

@@ -16,36 +16,6 @@ from botorch_bandits.watching.live import write_page
 from botorch_bandits.watching.page import PageFacts
 
 
-def add_live_page_argument(parser: argparse.ArgumentParser) -> None:
-    """Add where a run writes its page.
-
-    Args:
-        parser: Of a command that runs.
-    """
-    parser.add_argument(
-        "--html",
-        metavar="FILE.html",
-        help="write a page about the run, which follows it in a browser while it goes on",
-    )
-
-
-def add_page_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the page of a journal is written, and how often.
-
-    Args:
-        parser: Of ``show``.
-    """
-    parser.add_argument(
-        "--html", metavar="FILE.html", help="write a page about the run, too, for a browser"
-    )
-    parser.add_argument(
-        "--every",
-        type=float,
-        metavar="SECONDS",
-        help="with --html: write the page anew so often, until interrupted (Ctrl-C)",
-    )
-
-
 def check_page_arguments(options: argparse.Namespace) -> None:
     """Raise unless the arguments of a page go together.
 

@@ -26,6 +26,7 @@ from botorch.exceptions.warnings import InputDataWarning
 
 from botorch_bandits.acquisition import BelowMinimumWarning, WideConfidenceWarning
 from botorch_bandits.asynchronous import AsyncResult, run_async
+from botorch_bandits.cli.arguments import METHODS
 from botorch_bandits.cli.changes import Changes
 from botorch_bandits.cli.command_line import (
     INTERRUPTED,
@@ -39,7 +40,6 @@ from botorch_bandits.cli.journals import (
     refuse_other_settings,
 )
 from botorch_bandits.cli.options import (
-    METHODS,
     Budgets,
     Waiting,
     build_loop,

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from botorch_bandits.change_points import OracleRestart
-from botorch_bandits.cli.first_page import COMMANDS
+from botorch_bandits.cli.arguments import NUM_ROUNDS
 from botorch_bandits.cli.options import parameters_of, show_value
-from botorch_bandits.cli.pages import add_page_arguments, check_page_arguments, follow
+from botorch_bandits.cli.pages import check_page_arguments, follow
 from botorch_bandits.cli.session import JOURNAL_FILE
 from botorch_bandits.cli.summary import best_at_the_start, table_of_commands
 from botorch_bandits.constraints import (
@@ -186,38 +186,6 @@ def _build(setting: Any) -> Any:
     if package != __name__.partition(".")[0] or name not in _CLASSES:
         raise _UnknownClassError(name)
     return _CLASSES[name](**{k: _build(v) for k, v in setting.items() if k != "class"})
-
-
-NUM_ROUNDS = 20
-
-
-def add_show_parser(commands: Any) -> None:
-    """Add the command ``show``.
-
-    Args:
-        commands: What ``argparse`` returned for the commands.
-    """
-    show = commands.add_parser(
-        "show",
-        help=COMMANDS["show"],
-        description="Print a journal's settings, rounds, pending queries and their ages, failures, "
-        "retractions, resets and constraints. The journal may be in use. The delay of an outcome "
-        "counts rounds: it is 1 if the outcome was there when the next query was chosen. An "
-        "outcome is late if its delay exceeds the max_delay of censored feedback; then the model "
-        "leaves it out.",
-    )
-    show.add_argument("file", metavar="FILE", help="a journal of a loop")
-    show.add_argument(
-        "--all", action="store_true", help=f"all rounds, not the last {NUM_ROUNDS} alone"
-    )
-    show.add_argument(
-        "--epochs", action="store_true", help="a row for each epoch and constraint, too"
-    )
-    show.add_argument(
-        "--plot", metavar="FILE.png", help="draw rewards, widths and resets over rounds, too"
-    )
-    add_page_arguments(show)
-    show.set_defaults(start=run_show)
 
 
 def run_show(options: argparse.Namespace) -> int:

@@ -1,0 +1,537 @@
+"""The arguments of ``botorch-bandits``: its parser, which knows the commands and imports none.
+
+Pages of ``--help`` and errors of arguments are there at once: torch and BoTorch, which take
+seconds, are imported when a command starts. What the parser shows of rooms below (tasks, data sets,
+objectives, costs) is stated here once more, and a test compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from botorch_bandits.cli.command_line import (
+    CommandParser,
+    Executable,
+    keep_beginnings,
+    run_command,
+)
+from botorch_bandits.version import __version__
+
+TASK_NAMES = ("svm", "logistic-regression", "gradient-boosting")
+DATASETS = ("breast-cancer", "digits", "wine", "iris")
+OBJECTIVES = ("best", "earned")
+COSTS = ("fit_seconds", "predict_seconds", "model_size", "support_vectors")
+
+METHODS = {
+    "best": "the default for the best point (expected improvement)",
+    "earned": "the default for reward on the way (a narrow confidence bound)",
+    "igp-ucb": "IGP-UCB (Chowdhury and Gopalan 2017)",
+    "gp-ucb": "GP-UCB with a constant width (Srinivas et al. 2010)",
+    "gp-ts": "GP-TS (Chowdhury and Gopalan 2017)",
+    "ei": "expected improvement (BoTorch's LogEI)",
+    "random": "random search",
+}
+
+FEEDBACKS = ("hallucinated", "ignored", "censored")
+RESTARTS = ("evidence", "cpd", "oracle", "never")
+RULES = ("additive", "multiplicative", "primal-dual")
+
+EPOCH_LENGTH = 5
+STEP_SIZE = 0.5
+"""Of the multipliers of budgets."""
+
+DETECTOR_DEFAULTS = {"ridge": 0.03, "lengthscale": 0.5, "false_alarm_rate": 0.1}
+EXPLORATION = 3.0
+
+NUM_ROUNDS = 20
+"""How many rounds ``show`` prints unless it is asked for all."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: The arguments, without the name of the program; those of the process if omitted.
+
+    Returns:
+        The exit code: 0, 2 for bad arguments, 130 if the user interrupted.
+    """
+    return run_command(
+        build_parser(), join_bounds(sys.argv[1:] if arguments is None else arguments)
+    )
+
+
+def add_problem_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what says which tuning problem it is."""
+    parser.add_argument("--task", choices=TASK_NAMES, default="svm", help="default svm")
+    parser.add_argument(
+        "--dataset", choices=DATASETS, default="breast-cancer", help="default breast-cancer"
+    )
+    parser.add_argument("--data", metavar="FILE", help="a CSV file in place of --dataset")
+    parser.add_argument("--target", metavar="COLUMN", help="the class column of --data")
+    parser.add_argument("--folds", type=int, default=5, help="cross-validation folds (default 5)")
+    parser.add_argument(
+        "--param",
+        action="append",
+        metavar="NAME=KIND:...",
+        help="an argument of the classifier with its range, as in optimize --param: in place of "
+        "the task's range, or beside the task's parameters",
+    )
+
+
+def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> None:
+    """Add the settings of methods, and the choice of one of them."""
+    if one:
+        parser.add_argument(
+            "--objective",
+            choices=OBJECTIVES,
+            help="find the best point (best, the default), or collect reward on the way (earned)",
+        )
+        parser.add_argument("--method", choices=METHODS, help="in place of --objective")
+    parser.add_argument(
+        "--rkhs-bound",
+        type=float,
+        help="norm bound B in prior standard deviations (igp-ucb, gp-ts; default: unknown)",
+    )
+    parser.add_argument(
+        "--noise-bound",
+        type=float,
+        help="noise bound R in prior standard deviations (igp-ucb, gp-ts; default: unknown)",
+    )
+    parser.add_argument(
+        "--delta", type=float, help="failure probability (igp-ucb, gp-ts; default 0.1)"
+    )
+    parser.add_argument("--width", type=float, help="constant width (gp-ucb; default 2)")
+    if one:
+        parser.add_argument(
+            "--prior",
+            metavar="LENGTHSCALE:SCALE:NOISE[:MEAN]",
+            help="a prior that is fixed before the data, in place of a fitted model: a lengthscale "
+            "as a share of each range, and standard deviations of the reward and of its noise",
+        )
+
+
+def add_continue_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what says whether a run is continued."""
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="start afresh where the folder holds a run (otherwise it is continued)",
+    )
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every run has."""
+    parser.add_argument("--rounds", type=int, default=40, help="default 40")
+    parser.add_argument(
+        "--initial", type=int, default=5, help="uniform rounds at the start (default 5)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
+    parser.add_argument("--out", metavar="FOLDER", help="default runs/<command>-...")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is about outcomes that arrive late: delays, feedback and workers."""
+    waiting = parser.add_argument_group("delayed and parallel evaluations")
+    waiting.add_argument(
+        "--delay",
+        metavar="DELAY",
+        help="tell outcomes only after so many rounds: constant:ROUNDS, poisson:MEAN, "
+        "geometric:MEAN or heavy-tailed:SCALE[,INDEX], as in poisson:10",
+    )
+    waiting.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="evaluate N queries at once, each in a process with one thread (default 1)",
+    )
+    waiting.add_argument(
+        "--feedback",
+        choices=FEEDBACKS,
+        help="what is made of pending queries: they count as known to have the posterior mean "
+        "(hallucinated, the default), are left out (ignored), or enter at the minimum (censored)",
+    )
+    waiting.add_argument(
+        "--max-delay",
+        type=int,
+        metavar="M",
+        help="give up queries without an outcome after M rounds (censored; default: never)",
+    )
+    waiting.add_argument(
+        "--minimum",
+        type=float,
+        help="no reward without its noise is smaller (censored; tune: default 0)",
+    )
+    waiting.add_argument(
+        "--outcome-bound",
+        type=float,
+        help="no reward exceeds the minimum by more (censored; default: unknown, and the width has "
+        "no terms of it). Like --rkhs-bound it counts prior standard deviations with igp-ucb and "
+        "gp-ts; else it is in the units of the reward",
+    )
+    waiting.add_argument(
+        "--tolerance",
+        type=float,
+        help="by how much noise can take a reward below the minimum (censored; default: a share of "
+        "--outcome-bound, or of how far rewards lie above the minimum)",
+    )
+
+
+def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> None:
+    """Add what is about rewards that change.
+
+    Args:
+        parser: Of a command.
+        can_shift: Whether the command can make the data shift.
+    """
+    group = parser.add_argument_group("rewards that change")
+    if can_shift:
+        group.add_argument(
+            "--shift",
+            action="store_const",
+            const=True,
+            help="split the data at the median of a feature; the rounds switch from the rows up "
+            "to it to those above, half-way",
+        )
+        group.add_argument(
+            "--shift-round",
+            type=int,
+            metavar="ROUND",
+            help="the last round before the shift (default: half of --rounds)",
+        )
+        group.add_argument(
+            "--shift-feature",
+            type=int,
+            metavar="J",
+            help="the feature, from 0 (default: the first one whose halves allow the folds)",
+        )
+    else:
+        group.add_argument(
+            "--change-points",
+            metavar="ROUND,...",
+            help="for --restart oracle: the last round before each change",
+        )
+    group.add_argument(
+        "--restart",
+        nargs="?",
+        const="evidence",
+        choices=RESTARTS,
+        help="begin anew when the evidence of all outcomes says that the reward has changed "
+        "(evidence, also without a value), when a detector sees it in uniform rounds (cpd), when "
+        "told (oracle), or never, with the same exploration (never); default: nothing of that",
+    )
+    group.add_argument(
+        "--exploration",
+        type=float,
+        metavar="XI",
+        help="explore uniformly while |uniform| <= XI sqrt(|rounds|) "
+        f"(default {EXPLORATION:g}; evidence: not at all)",
+    )
+    group.add_argument(
+        "--false-alarm-rate",
+        type=float,
+        metavar="RATE",
+        help="cpd: of any alarm without a change within --rounds, for which the threshold is "
+        f"simulated first (default {DETECTOR_DEFAULTS['false_alarm_rate']})",
+    )
+    group.add_argument(
+        "--threshold-scale",
+        type=float,
+        metavar="C",
+        help="cpd: in its place, the threshold C n^-r in units of --reward-scale squared",
+    )
+    group.add_argument(
+        "--ridge",
+        type=float,
+        help=f"cpd: of the detector's fits (default {DETECTOR_DEFAULTS['ridge']})",
+    )
+    group.add_argument(
+        "--lengthscale",
+        type=float,
+        metavar="SHARE",
+        help="cpd: of the detector's kernel, as a share of each dimension's range "
+        f"(default {DETECTOR_DEFAULTS['lengthscale']})",
+    )
+    means = " (tune: default 0.8)" if can_shift else ""
+    scales = " (tune: default 0.2)" if can_shift else ""
+    group.add_argument(
+        "--reward-mean",
+        type=float,
+        help=f"cpd, evidence: what rewards are about, beforehand{means}",
+    )
+    group.add_argument(
+        "--reward-scale", type=float, help=f"cpd, evidence: how much they vary over the box{scales}"
+    )
+
+
+def add_budget_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is about budgets."""
+    group = parser.add_argument_group("budgets")
+    group.add_argument(
+        "--budget",
+        action="append",
+        metavar="COST<=LIMIT",
+        help="keep a measured cost within a limit on average, as in 'fit_seconds<=0.05' (in "
+        f"quotes); may be repeated. Costs: {', '.join(COSTS)}",
+    )
+    group.add_argument(
+        "--multiplier-rule",
+        choices=RULES,
+        help="how the weight of the costs follows (default additive)",
+    )
+    group.add_argument(
+        "--epoch-length",
+        type=int,
+        metavar="S",
+        help=f"rounds between two changes of the weight (default {EPOCH_LENGTH})",
+    )
+    group.add_argument(
+        "--step-size",
+        type=float,
+        metavar="MU",
+        help=f"additive and primal-dual: size of its changes (default {STEP_SIZE:g})",
+    )
+
+
+def add_journal_argument(parser: argparse.ArgumentParser) -> None:
+    """Add what says where queries and outcomes are written down."""
+    parser.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="write each query and outcome to this file before going on, and continue from it "
+        "(in place of the folder's history.json)",
+    )
+
+
+def add_error_argument(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
+    """Add what is done about evaluations that fail.
+
+    Args:
+        parser: Of a command.
+        default: Of ``--on-error``; None for a command that continues another one.
+    """
+    parser.add_argument(
+        "--on-error",
+        default=default,
+        metavar="raise|skip|retry:N",
+        help="what is done if the function raises or returns no number: end the run (raise, the "
+        "default), record it and go on (skip), or try N more times first (retry:N)",
+    )
+
+
+def add_ending_arguments(parser: argparse.ArgumentParser, default: str | None = "raise") -> None:
+    """Add what is done about evaluations that fail, and what else ends a run.
+
+    Args:
+        parser: Of a command.
+        default: Of ``--on-error``; None for a command that continues another one.
+    """
+    add_error_argument(parser, default)
+    parser.add_argument(
+        "--stop-after-no-gain",
+        type=int,
+        metavar="N",
+        help="end the run after N rounds without a better reward; a larger N goes on",
+    )
+    parser.add_argument(
+        "--stop-below",
+        type=float,
+        metavar="EPS",
+        help="end the run once the certificate of the recommended point is at most EPS: no point "
+        "is better by more, with probability 1 - delta (--prior, and igp-ucb or gp-ts with both "
+        "bounds); a smaller EPS goes on",
+    )
+    keep_beginnings(parser, "--stop-after-no-gain", "--sto", "--stop", "--stop-")
+
+
+def add_live_page_argument(parser: argparse.ArgumentParser) -> None:
+    """Add where a run writes its page.
+
+    Args:
+        parser: Of a command that runs.
+    """
+    parser.add_argument(
+        "--html",
+        metavar="FILE.html",
+        help="write a page about the run, which follows it in a browser while it goes on",
+    )
+
+
+def add_page_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the page of a journal is written, and how often.
+
+    Args:
+        parser: Of ``show``.
+    """
+    parser.add_argument(
+        "--html", metavar="FILE.html", help="write a page about the run, too, for a browser"
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        metavar="SECONDS",
+        help="with --html: write the page anew so often, until interrupted (Ctrl-C)",
+    )
+
+
+def add_resume_parser(commands: Any) -> None:
+    """Add the command ``resume``.
+
+    Args:
+        commands: What ``argparse`` returned for the commands.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "resume",
+        help="continue a run from its journal",
+        description="Continue the run of tune or optimize that FILE is the journal of, with the "
+        "options with which it was begun.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a journal that --journal made")
+    parser.add_argument("--rounds", type=int, help="rounds in total, if they are to be others")
+    add_ending_arguments(parser, default=None)
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_live_page_argument(parser)
+    parser.set_defaults(start=_late("commands", "start_resume"))
+
+
+def add_show_parser(commands: Any) -> None:
+    """Add the command ``show``.
+
+    Args:
+        commands: What ``argparse`` returned for the commands.
+    """
+    show = commands.add_parser(
+        "show",
+        help="show what a journal says",
+        description="Print a journal's settings, rounds, pending queries and their ages, failures, "
+        "retractions, resets and constraints. The journal may be in use. The delay of an outcome "
+        "counts rounds: it is 1 if the outcome was there when the next query was chosen. An "
+        "outcome is late if its delay exceeds the max_delay of censored feedback; then the model "
+        "leaves it out.",
+    )
+    show.add_argument("file", metavar="FILE", help="a journal of a loop")
+    show.add_argument(
+        "--all", action="store_true", help=f"all rounds, not the last {NUM_ROUNDS} alone"
+    )
+    show.add_argument(
+        "--epochs", action="store_true", help="a row for each epoch and constraint, too"
+    )
+    show.add_argument(
+        "--plot", metavar="FILE.png", help="draw rewards, widths and resets over rounds, too"
+    )
+    add_page_arguments(show)
+    show.set_defaults(start=_late("show", "run_show"))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with all commands."""
+    parser = CommandParser(
+        prog="botorch-bandits",
+        description="Gaussian-process bandits: tune a classifier, or optimize any function.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=CommandParser)
+
+    tune = commands.add_parser(
+        "tune",
+        help="tune a classifier on real data",
+        description="Tune a scikit-learn classifier; the reward is its cross-validated accuracy.",
+    )
+    add_problem_arguments(tune)
+    add_method_arguments(tune)
+    add_run_arguments(tune)
+    add_ending_arguments(tune)
+    add_waiting_arguments(tune)
+    add_change_arguments(tune, can_shift=True)
+    add_budget_arguments(tune)
+    add_continue_arguments(tune)
+    add_journal_argument(tune)
+    add_live_page_argument(tune)
+    keep_beginnings(tune, "--param", "--p")
+    tune.set_defaults(start=_late("commands", "start_tune"))
+
+    optimize = commands.add_parser(
+        "optimize",
+        help="maximize a Python function",
+        description="Maximize a function of yours, or minimize it with --minimize. It is called "
+        "with one argument, and returns one number: with --param the argument is a dict of values "
+        "by name, with --bounds a one-dimensional float64 tensor (x.tolist() makes it a list). The "
+        "same function works under run and run_async in Python.",
+    )
+    optimize.add_argument("function", metavar="MODULE:FUNCTION", help="for example mymodule:reward")
+    optimize.add_argument(
+        "--param",
+        action="append",
+        metavar="NAME=KIND:...",
+        help="a parameter of the function, once for each: NAME=float:LOW:HIGH, NAME=log:LOW:HIGH "
+        "(on a logarithmic scale), NAME=int:LOW:HIGH, NAME=log-int:LOW:HIGH, NAME=choice:A,B,..., "
+        "NAME=ordered:A,B,... (neighbors are alike) or NAME=fixed:VALUE",
+    )
+    optimize.add_argument(
+        "--bounds", help="in place of --param: low:high for each dimension, as in 0:1,-5:5"
+    )
+    optimize.add_argument(
+        "--integer",
+        default="",
+        metavar="I,J",
+        help="with --bounds: dimensions (from 0) that take whole numbers",
+    )
+    optimize.add_argument(
+        "--minimize",
+        action="store_true",
+        help="the function returns a cost: find where it is least. What is printed, drawn and "
+        "written has the numbers that it returns, and --minimum is the largest of them",
+    )
+    add_method_arguments(optimize)
+    add_run_arguments(optimize)
+    add_ending_arguments(optimize)
+    add_waiting_arguments(optimize)
+    add_change_arguments(optimize, can_shift=False)
+    add_continue_arguments(optimize)
+    add_journal_argument(optimize)
+    add_live_page_argument(optimize)
+    keep_beginnings(optimize, "--param", "--p")
+    optimize.set_defaults(start=_late("commands", "start_optimize"))
+
+    against = commands.add_parser(
+        "compare",
+        help="compare methods on a tuning problem over several seeds",
+        description="Run several methods over several seeds and print the best rewards. "
+        "Interrupted comparisons continue where they stopped.",
+    )
+    add_problem_arguments(against)
+    add_method_arguments(against, one=False)
+    against.add_argument("--methods", default="best,random", help="names separated by commas")
+    against.add_argument("--seeds", type=int, default=10, help="number of seeds (default 10)")
+    add_run_arguments(against)
+    add_error_argument(against)
+    against.set_defaults(start=_late("commands", "start_compare"))
+
+    add_resume_parser(commands)
+    add_show_parser(commands)
+    return parser
+
+
+def _late(module: str, function: str) -> Callable[[argparse.Namespace], Executable | int]:
+    """Return a function of this room, which is imported when it is called."""
+
+    def start(options: argparse.Namespace) -> Executable | int:
+        found: Callable[[argparse.Namespace], Executable | int]
+        found = getattr(import_module(f"botorch_bandits.cli.{module}"), function)
+        return found(options)
+
+    return start
+
+
+def join_bounds(arguments: Sequence[str]) -> list[str]:
+    """Join ``--bounds`` with its value: argparse would take ``-5:5`` for an option."""
+    joined = list(arguments)
+    if "--bounds" in joined[:-1]:
+        i = joined.index("--bounds")
+        joined[i : i + 2] = [f"--bounds={joined[i + 1]}"]
+    return joined
