@@ -14,7 +14,7 @@ import torch
 
 from botorch_bandits import BanditLoop, Box, StopRun, run
 from botorch_bandits.cli import main
-from botorch_bandits.cli.commands import _build_parser
+from botorch_bandits.cli.arguments import build_parser
 from botorch_bandits.cli.options import Prior
 from botorch_bandits.journal import Journal
 from botorch_bandits.spaces import Categorical, Float, Space
@@ -151,7 +151,7 @@ def test_the_prior_is_that_of_the_text_on_boxes_and_spaces() -> None:
 
 
 def test_what_was_typed_short_means_what_it_did() -> None:
-    parser = _build_parser()
+    parser = build_parser()
     for short in ("--sto", "--stop", "--stop-"):
         options = parser.parse_args(["optimize", "a:b", short, "5", "--p", "x=float:0:1"])
         assert (options.stop_after_no_gain, options.stop_below) == (5, None)
