@@ -111,6 +111,28 @@ def check_finite(name: str, value: Tensor) -> Tensor:
     return value
 
 
+def check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> None:
+    """Raise unless a batch shape broadcasts to that of the data.
+
+    Args:
+        name: What has it, for the error.
+        shape: The batch shape.
+        data_shape: That of the data; several outputs are its last dimension.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    try:
+        fits = torch.broadcast_shapes(shape, data_shape) == data_shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} has batch shape {tuple(shape)}, which does not fit the data's batch shape "
+            f"{tuple(data_shape)} (several outputs are its last dimension). Expand the data first."
+        )
+
+
 def check_matrix(
     name: str,
     value: Any,
@@ -372,7 +394,7 @@ def check_all_carried(reward: float, constraints: Sequence[float]) -> None:
         check_carried(f"constraints[{i}]", value)
 
 
-def check_context(context_dim: int, context: Any, verb: str) -> Tensor | None:
+def check_context(context_dim: int, context: Any, verb: str = "ask") -> Tensor | None:
     """Return a context as a float64 vector, or None where the loop has none.
 
     Args:
@@ -420,6 +442,56 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
     if number < minimum:
         raise ValueError(f"{name} is {number}; it must be at least {minimum}.")
     return number
+
+
+def check_count(count: Any, noise: Any = None) -> int | None:
+    """Return of how many observations an outcome is the mean; None if it is one observation.
+
+    Args:
+        count: A whole number from 1, or None.
+        noise: What was given beside it.
+
+    Raises:
+        TypeError: If it is not an integer (booleans are refused too).
+        ValueError: If it is below 1, or both are given.
+    """
+    if count is None:
+        return None
+    if noise is not None:
+        raise ValueError(
+            f"count is {shown_value(count)} and noise {shown_value(noise)}; give one of them. The "
+            "mean of n outcomes whose noise has the variance v has noise=v / n."
+        )
+    try:
+        number = check_integer("count", count, minimum=1)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{error} It says of how many outcomes the reward is the mean; leave it out for one."
+        ) from None
+    return None if number == 1 else number
+
+
+def check_noise_variance(noise: Any) -> float | None:
+    """Return the variance of the noise of one outcome; None if it is not given.
+
+    Args:
+        noise: A positive number of at most :data:`LARGEST_OUTCOME`, or None.
+
+    Raises:
+        TypeError: If it is not one number.
+        ValueError: If it is not finite, not positive or too large.
+    """
+    if noise is None:
+        return None
+    if isinstance(noise, bool):
+        raise TypeError(f"noise is {noise}; it must be a number: the variance of this outcome's.")
+    try:
+        return check_carried("noise", check_positive("noise", noise))
+    except ValueError as error:
+        raise ValueError(
+            f"{error} It is the variance of this outcome's noise, in squared outcome units; leave "
+            "it out where that is the model's."
+        ) from None
 
 
 def check_one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
@@ -496,6 +568,32 @@ def check_observed(name: str, values: Any, length: int | None = None) -> list[fl
         values = [check_reward(f"{name}[{i}]", value) for i, value in enumerate(values)]
     found: list[float] = check_vector(name, values, length).tolist()
     return found
+
+
+def check_constraint_values(constraints: Any, num_constraints: int) -> tuple[float, ...]:
+    """Return the constraint values of an outcome.
+
+    Args:
+        constraints: As they were told; None if there are none.
+        num_constraints: How many there must be.
+
+    Raises:
+        TypeError: If one is not a real number.
+        ValueError: If they are missing, not wanted, too few or too many, or one is not finite.
+    """
+    if num_constraints == 0:
+        if constraints is not None:
+            raise ValueError(
+                f"constraints is {constraints}, but there are no constraints. Build the loop "
+                "with constraints= and a rule for the multipliers."
+            )
+        return ()
+    if constraints is None:
+        raise ValueError(
+            f"constraints is missing: each outcome has {num_constraints} constraint "
+            "values. Tell them with constraints=[...]; at most 0 is feasible."
+        )
+    return tuple(check_observed("constraints", constraints, num_constraints))
 
 
 def store_checked(settings: Any, **values: Any) -> None:

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from botorch_bandits.checks import (
     DTYPE,
+    check_constraint_values,
+    check_count,
     check_instance,
     check_integer,
+    check_noise_variance,
     check_number,
-    check_observed,
     check_reward,
     check_text,
     check_vector,
@@ -35,6 +37,7 @@ from botorch_bandits.queries import (
     flatten_record,
     flatten_records,
     input_of,
+    plain_record,
     point_text,
     state_after,
 )
@@ -81,6 +84,7 @@ class History:
     """
 
     maximize: bool = True  # of histories that were pickled before there was the other
+    _num_weighted = 0  # likewise; outcomes with a count or a noise of their own
 
     def __init__(
         self, dim: int, context_dim: int = 0, num_constraints: int = 0, maximize: bool = True
@@ -140,7 +144,13 @@ class History:
         return query
 
     def add_outcome(
-        self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None
+        self,
+        query_id: int,
+        reward: Any,
+        arrived_at: float,
+        constraints: Any = None,
+        count: Any = None,
+        noise: Any = None,
     ) -> Outcome:
         """Record what came back for a query and return it.
 
@@ -149,14 +159,18 @@ class History:
             reward: One finite real number; see :func:`~botorch_bandits.checks.check_reward`.
             arrived_at: Clock time in seconds.
             constraints: ``num_constraints`` finite numbers; None if there are none.
+            count: Of how many observations reward and constraint values are the means.
+            noise: The variance of the reward's noise, if it is another one than the model's.
 
         Raises:
             KeyError: If no such query was asked.
-            ValueError: If the query has an outcome already or failed, the reward is not finite, or
-                constraint values are missing, not wanted, too few or too many, or not finite.
-            TypeError: If the reward is not one real number.
+            ValueError: If the query has an outcome already or failed, a number is not finite,
+                constraint values are missing, not wanted, too few or too many, or ``count`` or
+                ``noise`` is not positive, or both are given.
+            TypeError: If the reward is not one real number, or ``count`` no integer.
         """
-        outcome = self.new_outcome(query_id, reward, arrived_at, constraints)
+        weighting = {"count": count, "noise": noise}
+        outcome = self.new_outcome(query_id, reward, arrived_at, constraints, **weighting)
         self.record(outcome)
         return outcome
 
@@ -231,9 +245,9 @@ class History:
         )
 
     def new_outcome(
-        self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None
+        self, query_id: int, reward: Any, arrived_at: float, constraints: Any = None, **given: Any
     ) -> Outcome:
-        """Return what :meth:`add_outcome` would record, checked; see there."""
+        """Return what :meth:`add_outcome` would record, as given, checked; see there."""
         query = self.query(query_id)
         told = self._outcomes.get(query.id)
         if told is not None:
@@ -253,7 +267,9 @@ class History:
                 "retraction is final. Attach the point with the right reward: "
                 "loop.attach(query.x, reward)."
             )
-        return self.outcome_of(query.id, reward, arrived_at, len(self._queries), constraints)
+        return self.outcome_of(
+            query.id, reward, arrived_at, len(self._queries), constraints, **given
+        )
 
     def new_failure(
         self, query_id: int, arrived_at: float, reason: str | None = None, avoided: bool = False
@@ -261,9 +277,9 @@ class History:
         """Return what :meth:`add_failure` would record, checked; see there."""
         query = self.query(query_id)
         if query.id not in self._pending:
+            state = self.state(query.id)
             raise ValueError(
-                f"query_id {query.id} is {self.state(query.id)} already; only a query that is "
-                "pending can fail."
+                f"query_id {query.id} is {state} already; only a query that is pending can fail."
             )
         return Failure(
             query.id,
@@ -315,6 +331,8 @@ class History:
         arrived_at: float,
         arrived_round: int,
         constraints: Any = None,
+        count: Any = None,
+        noise: Any = None,
     ) -> Outcome:
         """Return an outcome with checked values, whatever is known of its query.
 
@@ -324,13 +342,17 @@ class History:
             arrived_at: Clock time in seconds.
             arrived_round: How many queries had been asked.
             constraints: ``num_constraints`` finite numbers; None if there are none.
+            count: See :meth:`add_outcome`.
+            noise: See :meth:`add_outcome`.
         """
         return Outcome(
             query_id=query_id,
             reward=check_reward("reward", reward),
             arrived_at=check_number("arrived_at", arrived_at),
             arrived_round=arrived_round,
-            constraints=self._check_constraints(constraints),
+            constraints=check_constraint_values(constraints, self.num_constraints),
+            count=check_count(count, noise),
+            noise=check_noise_variance(noise),
         )
 
     def record(self, entry: Query | Event) -> None:
@@ -617,6 +639,21 @@ class History:
         """
         return self._rows[: self.num_arrived, self._num_inputs + 1 :].clone()
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether an outcome that arrived has a ``count`` or a ``noise`` of its own."""
+        return self._num_weighted > 0
+
+    def weights(self, noise: float) -> Tensor | None:
+        """Return the weights of the rows that arrived, ``n`` in that order; None if all are 1.
+
+        Args:
+            noise: The noise variance of one observation, as it is modeled.
+        """
+        if not self.is_weighted:
+            return None
+        return self._rows.new_tensor([outcome.weight(noise) for outcome in self._arrivals])
+
     def pending(self) -> tuple[Query, ...]:
         """Return the queries that are waited for, in the order in which they were asked."""
         return tuple(self._pending.values())
@@ -683,6 +720,7 @@ class History:
         points have names. While a query is pending
         ``arrival_order`` is None, and so are ``constraints``, if there are. A failure has its place
         in the order too, and a ``reason``; ``avoided`` is there, and True, where its point is.
+        ``count`` and ``noise`` are there where they were told.
 
         A query whose outcome was retracted has the outcome's place, the reason of the retraction
         and None for ``reward`` and ``constraints``. What had been told is in ``retracted_reward``
@@ -694,35 +732,8 @@ class History:
         records = []
         for query in self._queries:
             order, event = ended.get(query.id, (None, None))
-            outcome = event if isinstance(event, Outcome) else None
-            failure = event if isinstance(event, Failure) else None
-            record: dict[str, Any] = {
-                "id": query.id,
-                "round_number": query.round_number,
-                "origin": query.origin,
-                "x": query.x.tolist(),
-                **({} if query.parameters is None else {"parameters": query.parameters}),
-                "context": None if query.context is None else query.context.tolist(),
-                "asked_at": query.asked_at,
-                "state": state_after(event),
-                "reward": None if outcome is None else outcome.reward,
-                "arrived_at": None if event is None else event.arrived_at,
-                "arrived_round": None if event is None else event.arrived_round,
-                "arrival_order": order,
-                "reason": None if failure is None else failure.reason,
-                **({"avoided": True} if failure is not None and failure.avoided else {}),
-                "request_id": query.request_id,
-                **({} if query.restriction is None else {"restriction": query.restriction}),
-                "diagnostics": query.diagnostics,
-            }
-            if self.num_constraints:
-                record["constraints"] = None if outcome is None else list(outcome.constraints)
+            record = plain_record(query, event, order, self.num_constraints > 0)
             if isinstance(event, Retraction):
-                record["retracted_reward"] = event.outcome.reward
-                if self.num_constraints:
-                    record["retracted_constraints"] = list(event.outcome.constraints)
-                record["retracted_at"] = event.retracted_at
-                record["retracted_round"] = event.retracted_round
                 record["retraction_order"] = retraction_orders[query.id]
             records.append(record)
         return records
@@ -762,21 +773,6 @@ class History:
         rows = [input_of(query) for query in queries]
         return torch.stack(rows) if rows else torch.empty(0, self._num_inputs, dtype=DTYPE)
 
-    def _check_constraints(self, constraints: Any) -> tuple[float, ...]:
-        if self.num_constraints == 0:
-            if constraints is not None:
-                raise ValueError(
-                    f"constraints is {constraints}, but there are no constraints. Build the loop "
-                    "with constraints= and a rule for the multipliers."
-                )
-            return ()
-        if constraints is None:
-            raise ValueError(
-                f"constraints is missing: each outcome has {self.num_constraints} constraint "
-                "values. Tell them with constraints=[...]; at most 0 is feasible."
-            )
-        return tuple(check_observed("constraints", constraints, self.num_constraints))
-
     def _add_row(self, outcome: Outcome) -> None:
         n = self.num_arrived
         if n == 0:
@@ -797,6 +793,7 @@ class History:
             row[j] = value
         self._outcomes[outcome.query_id] = outcome
         self._arrivals.append(outcome)
+        self._num_weighted += outcome.is_weighted
         if self._best is None or self.rank(outcome) > self.rank(self._best):
             self._best = outcome
 
@@ -810,6 +807,7 @@ class History:
         self._events[self._events.index(outcome)] = retraction
         self._retractions[retraction.query_id] = retraction
         self._rows, self._arrivals = rows, arrivals
+        self._num_weighted -= outcome.is_weighted
         self._outcomes = {kept.query_id: kept for kept in arrivals}
         self._best = max(arrivals, key=self.rank, default=None)
 
@@ -826,9 +824,9 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
     """
     arrivals = []
     for i, record in enumerate(records):
+        context = record["context"]
         if record["id"] != i:
             raise ValueError(f"records[{i}] has the id {record['id']}; it must be {i}.")
-        context = record["context"]
         history.add_query(
             check_vector(f"records[{i}]['x']", record["x"]),
             record["origin"],
@@ -879,6 +877,8 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
                 arrived_at,
                 arrived_round,
                 record.get(f"{prefix}constraints"),
+                record.get(f"{prefix}count"),
+                record.get(f"{prefix}noise"),
             )
         )
     retracted = [record for record in arrivals if record.get("state") == "retracted"]

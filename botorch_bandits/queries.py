@@ -103,6 +103,8 @@ class Outcome:
         arrived_at: Clock time in seconds.
         arrived_round: How many queries had been asked when it arrived.
         constraints: The observed constraint values; at most 0 is feasible.
+        count: Of how many observations reward and constraint values are the means; None for one.
+        noise: The variance of the noise of the reward; None where it is the model's.
     """
 
     query_id: int
@@ -110,6 +112,29 @@ class Outcome:
     arrived_at: float
     arrived_round: int
     constraints: tuple[float, ...] = ()
+    count: int | None = field(default=None, kw_only=True)
+    noise: float | None = field(default=None, kw_only=True)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether its noise is another one than that of a single observation."""
+        return self.count is not None or self.noise is not None
+
+    def weight(self, noise: float) -> float:
+        """Return the ratio of the noise variance of one observation to that of this outcome.
+
+        Args:
+            noise: The noise variance of one observation, as it is modeled.
+
+        Example:
+            >>> Outcome(0, 0.25, 0.0, 1, count=40).weight(0.01)
+            40.0
+            >>> Outcome(0, 0.25, 0.0, 1, noise=0.04).weight(0.01)
+            0.25
+        """
+        if self.count is not None:
+            return float(self.count)
+        return 1.0 if self.noise is None else noise / self.noise
 
 
 @dataclass(frozen=True)
@@ -204,6 +229,57 @@ def point_text(query: Query) -> str:
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in query.parameters.items()
     )
+
+
+def plain_record(
+    query: Query, event: Event | None, order: int | None, has_constraints: bool
+) -> dict[str, Any]:
+    """Return a query and what ended the waiting for it as :meth:`History.to_records` does.
+
+    Args:
+        query: The query.
+        event: What ended the waiting; None while the query is pending.
+        order: The place of the event among all of them.
+        has_constraints: Whether outcomes have constraint values.
+    """
+    outcome = event if isinstance(event, Outcome) else None
+    failure = event if isinstance(event, Failure) else None
+    record: dict[str, Any] = {
+        "id": query.id,
+        "round_number": query.round_number,
+        "origin": query.origin,
+        "x": query.x.tolist(),
+        **({} if query.parameters is None else {"parameters": query.parameters}),
+        "context": None if query.context is None else query.context.tolist(),
+        "asked_at": query.asked_at,
+        "state": state_after(event),
+        "reward": None if outcome is None else outcome.reward,
+        **({} if outcome is None else weighting_of(outcome)),
+        "arrived_at": None if event is None else event.arrived_at,
+        "arrived_round": None if event is None else event.arrived_round,
+        "arrival_order": order,
+        "reason": None if failure is None else failure.reason,
+        **({"avoided": True} if failure is not None and failure.avoided else {}),
+        "request_id": query.request_id,
+        **({} if query.restriction is None else {"restriction": query.restriction}),
+        "diagnostics": query.diagnostics,
+    }
+    if has_constraints:
+        record["constraints"] = None if outcome is None else list(outcome.constraints)
+    if isinstance(event, Retraction):
+        record["retracted_reward"] = event.outcome.reward
+        record |= {f"retracted_{k}": v for k, v in weighting_of(event.outcome).items()}
+        if has_constraints:
+            record["retracted_constraints"] = list(event.outcome.constraints)
+        record["retracted_at"] = event.retracted_at
+        record["retracted_round"] = event.retracted_round
+    return record
+
+
+def weighting_of(outcome: Outcome) -> dict[str, Any]:
+    """Return ``count`` or ``noise`` of an outcome by name, as far as it has one."""
+    told = {"count": outcome.count, "noise": outcome.noise}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import ValueScale
-from botorch_bandits.models.arms import ArmsPosterior
+from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
 from botorch_bandits.models.arms_rows import RowsPosterior
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.condition import hallucinate
@@ -167,7 +167,7 @@ class DMMArmsRule(ArmsRule):
         root = counts.sqrt()
         columns = posterior.prior.columns(index) / unit**2 * root.unsqueeze(-1)
         block = columns.gather(-1, index.unsqueeze(-2).expand(*index.shape, p))
-        outcomes = posterior.sums.gather(-1, index) / counts.clamp_min(1.0).sqrt() / unit
+        outcomes = posterior.sums.gather(-1, index) / ones_for_none(counts).sqrt() / unit
 
         confidence_set = RidgeConfidenceSet.from_data(
             block * root.unsqueeze(-2),

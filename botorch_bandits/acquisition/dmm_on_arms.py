@@ -103,7 +103,7 @@ class ArmsInRidges(RidgeSearch):
         """See the class."""
         unit = basis.unit
         counts = posterior.counts.numpy()
-        means = posterior.sums.numpy() / np.maximum(counts, 1.0) / unit
+        means = posterior.sums.numpy() / np.where(counts > 0.0, counts, 1.0) / unit
         new = counts - basis.counts
         since = np.flatnonzero(new)
         self._basis, self._root = basis, np.sqrt(new[since])[:, None]

@@ -189,26 +189,42 @@ class ArmsEngine:
         self._largest = above if mask is None else above.where(mask, self._largest)
         self._smallest = below if mask is None else below.where(mask, self._smallest)
 
-    def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
+    def observe_many(
+        self,
+        arms: Sequence[int],
+        outcomes: Sequence[float],
+        weights: Sequence[float] | None = None,
+    ) -> None:
         """Take in a record of a single stream; see :meth:`ArmsPosterior.observe_many`."""
-        self.posterior.observe_many(arms, [outcome - self.prior_mean for outcome in outcomes])
+        shifted = [outcome - self.prior_mean for outcome in outcomes]
+        self.posterior.observe_many(arms, shifted, weights)
         if outcomes and self.rule is not None and self.rule.needs_extremes:
             self._largest = self._largest.clamp_min(max(outcomes))
             self._smallest = self._smallest.clamp_max(min(outcomes))
 
-    def relabel(self, arms: Tensor | Sequence[int], outcomes: Tensor | Sequence[float]) -> None:
+    def relabel(
+        self,
+        arms: Tensor | Sequence[int],
+        outcomes: Tensor | Sequence[float],
+        weights: Sequence[float] | None = None,
+    ) -> None:
         """Replace all outcomes that were observed; see :meth:`ArmsPosterior.relabel`.
 
         Args:
             arms: ``batch_shape x n``, as they were observed.
             outcomes: Their new outcomes.
+            weights: Of a single stream, as they were observed; all are 1 if omitted.
         """
         mean = self.posterior.mean
         index = torch.as_tensor(arms, dtype=torch.long, device=mean.device)
         values = torch.as_tensor(outcomes, dtype=mean.dtype, device=mean.device)
         shifted = values - self.prior_mean
+        squared = shifted.square()
+        if weights is not None:
+            own = values.new_tensor(weights)
+            shifted, squared = own * shifted, own * squared
         sums = torch.zeros_like(mean).scatter_add_(-1, index, shifted)
-        squares = torch.zeros_like(mean).scatter_add_(-1, index, shifted.square())
+        squares = torch.zeros_like(mean).scatter_add_(-1, index, squared)
         self.posterior.relabel(sums, squares)
         if values.shape[-1]:
             self._largest, self._smallest = values.amax(-1), values.amin(-1)

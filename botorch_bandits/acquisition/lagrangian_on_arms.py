@@ -415,16 +415,22 @@ class LagrangianEngine(PenalizedEngine):
             drawn[list(outputs)] = posterior.deviations_of_draws(torch.stack(simulations))
         return drawn
 
-    def observe_many(self, arms: Sequence[int], outcomes: Sequence[Sequence[float]]) -> None:
+    def observe_many(
+        self,
+        arms: Sequence[int],
+        outcomes: Sequence[Sequence[float]],
+        weights: Sequence[float] | None = None,
+    ) -> None:
         """Take in a record; see :meth:`.OutputsPosterior.observe_many_outputs`.
 
         Args:
             arms: Arm numbers in order.
             outcomes: Of each the reward and the constraint values.
+            weights: Of each round; all are 1 if omitted.
         """
         for posterior, outputs in zip(self.posteriors, self._outputs, strict=True):
             own = [[each[j] - self.prior_mean for j in outputs] for each in outcomes]
-            posterior.observe_many_outputs(arms, own)
+            posterior.observe_many_outputs(arms, own, weights)
 
 
 def build_lagrangian_engine(

@@ -31,7 +31,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Hallucinated
-from botorch_bandits.history import History, Query
+from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.journal import Journal, JournalReader
 from botorch_bandits.loop.descriptions import describe_setting, setting_rows
 from botorch_bandits.loop.journal import (
@@ -385,7 +385,8 @@ def _heading(reader: JournalReader, history: History, censored: Censored | None)
             "queries",
             f"{history.num_queries}: {history.num_arrived} told ({told}), "
             f"{history.num_pending} pending, {history.num_failed} failed"
-            + (f", {history.num_retracted} retracted" if history.num_retracted else ""),
+            + (f", {history.num_retracted} retracted" if history.num_retracted else "")
+            + ("; some are means of many or have a noise of their own" * history.is_weighted),
         ]
     )
     stop = stop_of(reader)
@@ -434,11 +435,22 @@ def _rounds(history: History, censored: Censored | None, num_rounds: int | None)
                 point_text(query),
             ]
         )
+        if history.is_weighted:
+            rows[-1].insert(-2, "" if outcome is None else _weighting_text(outcome))
     shown = rows if num_rounds is None else rows[-num_rounds:]
     left_out = len(rows) - len(shown)
     note = f"{left_out} earlier rounds are left out; --all shows them\n" if left_out else ""
     names = ["round", "origin", "state", "delay", history.outcome_name, "best so far", "point"]
+    if history.is_weighted:
+        names.insert(-2, "of")
     return note + _table(names, shown) if rows else "no rounds yet"
+
+
+def _weighting_text(outcome: Outcome) -> str:
+    """Of how many observations an outcome is the mean, or how noisy it is."""
+    if outcome.noise is not None:
+        return f"noise {outcome.noise:.6g}"
+    return f"{outcome.count or 1}"
 
 
 def _pending(history: History, censored: Censored | None, now: float) -> str:

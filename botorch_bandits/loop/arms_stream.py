@@ -33,6 +33,7 @@ class ArmsStream:
         history: What happened; it grows as the loop goes on.
         feedback: What is made of pending queries.
         rounds_before: How many rounds were asked before this history.
+        noise: The noise variance of one observation; those that are told are compared with it.
 
     Raises:
         ValueError: If feedback is censored and the engine's rule has no width for that.
@@ -45,9 +46,10 @@ class ArmsStream:
         history: History,
         feedback: Feedback,
         rounds_before: int = 0,
+        noise: float = 1.0,
     ) -> None:
         """See the class."""
-        self.engine, self._rule = engine, engine.rule
+        self.engine, self._rule, self._noise = engine, engine.rule, noise
         self._rounds_before = rounds_before
         self._domain, self._history, self._feedback = domain, history, feedback
         self._num_outcomes = 0  # that the engine has seen
@@ -174,8 +176,15 @@ class ArmsStream:
     def _observe(self, outcomes: list[Outcome]) -> None:
         if outcomes:
             arms = [self._arms[outcome.query_id] for outcome in outcomes]
-            self.engine.observe_many(arms, [self._read(outcome) for outcome in outcomes])
+            values = [self._read(outcome) for outcome in outcomes]
+            self.engine.observe_many(arms, values, *self._weights(outcomes))
             self._num_outcomes += len(outcomes)
+
+    def _weights(self, outcomes: list[Outcome]) -> tuple[list[float], ...]:
+        """Return the weights of outcomes as the last argument of an engine; none if all are 1."""
+        if not self._history.is_weighted:
+            return ()
+        return ([outcome.weight(self._noise) for outcome in outcomes],)
 
     def _read(self, outcome: Outcome) -> Any:
         """Return what the engine observes of an outcome."""
@@ -185,7 +194,7 @@ class ArmsStream:
         """Give the outcomes that the engine has seen the values with which they are read now."""
         seen = self._history.outcomes_since(0)[: self._num_outcomes]
         arms = [self._arms[outcome.query_id] for outcome in seen]
-        self.engine.relabel(arms, [outcome.reward for outcome in seen])
+        self.engine.relabel(arms, [outcome.reward for outcome in seen], *self._weights(seen))
 
     @property
     def _device(self) -> torch.device:

@@ -52,6 +52,11 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
             "the loop's model is a list of priors; loop.evidence() says what the outcomes say of "
             "each of them."
         )
+    if history.is_weighted:
+        raise RuntimeError(
+            "outcomes were told with count= or noise=, and the check takes each outcome for one "
+            "observation. Pass those that are to botorch_bandits.models.check_model."
+        )
     if getattr(model, "repeats", None) is None:
         return check_model(model)
     if settings.constraints is not None and settings.constraints.surrogate_in_use != "separate":

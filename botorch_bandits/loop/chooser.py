@@ -9,8 +9,7 @@ operation, so that a loop that is rebuilt from its history goes on to the last b
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -40,8 +39,6 @@ from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import (
     Censored,
     CensoredView,
-    Feedback,
-    Hallucinated,
     Ignored,
 )
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
@@ -79,6 +76,7 @@ from botorch_bandits.loop.state import (
     PenalizedHistory,
     Segments,
     at_multipliers,
+    with_feedback,
 )
 from botorch_bandits.models import (
     BanditGPRecipe,
@@ -237,7 +235,8 @@ class Chooser:
     def add_outcome(self, outcome: Outcome) -> None:
         """Take in an outcome that was added to the history; a reset may follow."""
         outcome = self._taken_in(outcome)
-        if self.segments is not None and self.segments.add_outcome(outcome) is not None:
+        is_reset = self.segments is not None and self.segments.add_outcome(outcome) is not None
+        if is_reset or (outcome.is_weighted and isinstance(self._stream, RowsStream)):
             self._begin_segment()
         if self._watch is not None:
             assert self.segments is not None
@@ -455,7 +454,7 @@ class Chooser:
         ):
             return None
         if settings.context_dim or settings.forgetting is not None:
-            return self._new_rows_stream(self._played)
+            return None if self.current.is_weighted else self._new_rows_stream(self._played)
         rule = settings.constraints
         if rule and isinstance(settings.feedback, Censored):
             return None  # the prior mean changes with the multipliers
@@ -480,9 +479,8 @@ class Chooser:
         if engine is None:
             return None
         self._arms_prior = engine.posterior.prior  # it outlives resets
-        return ArmsStream(
-            engine, settings.domain, self.current, settings.feedback, self.rounds_before
-        )
+        given = (settings.feedback, self.rounds_before, settings.model.noise)
+        return ArmsStream(engine, settings.domain, self.current, *given)
 
     def _new_outputs_stream(
         self, model: BanditGPRecipe, played: AcquisitionRecipe, domain: Arms
@@ -528,19 +526,6 @@ class Chooser:
         return domain if context is None else domain.in_context(context)
 
 
-def with_feedback(acquisition: Any, feedback: Feedback) -> Any:
-    """Return an acquisition that does with pending points what the feedback says."""
-    if not isinstance(feedback, Hallucinated) or not isinstance(acquisition, AcquisitionRecipe):
-        return acquisition
-    knows_pending = issubclass(acquisition.acquisition_class, GPThompsonSampling) and (
-        "pending" in inspect.signature(acquisition.acquisition_class).parameters
-    )
-    if not knows_pending or "pending" in acquisition.options:
-        return acquisition
-    options = {**acquisition.options, "pending": "hallucinate"}
-    return replace(acquisition, options=options)
-
-
 class AcquisitionBuilder:
     """Builds models and acquisition functions from a history; remembers the last model.
 
@@ -565,7 +550,7 @@ class AcquisitionBuilder:
             and isinstance(settings.domain, Box)
         )
         self._separates_outputs: bool | str = TOGETHER if draws_outputs else True
-        self._build_model = (
+        self._build_model: Callable[..., Any] = (
             settings.model.builder(
                 settings.seed,
                 self._collapses,
@@ -628,7 +613,8 @@ class AcquisitionBuilder:
             return self._censored_model(feedback, feedback.view(self._history, round_number, now))
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
-            self._cached_model = (key, self._build_model(*self._history.arrived()))
+            rows = (*self._history.arrived(), *self._weights())
+            self._cached_model = (key, self._build_model(*rows))
             if not self._has_warned and self._history.num_arrived >= MANY_FITTED_ROWS:
                 self._has_warned = warn_of_many_rows(self._cached_model[1])
         return self._cached_model[1]
@@ -672,6 +658,11 @@ class AcquisitionBuilder:
         assert not isinstance(acquisition, RandomSearch)
         with seeded_globally(self._seed_of(round_number)):
             return acquisition(model, X_pending)
+
+    def _weights(self) -> tuple[Tensor, ...]:
+        """The weights of the rows that arrived, as the last argument of builders; none if all 1."""
+        weights = self._history.weights(getattr(self._given, "noise", 1.0))
+        return () if weights is None else (weights,)
 
     def _rows_to_look_at(self, X: Tensor, model: Model) -> Tensor:
         """The inputs that arrived, as far as an acquisition function has to look at them."""
@@ -771,11 +762,11 @@ class AcquisitionBuilder:
     def _seed_of(self, round_number: int) -> int:
         return derive_seed(self._seed, self._rounds_before + round_number, "acquisition")
 
-    def _call_factory(self, X: Tensor, Y: Tensor) -> Model:
+    def _call_factory(self, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
         assert callable(self._given)
         # a user's fit may draw from the global generator
         with seeded_globally(derive_seed(self._seed, self._rounds_before + len(X), "model")):
-            return self._given(X, Y)
+            return self._given(X, Y, *weights)
 
 
 class ForgettingBuilder(AcquisitionBuilder):
@@ -815,11 +806,13 @@ class ForgettingBuilder(AcquisitionBuilder):
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             self._cached_model = None  # the next one needs nothing of it: two would be in memory
-            X, Y, rounds = self._arrived(None if self._models is not None else round_number)
+            of_round = None if self._models is not None else round_number
+            X, Y, rounds = self._arrived(of_round)
+            weights = self._weights_in(of_round)
             if self._models is None:
-                model = self._call_factory(X, Y)
+                model = self._call_factory(X, Y, *weights)
             else:
-                model = self._models.build(X, Y, rounds, round_number)
+                model = self._models.build(X, Y, rounds, round_number, *weights)
             self._cached_model = (key, model)
         return self._cached_model[1]
 
@@ -874,6 +867,13 @@ class ForgettingBuilder(AcquisitionBuilder):
             kept = self._forgetting.keeps(rounds, round_number)
             X, Y, rounds = X[kept], Y[kept], rounds[kept]
         return X, Y, rounds
+
+    def _weights_in(self, round_number: int | None) -> tuple[Tensor, ...]:
+        """The weights of the rows in :meth:`_arrived`; none if all outcomes weigh the same."""
+        if round_number is None or not isinstance(self._forgetting, SlidingWindow):
+            return self._weights()
+        kept = self._forgetting.keeps(self._history.rounds(), round_number)
+        return tuple(each[kept.to(each.device)] for each in self._weights())
 
     def _pending(self, round_number: int) -> Tensor | None:
         if isinstance(self._feedback, Ignored):

@@ -41,6 +41,7 @@ from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
+from botorch_bandits.loop.weighted import noise_of_one
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
@@ -160,7 +161,7 @@ def smallest_lower_bounds(
     """
     rule, recipe = settings.constraints, settings.acquisition
     assert rule is not None
-    X, values = _data(segments, history)
+    X, values, *weights = _data(settings, segments, history)
     round_number = history.num_queries - segments.first_id_of_segment + 1
     domains = _domains(settings, history)
     if isinstance(recipe, AcquisitionRecipe) and settings.restart is not None:
@@ -185,7 +186,7 @@ def smallest_lower_bounds(
             sign = -select_output(j + 1, model.num_outputs).weights
             transform = ScalarizedPosteriorTransform(sign)
         else:
-            used = _model_of(settings, X, -values[:, j : j + 1])
+            used = _model_of(settings, X, -values[:, j : j + 1], *weights)
         factor = width
         if factor is None:
             factor = _width_of(settings, recipe, rule, used, j, round_number)
@@ -222,12 +223,18 @@ def _of_list(
     return built.parts[constraint + 1]
 
 
-def _model_of(settings: LoopSettings, X: Tensor, Y: Tensor) -> Model:
-    """The model of one constraint's negative, so that its smallest values are the largest."""
+def _model_of(settings: LoopSettings, X: Tensor, Y: Tensor, *weights: Tensor) -> Model:
+    """The model of one constraint's negative, so that its smallest values are the largest.
+
+    It is given the weights of the rows if they differ.
+    """
     model = settings.model
     if isinstance(model, BanditGPRecipe):
         collapses = isinstance(settings.domain, Arms) and settings.context_dim == 0
-        return replace(model, prior_mean=0.0).builder(settings.seed, collapses)(X, Y)
+        built: Model = replace(model, prior_mean=0.0).builder(settings.seed, collapses)(
+            X, Y, *weights
+        )
+        return built
     assert model is not None
     with seeded_globally(derive_seed(settings.seed, len(X), "model")):
         return model(X, Y)
@@ -261,12 +268,14 @@ def _width_of(
     )
 
 
-def _data(segments: Segments, history: History) -> tuple[Tensor, Tensor]:
-    """Inputs and constraint values that arrived since the last reset."""
+def _data(settings: LoopSettings, segments: Segments, history: History) -> tuple[Tensor, ...]:
+    """Inputs and constraint values since the last reset, and the weights if they differ."""
     first = segments.first_id_of_segment
     counts = [outcome.query_id >= first for outcome in history.outcomes]
     here = torch.tensor(counts, dtype=torch.bool)
-    return history.arrived()[0][here], history.constraints()[here]
+    weights = history.weights(noise_of_one(settings.model))
+    rows = (history.arrived()[0], history.constraints())
+    return tuple(each[here] for each in (*rows, *(() if weights is None else (weights,))))
 
 
 def _domains(settings: LoopSettings, history: History) -> list[Domain]:

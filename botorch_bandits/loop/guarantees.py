@@ -49,6 +49,7 @@ from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import Failure, History, Query
 from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.weighted import noise_of_weighted
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
 
 
@@ -141,6 +142,8 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
         yield CONTEXTS_IGNORE_REWARD if on_draws else CONTEXTS_IGNORE_NOISE
     if _num_restricted(history):
         yield SETS_IGNORE_REWARD if on_draws else SETS_IGNORE_NOISE
+    if history.is_weighted:
+        yield from noise_of_weighted(history, on_draws)
 
 
 def _num_restricted(history: History) -> int:

@@ -89,7 +89,12 @@ def replay(record: Mapping[str, Any], history: History) -> None:
             )
         if kind in ("told", "attached"):
             history.add_outcome(
-                record["id"], record["reward"], record["at"], record.get("constraints")
+                record["id"],
+                record["reward"],
+                record["at"],
+                record.get("constraints"),
+                record.get("count"),
+                record.get("noise"),
             )
         elif kind == "failed":
             history.add_failure(
@@ -160,6 +165,10 @@ def _told(outcome: Outcome) -> dict[str, Any]:
     }
     if outcome.constraints:
         record["constraints"] = list(outcome.constraints)
+    if outcome.count is not None:
+        record["count"] = outcome.count
+    if outcome.noise is not None:
+        record["noise"] = outcome.noise
     return record
 
 

@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from botorch.models.model import Model
-from torch import Tensor
 
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
@@ -60,6 +59,7 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
+from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, ModelCheck
 
@@ -200,6 +200,7 @@ class BanditLoop:
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
             check_given(settings.domain, query)
+        check_weighted_history(settings, self._history)
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
         self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
@@ -360,7 +361,7 @@ class BanditLoop:
             >>> loop.ask(available=[0, 2], avoid=[2]).x
             tensor([0.], dtype=torch.float64)
         """
-        context = self._check_context(context)
+        context = check_context(self.settings.context_dim, context)
         given, limits = (available, fixed, avoid, avoid_within), None
         if any(each is not None for each in given):
             limits = read_restriction(self.settings, *given)
@@ -382,7 +383,15 @@ class BanditLoop:
                 chooser.add_query(query)
             return query
 
-    def tell(self, query_id: int, reward: Any, constraints: Any = None) -> Outcome:
+    def tell(
+        self,
+        query_id: int,
+        reward: Any,
+        constraints: Any = None,
+        *,
+        count: int | None = None,
+        noise: float | None = None,
+    ) -> Outcome:
         """Record the reward of a query.
 
         With ``restart=``, the outcome of a uniform query may bring a reset; see :attr:`resets`.
@@ -395,32 +404,33 @@ class BanditLoop:
                 with one entry, of any precision; True and False are 1 and 0.
             constraints: One such number for each constraint, or a float64 tensor; at most 0 is
                 feasible. None without constraints.
+            count: Of how many observations these are the means, such as clicks of ``count``
+                impressions; it must not depend on them.
+            noise: The variance of this reward's noise, if it is not the model's; known before it.
 
         Raises:
             KeyError: If the id was never asked.
-            TypeError: If the reward is not one real number.
+            TypeError: If the reward is not one real number, or ``count`` not an integer.
             ValueError: If the reward or a constraint value is NaN, infinite or larger than 1e50 in
                 size, or makes a multiplier or a penalized outcome that is; if constraint values
                 are missing or too many; if the query has another reward already, failed, or was
                 retracted. Nothing is recorded then. Likewise if it is below the minimum of
-                censored feedback by more than noise explains.
+                censored feedback by more than noise explains, or if ``count`` or ``noise`` is not
+                positive, both are given, or a part of the loop cannot have them.
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
         with self._lock:
             self._catch_up()
             told = self._history.outcome(query_id)
-            if told is not None and told == self._history.outcome_of(
-                told.query_id, reward, told.arrived_at, told.arrived_round, constraints
-            ):
-                return told
+            if told is not None:
+                given = (told.arrived_at, told.arrived_round, constraints, count, noise)
+                if told == self._history.outcome_of(told.query_id, reward, *given):
+                    return told
             now = self._clock()
-            outcome = self._history.new_outcome(query_id, reward, now, constraints)
-            check_all_carried(outcome.reward, outcome.constraints)
-            if isinstance(feedback := self.settings.feedback, Censored):
-                query = self._history.query(query_id)
-                scale = self.settings.outcome_scale
-                arrived = outcome.arrived_round
-                feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
+            outcome = self._history.new_outcome(
+                query_id, reward, now, constraints, count=count, noise=noise
+            )
+            self._check_told(outcome, self._history.query(query_id), now)
             with self._derived_state() as chooser:
                 chooser.check_outcome(outcome)
                 self._record(outcome)
@@ -483,16 +493,6 @@ class BanditLoop:
             ValueError: If the reason is blank, or the query is pending, failed, or was retracted
                 before.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
-
-        Example:
-            >>> from botorch_bandits import Box
-            >>> loop = BanditLoop(Box([[0.0], [1.0]]), None, RandomSearch())
-            >>> for reward in (0.5, 7000.0):
-            ...     outcome = loop.tell(loop.ask().id, reward)
-            >>> loop.retract(1, "grams in place of kilograms").outcome.reward
-            7000.0
-            >>> loop.history, loop.best()[1].reward
-            (History(2 queries, 1 arrived, 1 retracted), 0.5)
         """
         with self._lock:
             self._catch_up()
@@ -513,6 +513,9 @@ class BanditLoop:
         constraints: Any = None,
         context: Any = None,
         request_id: str | None = None,
+        *,
+        count: int | None = None,
+        noise: float | None = None,
     ) -> Outcome:
         """Record a point that was evaluated elsewhere, and its reward.
 
@@ -528,6 +531,8 @@ class BanditLoop:
             context: As for :meth:`ask`.
             request_id: The caller's name for the request; a second call with the same name, point
                 and reward does nothing and returns the outcome that is known.
+            count: As for :meth:`tell`.
+            noise: As for :meth:`tell`.
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
@@ -539,24 +544,23 @@ class BanditLoop:
         """
         named = self.settings.domain.decode(x)  # values that were given stay as they were given
         x = self.settings.domain.check_point("x", x)
-        context = self._check_context(context)
+        context = check_context(self.settings.context_dim, context)
         with self._lock:
             self._catch_up()
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)
                 if answered is not None:
                     check_request(answered, context, x)
-                    return self.tell(answered.id, reward, constraints)
+                    return self.tell(answered.id, reward, constraints, count=count, noise=noise)
             round_number = self._next_round()
             now = self._clock()
             query = self._history.new_query(
                 x, "attached", now, context, request_id=request_id, parameters=named
             )
-            outcome = self._history.outcome_of(query.id, reward, now, round_number, constraints)
-            check_all_carried(outcome.reward, outcome.constraints)
-            if isinstance(feedback := self.settings.feedback, Censored):
-                scale, reward = self.settings.outcome_scale, outcome.reward
-                feedback.check_outcome(query, reward, round_number, now, self._history, scale)
+            outcome = self._history.outcome_of(
+                query.id, reward, now, round_number, constraints, count, noise
+            )
+            self._check_told(outcome, query, now)
             with self._derived_state() as chooser:
                 chooser.begin_round(round_number)
                 chooser.check_outcome(outcome)
@@ -611,15 +615,6 @@ class BanditLoop:
         Raises:
             TypeError: If the context is a tensor of another dtype than float64.
             ValueError: If the context is missing, not wanted, of the wrong length or not finite.
-
-        Example:
-            >>> from botorch_bandits import Box, OracleRestart
-            >>> restart = OracleRestart(change_points=(2,), exploration=None)
-            >>> loop = BanditLoop(Box([(0.0, 1.0)]), None, RandomSearch(), restart=restart)
-            >>> for reward in (5.0, 9.0, 1.0, 3.0, 2.0):
-            ...     outcome = loop.tell(loop.ask().id, reward)
-            >>> loop.best()[1].reward, loop.history.best()[1].reward
-            (3.0, 9.0)
         """
         if context is None and self.settings.context_dim:
             raise ValueError(
@@ -627,7 +622,7 @@ class BanditLoop:
                 "which point is best depends on the context. Ask with best(context=...); the "
                 "largest of all rewards is history.best()."
             )
-        context = self._check_context(context)
+        context = check_context(self.settings.context_dim, context)
         with self._lock:
             chooser = self._chooser
             best = best_now(self.settings, chooser.history, chooser, context, self._clock())
@@ -664,7 +659,7 @@ class BanditLoop:
             >>> found.point, round(found.certificate, 2), found.delta
             ([1.0], 0.13, 0.1)
         """
-        context = self._check_context(context, "recommend")
+        context = check_context(self.settings.context_dim, context, "recommend")
         with self._lock:
             given = self._clock(), self._num_given
             args = self.settings, self._history, self._chooser
@@ -883,6 +878,14 @@ class BanditLoop:
                 self._catch_up()
             raise
 
+    def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
+        check_all_carried(outcome.reward, outcome.constraints)
+        if outcome.is_weighted:
+            check_weighted(self.settings, outcome)
+        if isinstance(feedback := self.settings.feedback, Censored):
+            scale, arrived = self.settings.outcome_scale, outcome.arrived_round
+            feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
+
     def _next_round(self) -> int:
         round_number = self._history.num_queries + 1
         horizon = self.settings.horizon
@@ -892,9 +895,6 @@ class BanditLoop:
                 "horizon and history=loop.history to go on."
             )
         return round_number
-
-    def _check_context(self, context: Any, verb: str = "ask") -> Tensor | None:
-        return check_context(self.settings.context_dim, context, verb)
 
 
 fill_in_docstrings(__name__)

@@ -12,6 +12,7 @@ too, though not of the multipliers.
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
+    GPThompsonSampling,
     LagrangianUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import evaluated_as
@@ -46,7 +48,7 @@ from botorch_bandits.constraints import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
-from botorch_bandits.feedback import Censored, Feedback
+from botorch_bandits.feedback import Censored, Feedback, Hallucinated
 from botorch_bandits.history import Event, Failure, History, Outcome, Query
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.random_streams import generator
@@ -531,9 +533,7 @@ class Segments:
         local_id = outcome.query_id - self.first_id
         if local_id < 0:
             return None
-        self.current.add_outcome(
-            local_id, outcome.reward, outcome.arrived_at, outcome.constraints or None
-        )
+        _add_as(self.current, local_id, outcome)
         query = self.current.query(local_id)
         if self._evidence is not None:
             self._log.append(outcome)
@@ -698,9 +698,7 @@ class Segments:
             local_id = entry.query_id - self.first_id
             self.current.add_failure(local_id, entry.arrived_at, entry.reason, entry.avoided)
         else:
-            local_id = entry.query_id - self.first_id
-            constraints = entry.constraints or None
-            self.current.add_outcome(local_id, entry.reward, entry.arrived_at, constraints)
+            _add_as(self.current, entry.query_id - self.first_id, entry)
 
     def _new_history(self, num_kept: int = 0) -> History:
         dim, context_dim, multipliers = self._domain.dim, self._context_dim, self.multipliers
@@ -709,6 +707,18 @@ class Segments:
         if multipliers.rule.surrogate_in_use == "separate":
             return StackedHistory(dim, context_dim, multipliers.rule.num_constraints)
         return PenalizedHistory(dim, context_dim, multipliers, num_kept)
+
+
+def _add_as(history: History, query_id: int, outcome: Outcome) -> None:
+    """Add an outcome of another history to one where its query has another id."""
+    history.add_outcome(
+        query_id,
+        outcome.reward,
+        outcome.arrived_at,
+        outcome.constraints or None,
+        outcome.count,
+        outcome.noise,
+    )
 
 
 def _query_id(entry: Query | Event) -> int:
@@ -748,6 +758,19 @@ def _check_engine(quantity: str, engine: DetectorEngine, domain: Domain, context
 def _contexts(queries: list[Query]) -> Tensor | None:
     contexts = [query.context for query in queries if query.context is not None]
     return torch.stack(contexts) if contexts else None
+
+
+def with_feedback(acquisition: Any, feedback: Feedback) -> Any:
+    """Return an acquisition that does with pending points what the feedback says."""
+    if not isinstance(feedback, Hallucinated) or not isinstance(acquisition, AcquisitionRecipe):
+        return acquisition
+    knows_pending = issubclass(acquisition.acquisition_class, GPThompsonSampling) and (
+        "pending" in inspect.signature(acquisition.acquisition_class).parameters
+    )
+    if not knows_pending or "pending" in acquisition.options:
+        return acquisition
+    options = {**acquisition.options, "pending": "hallucinate"}
+    return replace(acquisition, options=options)
 
 
 def at_multipliers(

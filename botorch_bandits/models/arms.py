@@ -2,7 +2,8 @@ r"""The exact posterior on a finite set of arms, at a cost a round that does not
 
 A loop on arms and batches of replicates choose by it. It keeps of each arm the count, the sum and
 the sum of squares of its outcomes: several observations of one arm are one observation of their
-mean with noise variance ``lam / n_i``.
+mean with noise variance ``lam / n_i``. An outcome of weight ``w``, whose noise has the variance
+``lam / w``, counts ``w`` times; ``w`` need not be a whole number.
 
 **The posterior.** Its covariance is
 
@@ -243,7 +244,7 @@ class ArmsFactor:
         if self._base is not None:
             self._base[mask] = self.prior.columns(self.all_arms)
 
-    def _observe_one(self, arm: int, outcome: float) -> None:
+    def _observe_one(self, arm: int, outcome: float, weight: float = 1.0) -> None:
         # numpy on the same memory: calls of torch would cost more than the arithmetic
         if self._num_rows == self._row_limit:
             self._make_room()
@@ -260,7 +261,8 @@ class ArmsFactor:
             rows = memory.rows[:n]
             column = np.subtract(column, np.dot(rows[:, arm], rows, out=product), out=row)
         before = max(float(variance[arm]), 0.0)
-        scale = math.sqrt(before + memory.lam)
+        lam = memory.lam / weight
+        scale = math.sqrt(before + lam)
         number = memory.number  # numpy would make an array of a number in each call
         number[()] = scale
         np.divide(column, number, out=row)
@@ -269,26 +271,29 @@ class ArmsFactor:
         np.add(mean, product, out=mean)
         np.multiply(row, row, out=product)
         np.subtract(variance, product, out=variance)
-        memory.gain[0] += 0.5 * math.log1p(before / memory.lam)
+        memory.gain[0] += 0.5 * math.log1p(before / lam)
         counts, sums, squares = memory.statistics
-        counts[arm] += 1.0
-        sums[arm] += outcome
-        squares[arm] += outcome * outcome
+        counts[arm] += weight
+        sums[arm] += weight * outcome
+        squares[arm] += weight * (outcome * outcome)
         memory.row_arms[n] = arm
         memory.row_scale[n] = scale
         memory.row_valid[n] = True
         self._num_rows = n + 1
 
-    def _observe_batch(self, arm: Tensor, outcome: Tensor, mask: Tensor | None) -> None:
+    def _observe_batch(
+        self, arm: Tensor, outcome: Tensor, mask: Tensor | None, weight: float = 1.0
+    ) -> None:
         if self._num_rows == self._row_limit:
             self._make_room()
         n = self._num_rows
         index = arm.unsqueeze(-1)
         column = self._columns(index).squeeze(-2)
         before = self._variance.gather(-1, index).clamp_min_(0.0)
-        scale = (before + self._lam).sqrt_()
+        lam = self._lam if weight == 1.0 else self._lam / weight
+        scale = (before + lam).sqrt_()
         row = column.div_(scale)
-        gain = torch.log1p(before.div_(self._lam)).mul_(0.5).squeeze(-1)
+        gain = torch.log1p(before.div_(lam)).mul_(0.5).squeeze(-1)
         one = torch.ones_like(scale)
         if mask is not None:
             row = row.mul_(mask.unsqueeze(-1))
@@ -299,6 +304,7 @@ class ArmsFactor:
         self._variance.addcmul_(row, row, value=-1.0)
         self._gain += gain
         values = torch.stack([one, outcome.unsqueeze(-1), outcome.unsqueeze(-1) ** 2])
+        values = values if weight == 1.0 else values.mul_(weight)
         self._statistics.scatter_add_(-1, index.expand_as(values), values)
         self._row_arms[:, n] = arm
         self._row_scale[:, n] = scale.squeeze(-1)
@@ -355,7 +361,7 @@ class ArmsFactor:
         index = torch.sort(played.to(torch.int8), dim=-1, descending=True, stable=True).indices
         index = index[:, :p]
         valid = played.gather(-1, index)
-        counts = self._counts.gather(-1, index).clamp_min(1.0)
+        counts = ones_for_none(self._counts.gather(-1, index))
         columns = self.prior.columns(index) * valid.unsqueeze(-1)  # B x p x num_arms
         block = columns.gather(-1, index.unsqueeze(-2).expand(-1, p, -1)) * valid.unsqueeze(-2)
         noise = (self._lam / counts).where(valid, torch.ones_like(counts))
@@ -401,6 +407,11 @@ class ArmsFactor:
         return psd_safe_cholesky(
             block, jitter=1e-14 * float(self.prior.diagonal.max()), max_tries=4
         )
+
+
+def ones_for_none(counts: Tensor) -> Tensor:
+    """Return counts with 1 in the place of 0, by which sums and noise can be divided."""
+    return counts.masked_fill(counts == 0.0, 1.0)
 
 
 class ArmsPosterior(ArmsFactor):
@@ -502,7 +513,11 @@ class ArmsPosterior(ArmsFactor):
         return self.covariance_columns(index.expand(*self.batch_shape, -1))
 
     def observe(
-        self, arm: Tensor | int, outcome: Tensor | float, mask: Tensor | None = None
+        self,
+        arm: Tensor | int,
+        outcome: Tensor | float,
+        mask: Tensor | None = None,
+        weight: float = 1.0,
     ) -> None:
         """Take in one outcome a replicate.
 
@@ -510,6 +525,7 @@ class ArmsPosterior(ArmsFactor):
             arm: ``batch_shape`` arm numbers.
             outcome: ``batch_shape`` outcomes, float64.
             mask: ``batch_shape``; replicates where it is False observe nothing.
+            weight: The noise variance is ``lam / weight``; a mean of ``n`` outcomes has ``n``.
 
         Raises:
             TypeError: If an arm number is not an integer. Nothing is changed then.
@@ -520,7 +536,7 @@ class ArmsPosterior(ArmsFactor):
             value = float(outcome)
             if not math.isfinite(value):
                 raise ValueError(f"outcome is {value}; it must be finite.")
-            self._observe_one(self._arm_number(arm), value)
+            self._observe_one(self._arm_number(arm), value, weight)
         else:
             shape = self._gain.shape
             arms = self._arm_numbers(arm)
@@ -529,19 +545,25 @@ class ArmsPosterior(ArmsFactor):
             if active is not None:
                 outcomes = outcomes.where(active, torch.zeros_like(outcomes))
             check_finite("outcome", outcomes)
-            self._observe_batch(arms, outcomes, active)
+            self._observe_batch(arms, outcomes, active, weight)
         self._rounds += 1
         if self._rounds % SNAPSHOT_EVERY == 0:
             self.counts_before = self._counts.clone()
         if self._rounds % self._rounds_between == 0:
             self.refactorize()
 
-    def observe_many(self, arms: Sequence[int], outcomes: Sequence[float]) -> None:
+    def observe_many(
+        self,
+        arms: Sequence[int],
+        outcomes: Sequence[float],
+        weights: Sequence[float] | None = None,
+    ) -> None:
         """Take in a record of one stream; the same, to the last bit, as one after the other.
 
         Args:
             arms: Arm numbers in order.
             outcomes: Their outcomes.
+            weights: Of each outcome, see :meth:`observe`; all are 1 if omitted.
 
         Raises:
             TypeError: If an arm number is not an integer.
@@ -549,7 +571,7 @@ class ArmsPosterior(ArmsFactor):
                 outcome is not finite.
         """
         if len(arms) == len(outcomes) == 1 and not self.batch_shape:
-            self.observe(arms[0], outcomes[0])
+            self.observe(arms[0], outcomes[0], weight=1.0 if weights is None else weights[0])
             return
         if len(arms) != len(outcomes):
             raise ValueError(
@@ -561,23 +583,35 @@ class ArmsPosterior(ArmsFactor):
             numbers = [self._arm_number(arm) for arm in arms]
             # up to the last fresh factorization only the statistics matter
             skipped = self._last_fresh_start(numbers)
-            self._add_up(np.array(numbers[:skipped], dtype=np.int64), outcomes[:skipped])
+            first = np.array(numbers[:skipped], dtype=np.int64)
+            of_first = None if weights is None else np.array(weights[:skipped], dtype=np.float64)
+            self._add_up(first, outcomes[:skipped], of_first)
             self._rounds = skipped
             if skipped:
                 self.refactorize()
-        for arm, outcome in zip(arms[skipped:], outcomes[skipped:], strict=True):
-            self.observe(arm, outcome)
+        own = [1.0] * len(arms) if weights is None else weights
+        rest = (each[skipped:] for each in (arms, outcomes, own))
+        for arm, outcome, weight in zip(*rest, strict=True):
+            self.observe(arm, outcome, weight=weight)
 
-    def _add_up(self, index: NDArray[np.int64], outcomes: Sequence[float]) -> None:
+    def _add_up(
+        self,
+        index: NDArray[np.int64],
+        outcomes: Sequence[float],
+        weights: NDArray[np.float64] | None,
+    ) -> None:
         """Make the statistics of a single stream those of a record, before anything else."""
         values = np.array(outcomes, dtype=np.float64)
         check_finite("outcomes", torch.from_numpy(values))
         for statistic, power in zip(self._statistics, (0, 1, 2), strict=True):
-            total = np.zeros(self.num_arms)
-            np.add.at(total, index, values**power)  # adds in order, as single rounds do
+            total, powers = np.zeros(self.num_arms), values**power
+            # adds in order, as single rounds do
+            np.add.at(total, index, powers if weights is None else weights * powers)
             statistic[0] = torch.from_numpy(total).to(statistic)
-        before = index[: len(index) // SNAPSHOT_EVERY * SNAPSHOT_EVERY]
-        counts = np.bincount(before, minlength=self.num_arms).astype(np.float64)
+        num_before = len(index) // SNAPSHOT_EVERY * SNAPSHOT_EVERY
+        before = index[:num_before]
+        of_before = None if weights is None else weights[:num_before]
+        counts = np.bincount(before, of_before, minlength=self.num_arms).astype(np.float64)
         self.counts_before = torch.from_numpy(counts).to(self._counts).unsqueeze(0)
 
     def _last_fresh_start(self, arms: Sequence[int]) -> int:
@@ -717,7 +751,7 @@ class ArmsPosterior(ArmsFactor):
         """
         simulation = simulation.reshape(len(self._gain), 2, self.num_arms)
         function = simulation[:, 0]
-        noise = (self._lam / self._counts.clamp_min(1.0)).sqrt_().mul_(simulation[:, 1])
+        noise = (self._lam / ones_for_none(self._counts)).sqrt_().mul_(simulation[:, 1])
         simulated = noise.add_(function)  # the mean outcome of each arm, were this the truth
         return self._outside(self._mean + function - self._gains_of(simulated))
 

@@ -43,6 +43,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import (
+    check_batch_shape,
     check_double,
     check_finite,
     check_integer,
@@ -65,6 +66,7 @@ from botorch_bandits.models.likelihoods import (
     RepeatedGaussianLikelihood,
     check_repeats,
     collapse_repeats,
+    collapse_weights,
 )
 from botorch_bandits.models.marginal_likelihood import (
     fit_marginal_likelihood,
@@ -127,6 +129,8 @@ class BanditGP(DataViews):
         [1.0, 1.0]
     """
 
+    num_outcomes: int | None = None  # that were told, where rows have weights
+
     def __init__(
         self,
         train_X: Tensor,
@@ -155,7 +159,7 @@ class BanditGP(DataViews):
         if levels.numel() == 1:
             levels = levels.reshape(())
         aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
-        _check_batch_shape("noise", levels.shape, aug_batch_shape)
+        check_batch_shape("noise", levels.shape, aug_batch_shape)
         levels = levels.expand(aug_batch_shape)
         constraint = GreaterThan(constraint_floor(levels, output_scale))
         if repeats is None:
@@ -169,7 +173,7 @@ class BanditGP(DataViews):
                 batch_shape=levels.shape,
             ).to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
-        _check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
+        check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
         if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's
             expand_kernel(kernel, aug_batch_shape)
         if train_X.shape[-2] == 0 and learns_input_scale(input_transform):
@@ -408,8 +412,13 @@ class BanditGP(DataViews):
 
     @property
     def num_observations(self) -> int:
-        """How many observations the model holds, repeats counted (in each batch)."""
+        """How many observations the model holds, repeats counted (in each batch).
+
+        Where a builder gave rows weights, it is the number of outcomes that were told.
+        """
         repeats = self.repeats
+        if self.num_outcomes is not None:
+            return self.num_outcomes
         return self.num_rows if repeats is None else int(repeats.sum(-1).max())
 
     @property
@@ -461,7 +470,7 @@ class BanditGP(DataViews):
         shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
         old_X, old_Y = self._raw_inputs, self.train_targets.unsqueeze(-1)
         ones = torch.ones(*shape, X.shape[-2], dtype=repeats.dtype, device=repeats.device)
-        return type(self)(
+        grown = type(self)(
             torch.cat([t.expand(*shape, *t.shape[-2:]) for t in (old_X, X)], dim=-2),
             torch.cat([t.expand(*shape, *t.shape[-2:]) for t in (old_Y, Y)], dim=-2),
             kernel=self.covar_module,
@@ -472,6 +481,9 @@ class BanditGP(DataViews):
             within_sum_of_squares=self.within_sum_of_squares,
             prior_mean=self.prior_mean,
         )
+        if self.num_outcomes is not None:
+            grown.num_outcomes = self.num_outcomes + X.shape[-2]
+        return grown
 
     def _with_data(self, X: Tensor, Y: Tensor) -> Self:
         batch_shape = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], self.batch_shape)
@@ -542,7 +554,7 @@ class BanditGPRecipe:
         collapses: bool = False,
         separates_outputs: bool | str = False,
         kind: type[ModelBuilder] | None = None,
-    ) -> Callable[[Tensor, Tensor], Any]:
+    ) -> Callable[..., Any]:
         """Return a function that builds models and refits only when it must.
 
         The hyperparameters for ``n`` rows come from a chain of fits, to the first ``refit_every``
@@ -563,7 +575,8 @@ class BanditGPRecipe:
             kind: The class of the function; :class:`ModelBuilder` if None.
 
         Returns:
-            A function from ``n x d`` inputs and ``n x m`` outcomes to a model.
+            A function from ``n x d`` inputs, ``n x m`` outcomes and, where rows have weights, ``n``
+            of them (see :class:`ModelBuilder`), to a model.
         """
         build_model = partial(
             self.model_class,
@@ -751,8 +764,16 @@ class ModelBuilder:
         self._rows, self._num_taken = (X.clone(), Y.clone()), len(X) // (self._refit_every or 1)
         self._fitted = [(kernel, noise)] * self._num_taken  # only the last is what it says
 
-    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP | ModelListGP:
-        """Return the model of ``n x d`` inputs and ``n x m`` outcomes."""
+    def __call__(
+        self, X: Tensor, Y: Tensor, weights: Tensor | None = None
+    ) -> BanditGP | ModelListGP:
+        """Return the model of ``n x d`` inputs and ``n x m`` outcomes.
+
+        With ``n`` weights row ``i`` has the noise variance ``noise / weights[i]``. Such a model is
+        built afresh in each call, and its hyperparameters are fixed.
+        """
+        if weights is not None:
+            return self._weighted(X, Y, weights)
         kernel, noise = self._hyperparameters(X, Y)
         if self._collapses and Y.shape[-1] == 1:
             return self._build_collapsed(X, Y, kernel, noise)
@@ -762,6 +783,28 @@ class ModelBuilder:
                 return outputs
         self._latest = self._continue(self._latest, X, Y, kernel, noise)
         return self._latest.model
+
+    def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP | ModelListGP:
+        assert self._refit_every is None
+        self._latest, num_outputs = None, Y.shape[-1]
+        if self._build_outputs is None or num_outputs == 1:
+            return self._build_weighted(X, Y, weights, self._first_kernel)
+        kernels = self._build_outputs.kernels(self._first_kernel, num_outputs)
+        self._build_outputs.forget()
+        outputs = zip(Y.split(1, dim=-1), kernels, strict=True)
+        return ModelListGP(*(self._build_weighted(X, y, weights, each) for y, each in outputs))
+
+    def _build_weighted(self, X: Tensor, Y: Tensor, weights: Tensor, kernel: Kernel) -> BanditGP:
+        num_outcomes = len(X)
+        if self._merges_weighted(X):
+            X, Y, weights = collapse_weights(X, Y, weights)
+        model = self._build(X, Y, kernel, self._first_noise, repeats=weights)
+        model.num_outcomes = num_outcomes
+        return model
+
+    def _merges_weighted(self, X: Tensor) -> bool:
+        """Whether rows of one input are to be one; it depends on the inputs alone."""
+        return self._collapses
 
     def _hyperparameters(self, X: Tensor, Y: Tensor) -> tuple[Kernel, float | Tensor]:
         every = self._refit_every
@@ -852,18 +895,6 @@ class ModelBuilder:
 
 def _own(rows: Tensor) -> Tensor:
     return rows.clone() if isinstance(rows, Tensor) else rows
-
-
-def _check_batch_shape(name: str, shape: torch.Size, data_shape: torch.Size) -> None:
-    try:
-        fits = torch.broadcast_shapes(shape, data_shape) == data_shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{name} has batch shape {tuple(shape)}, which does not fit the data's batch shape "
-            f"{tuple(data_shape)} (several outputs are its last dimension). Expand the data first."
-        )
 
 
 fill_in_docstrings(__name__)

@@ -29,6 +29,7 @@ import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
+from botorch.models.model import Model
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import InputTransform
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
@@ -44,6 +45,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.models.bandit_gp import RefitWarning
 from botorch_bandits.models.growing import IncrementalGP
+from botorch_bandits.models.likelihoods import RepeatedGaussianLikelihood, check_repeats
 from botorch_bandits.models.marginal_likelihood import (
     fit_marginal_likelihood,
     fit_ordinarily,
@@ -73,8 +75,32 @@ class LearnedGP(IncrementalGP):
         inputs: Tensor = self.train_inputs[0] if raw is None or self.training else raw
         return inputs
 
-    repeats: Tensor | None = None
-    within_sum_of_squares = 0.0
+    within_sum_of_squares: float | None = 0.0
+
+    @property
+    def repeats(self) -> Tensor | None:
+        """``n`` weights; row ``i`` has the noise variance ``noise / repeats[i]``. None for all 1.
+
+        What is fitted is the likelihood of the rows as they are told: how single observations
+        scatter around their mean is not known.
+        """
+        return getattr(self._parts["likelihood"], "repeats", None)
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> Model:
+        """Return a new model with the rows ``(X, Y)`` added; new rows have the weight 1.
+
+        Args:
+            X: ``batch_shape x n' x d`` inputs, raw.
+            Y: ``batch_shape' x n' x m`` outcomes; further leading dimensions are fantasies.
+            kwargs: Passed on to BoTorch; with any, nothing is reused.
+        """
+        repeats = self.repeats
+        if repeats is None or kwargs or not X.dim() == Y.dim() == 2 or Y.shape[-1] != 1:
+            return super().condition_on_observations(X, Y, **kwargs)
+        grown = self._with_rows(X, Y, None)
+        ones = torch.ones(len(X), dtype=repeats.dtype, device=repeats.device)
+        grown.likelihood.noise_covar.repeats = torch.cat([repeats, ones])
+        return grown
 
     def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
         """Fit the hyperparameters; BoTorch's ``fit_gpytorch_mll`` calls this.
@@ -148,14 +174,18 @@ def default_kernel(dim: int) -> ScaleKernel:
     )
 
 
-def default_likelihood() -> GaussianLikelihood:
-    """Return the likelihood with its prior."""
-    return GaussianLikelihood(
-        noise_prior=LogNormalPrior(*NOISE_PRIOR),
-        noise_constraint=GreaterThan(
-            SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE
-        ),
-    )
+def default_likelihood(weights: Tensor | None = None) -> GaussianLikelihood:
+    """Return the likelihood with its prior.
+
+    Args:
+        weights: ``n``: row ``i`` has the noise variance ``noise / weights[i]``; all are 1 if
+            omitted.
+    """
+    constraint = GreaterThan(SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE)
+    given = {"noise_prior": LogNormalPrior(*NOISE_PRIOR), "noise_constraint": constraint}
+    if weights is None:
+        return GaussianLikelihood(**given)
+    return RepeatedGaussianLikelihood(weights, **given).to(weights)
 
 
 class FittedSingleTaskGP:
@@ -224,7 +254,9 @@ class FittedSingleTaskGP:
         """Show the bounds."""
         return f"FittedSingleTaskGP({self.bounds.tolist()})"
 
-    def __call__(self, X: Tensor, Y: Tensor) -> LearnedGP | ModelListGP:
+    def __call__(
+        self, X: Tensor, Y: Tensor, weights: Tensor | None = None
+    ) -> LearnedGP | ModelListGP:
         """Build and fit the model.
 
         Args:
@@ -232,28 +264,34 @@ class FittedSingleTaskGP:
                 contexts, are normalized by their own range.
             Y: ``n x m`` outcomes, ``m`` at least 1: the reward, and constraint values if there are
                 any.
+            weights: ``n`` positive numbers, such as of how many observations each row is the mean:
+                noise variances of rows are in the ratio of their reciprocals. The level is learned
+                as that of their mean, so that only ratios matter. All are 1 if omitted.
 
         Returns:
             A model of one output, or a list of them, one a column of ``Y``.
         """
         if Y.shape[-1] > 1:
-            return ModelListGP(*(self._fit(X, y) for y in Y.split(1, dim=-1)))
-        return self._fit(X, Y)
+            return ModelListGP(*(self._fit(X, y, weights) for y in Y.split(1, dim=-1)))
+        return self._fit(X, Y, weights)
 
-    def on_winsorized(self, X: Tensor, Y: Tensor) -> LearnedGP | ModelListGP:
+    def on_winsorized(
+        self, X: Tensor, Y: Tensor, weights: Tensor | None = None
+    ) -> LearnedGP | ModelListGP:
         """Build and fit the model to :func:`winsorized` outcomes; only large ones are sought.
 
         Args:
             X: ``n x d`` inputs.
             Y: ``n x m`` outcomes as they were observed; they are not changed.
+            weights: ``n`` positive numbers, in the ratio of the precision of the rows.
 
         Returns:
             What a call returns.
         """
-        return self(X, winsorized(Y))
+        return self(X, winsorized(Y), *(() if weights is None else (weights,)))
 
-    def _fit(self, X: Tensor, y: Tensor) -> LearnedGP:
-        model = self._build(X, y)
+    def _fit(self, X: Tensor, y: Tensor, weights: Tensor | None) -> LearnedGP:
+        model = self._build(X, y, weights)
         try:
             with warnings.catch_warnings():
                 # the fit may look where the covariance is nearly singular; it does not stay there
@@ -266,20 +304,23 @@ class FittedSingleTaskGP:
                 RefitWarning,
                 stacklevel=4,
             )
-            model = self._build(X, y)
+            model = self._build(X, y, weights)
         return model.eval()
 
-    def _build(self, X: Tensor, y: Tensor) -> LearnedGP:
+    def _build(self, X: Tensor, y: Tensor, weights: Tensor | None) -> LearnedGP:
         """Return the model with its starting hyperparameters."""
         transform = self._transform(X)
-        return LearnedGP(
+        model = LearnedGP(
             X,
             y,
-            likelihood=default_likelihood(),
+            likelihood=default_likelihood(None if weights is None else _relative(weights, y)),
             covar_module=default_kernel(_num_columns(transform, X)),
             input_transform=transform,
             outcome_transform=Standardize(1),
         )
+        if weights is not None:
+            model.within_sum_of_squares = None
+        return model
 
     def _transform(self, X: Tensor) -> InputTransform:
         """Normalize, or what the domain encodes its points with."""
@@ -298,6 +339,15 @@ class FittedSingleTaskGP:
                 return encoded
             bounds = torch.cat([of_contexts, bounds], dim=-1)
         return Normalize(X.shape[-1], bounds=bounds)
+
+
+def _relative(weights: Tensor, y: Tensor) -> Tensor:
+    """Return weights whose reciprocals have the mean 1: the noise that is learned is the average.
+
+    The prior of the noise is about its share of the variance of the outcomes.
+    """
+    weights = check_repeats(weights, y)
+    return weights * weights.reciprocal().mean()
 
 
 def _num_columns(transform: InputTransform, X: Tensor) -> int:

@@ -42,6 +42,7 @@ from botorch_bandits.models.growing import (
     has_closed_posterior,
     units_of_columns,
 )
+from botorch_bandits.models.likelihoods import collapse_weights
 
 NEGLIGIBLE_WEIGHT = 1e-18
 """Rows of a smaller weight are left out: beside the latest row they are rounding error."""
@@ -295,7 +296,14 @@ class ForgettingModels:
             return X
         return torch.cat([rounds.to(X).unsqueeze(-1), X], dim=-1)
 
-    def build(self, X: Tensor, Y: Tensor, rounds: Tensor, round_number: int) -> Model:
+    def build(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        rounds: Tensor,
+        round_number: int,
+        own_weights: Tensor | None = None,
+    ) -> Model:
         """Return the model of a round.
 
         Args:
@@ -303,6 +311,8 @@ class ForgettingModels:
             Y: ``n x m`` outcomes; weights (``ExponentialWeights``) need ``m = 1``.
             rounds: ``n`` rounds in which they were asked, from 1.
             round_number: The round that is chosen.
+            own_weights: ``n``; before it fades row ``i`` has the noise variance ``noise /
+                own_weights[i]``. All are 1 if omitted.
 
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
@@ -311,28 +321,33 @@ class ForgettingModels:
         """
         rounds = rounds.to(X.device)
         if self._window is not None:
-            return self._window.build(X, Y, rounds, round_number)
+            if own_weights is None:
+                return self._window.build(X, Y, rounds, round_number)
+            assert isinstance(self.forgetting, SlidingWindow)
+            kept = self.forgetting.keeps(rounds, round_number)
+            return self._builder()(X[kept], Y[kept], own_weights[kept])
         if isinstance(self.forgetting, ExponentialWeights):
             weights = self.forgetting.weights(rounds, round_number)
             kept = weights > NEGLIGIBLE_WEIGHT
-            return self._weighted(X[kept], Y[kept], weights[kept])
+            if own_weights is None:
+                return self._weighted(X[kept], Y[kept], weights[kept])
+            model = self._weighted(X[kept], Y[kept], (weights * own_weights)[kept])
+            model.num_outcomes = int(kept.sum())
+            return model
         assert self._growing is not None
-        return self._growing(self.inputs(X, rounds), Y)
+        own = () if own_weights is None else (own_weights,)
+        return self._growing(self.inputs(X, rounds), Y, *own)
 
     def _window_builder(self) -> Callable[[Tensor, Tensor, int], Any]:
         build = self._builder()
         return lambda X, Y, num_first: build(X, Y)
 
-    def _builder(self) -> Callable[[Tensor, Tensor], Any]:
+    def _builder(self) -> Callable[..., Any]:
         return self.recipe.builder(0, self._collapses, self._separates_outputs)
 
     def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP:
         if self._collapses and len(X):
-            # several observations of an input are one of their weighted mean
-            X, index = torch.unique(X, dim=0, return_inverse=True)
-            total = weights.new_zeros(len(X)).index_add_(0, index, weights)
-            sums = weights.new_zeros(len(X)).index_add_(0, index, weights * Y[:, 0])
-            Y, weights = (sums / total).unsqueeze(-1), total
+            X, Y, weights = collapse_weights(X, Y, weights)
         recipe = self.recipe
         return recipe.model_class(
             X,

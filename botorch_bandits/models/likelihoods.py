@@ -90,6 +90,25 @@ def check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:
     return repeats.detach().clone()
 
 
+def collapse_weights(X: Tensor, Y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return distinct inputs in place of repeated ones, where rows have weights.
+
+    Several observations of an input are one of their weighted mean, with the sum of the weights.
+
+    Args:
+        X: ``N x d`` inputs.
+        Y: ``N x 1`` outcomes.
+        weights: ``N``; row ``i`` has the noise variance ``noise / weights[i]``.
+
+    Returns:
+        ``n x d`` distinct inputs, the ``n x 1`` means of their outcomes, and ``n`` weights.
+    """
+    distinct, index = torch.unique(X, dim=0, return_inverse=True)
+    total = weights.new_zeros(len(distinct)).index_add_(0, index, weights)
+    sums = weights.new_zeros(len(distinct)).index_add_(0, index, weights * Y[:, 0])
+    return distinct, (sums / total).unsqueeze(-1), total
+
+
 def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
     """Return distinct inputs in place of repeated ones.
 

@@ -94,7 +94,9 @@ class MarginalLikelihood:
         num_lengthscales: One for all dimensions, or ``d``.
         repeats: ``n`` positive whole numbers: how many observations each row is the mean of.
         within_sum_of_squares: Squared deviations of the observations from the mean of their
-            row, summed over all rows; in squared outcome units.
+            row, summed over all rows; in squared outcome units. None where nothing is known of
+            them: it is the likelihood of the means alone then, each with the noise variance
+            ``noise / repeats``, and ``repeats`` may be fractions.
 
     Raises:
         TypeError: If a tensor is of the wrong type.
@@ -116,15 +118,21 @@ class MarginalLikelihood:
         smoothness: float,
         num_lengthscales: int,
         repeats: Tensor | None = None,
-        within_sum_of_squares: float = 0.0,
+        within_sum_of_squares: float | None = 0.0,
     ) -> None:
         """See the class."""
         num_rows = X.shape[0]
+        knows_within, within_sum_of_squares = (
+            within_sum_of_squares is not None,
+            within_sum_of_squares or 0.0,
+        )
         # the gradient takes differences of squared coordinates, which a large offset would spoil
         self._X = X - X.mean(0)
         self._y = y.unsqueeze(-1)
         self._smoothness = smoothness
-        self._repeats = None if repeats is None else _check_repeats(repeats, num_rows).to(X)
+        self._repeats = None
+        if repeats is not None:
+            self._repeats = _check_repeats(repeats, num_rows, whole=knows_within).to(X)
         self._within_sum_of_squares = check_nonnegative(
             "within_sum_of_squares", within_sum_of_squares
         )
@@ -135,7 +143,7 @@ class MarginalLikelihood:
             )
         self._num_within = 0.0
         self._constant = 0.0
-        if self._repeats is not None:
+        if self._repeats is not None and knows_within:
             self._num_within = self._repeats.sum().item() - num_rows
             self._constant = -0.5 * self._repeats.log().sum().item()
         self.num_observations = num_rows + round(self._num_within)
@@ -326,10 +334,12 @@ def _factorize(covariance: Tensor, factor: Tensor, info: Tensor) -> float:
     )
 
 
-def _check_repeats(repeats: Tensor, num_rows: int) -> Tensor:
+def _check_repeats(repeats: Tensor, num_rows: int, whole: bool) -> Tensor:
     repeats = check_vector("repeats", repeats, length=num_rows)
     for index, count in enumerate(repeats.tolist()):
-        if count < 1.0 or count != round(count):
+        if not whole and count <= 0.0:
+            raise ValueError(f"repeats[{index}] is {count}; it must be positive.")
+        if whole and (count < 1.0 or count != round(count)):
             raise ValueError(
                 f"repeats[{index}] is {count}; it counts the observations that the row is the mean "
                 "of, so it must be a positive whole number."

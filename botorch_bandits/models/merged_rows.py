@@ -158,8 +158,13 @@ class MergingBuilder(ModelBuilder):
         self._latest_merged: list[MergedModel | None] = []
         self._keeps_apart = keeps_rows_apart(self._input_transform)
 
-    def __call__(self, X: Tensor, Y: Tensor) -> BanditGP | ModelListGP:
-        """Return the model of ``n x d`` inputs and ``n x m`` outcomes."""
+    def __call__(
+        self, X: Tensor, Y: Tensor, weights: Tensor | None = None
+    ) -> BanditGP | ModelListGP:
+        """See the base class."""
+        if weights is not None:
+            self._latest_merged = []
+            return self._weighted(X, Y, weights)
         num_outputs = Y.shape[-1]
         # a joint draw takes as many random numbers as there are rows
         can_merge = self._can_merge and (num_outputs == 1 or self._separates_outputs is True)
@@ -189,6 +194,12 @@ class MergingBuilder(ModelBuilder):
                 for j in range(num_outputs)
             )
         )
+
+    def _merges_weighted(self, X: Tensor) -> bool:
+        """See the base class."""
+        if not self._can_merge or len(X) < FEWEST_ROWS:
+            return False
+        return len(torch.unique(X, dim=0)) <= MOST_PLACES * len(X)
 
     def distinct(self, X: Tensor) -> Tensor:
         """Return the inputs of the rows of the last model if it has fewer, else what was given.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.arms import ArmsPosterior
+from botorch_bandits.models.arms import ArmsPosterior, ones_for_none
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 
 
@@ -82,13 +82,17 @@ class OutputsPosterior(ArmsPosterior):
         self.observe(arm, outcomes[0])
 
     def observe_many_outputs(
-        self, arms: Sequence[int], outcomes: Sequence[Sequence[float]]
+        self,
+        arms: Sequence[int],
+        outcomes: Sequence[Sequence[float]],
+        weights: Sequence[float] | None = None,
     ) -> None:
         """Take in a record; the same, to the last bit, as one round after the other.
 
         Args:
             arms: Arm numbers in order.
             outcomes: For each of them ``num_outputs`` numbers.
+            weights: Of each round, for all its outputs; all are 1 if omitted.
 
         Raises:
             TypeError: If an arm number is not an integer.
@@ -97,7 +101,7 @@ class OutputsPosterior(ArmsPosterior):
         """
         self._check(outcomes)
         self._others = (each[1:] for each in outcomes)
-        self.observe_many(arms, [each[0] for each in outcomes])
+        self.observe_many(arms, [each[0] for each in outcomes], weights)
 
     def deviations_of_draws(self, simulations: Tensor) -> Tensor:
         """Return by how much draws of outputs are above their means, ``k x num_arms``.
@@ -106,7 +110,7 @@ class OutputsPosterior(ArmsPosterior):
             simulations: ``k x 2 x num_arms``, from :meth:`simulate_prior`; one an output.
         """
         functions = simulations[:, 0]
-        noise = (self._lam / self._counts.clamp_min(1.0)).sqrt_()
+        noise = (self._lam / ones_for_none(self._counts)).sqrt_()
         simulated = torch.addcmul(functions, noise, simulations[:, 1])
         return functions - self._gains_of_all(simulated)
 
@@ -152,15 +156,17 @@ class OutputsPosterior(ArmsPosterior):
         state = {**state, "_mean": state["_means"][:1]}
         super().__setstate__(state)
 
-    def _observe_one(self, arm: int, outcome: float) -> None:
-        super()._observe_one(arm, outcome)
-        self._observe_others(arm)
+    def _observe_one(self, arm: int, outcome: float, weight: float = 1.0) -> None:
+        super()._observe_one(arm, outcome, weight)
+        self._observe_others(arm, weight)
 
-    def _observe_batch(self, arm: Tensor, outcome: Tensor, mask: Tensor | None) -> None:
-        super()._observe_batch(arm, outcome, mask)
-        self._observe_others(int(arm))
+    def _observe_batch(
+        self, arm: Tensor, outcome: Tensor, mask: Tensor | None, weight: float = 1.0
+    ) -> None:
+        super()._observe_batch(arm, outcome, mask, weight)
+        self._observe_others(int(arm), weight)
 
-    def _observe_others(self, arm: int) -> None:
+    def _observe_others(self, arm: int, weight: float) -> None:
         """Move the other means along the row that was added last."""
         outcomes, last = next(self._others), self._num_rows - 1
         if self._means.device.type == "cpu":
@@ -168,24 +174,31 @@ class OutputsPosterior(ArmsPosterior):
             row, scale = self._memory.rows[last], float(self._memory.row_scale[last])
             for outcome, mean, total in zip(outcomes, means, sums, strict=True):
                 mean += row * ((outcome - float(mean[arm])) / scale)
-                total[arm] += outcome
+                total[arm] += weight * outcome
             return
         values = self._means.new_tensor(outcomes)
         residuals = (values - self._means[1:, arm]).div_(self._row_scale[0, last])
         self._means[1:].addr_(residuals, self._rows[0, last])
-        self._other_sums[:, arm] += values
+        self._other_sums[:, arm] += weight * values
 
-    def _add_up(self, index: NDArray[np.int64], outcomes: Sequence[float]) -> None:
-        super()._add_up(index, outcomes)
+    def _add_up(
+        self,
+        index: NDArray[np.int64],
+        outcomes: Sequence[float],
+        weights: NDArray[np.float64] | None,
+    ) -> None:
+        super()._add_up(index, outcomes, weights)
         total = np.zeros(self._other_sums.shape)
         others = [next(self._others) for _ in outcomes]
         if others:
-            np.add.at(total.T, index, np.array(others, dtype=np.float64))  # in order
+            values = np.array(others, dtype=np.float64)
+            values = values if weights is None else values * weights[:, None]
+            np.add.at(total.T, index, values)  # in order
         self._other_sums.copy_(torch.from_numpy(total))
 
     def _compact(self) -> None:
         super()._compact()
-        self._means[1:] = self._gains_of_all(self._other_sums / self._counts.clamp_min(1.0))
+        self._means[1:] = self._gains_of_all(self._other_sums / ones_for_none(self._counts))
 
     def _forget(self, mask: Tensor) -> None:
         super()._forget(mask)

@@ -627,7 +627,9 @@ class _LoopRun(_AnyRun):
             if told.fails:
                 self.loop.tell_failed(told.query_id)
             else:
-                given = {} if told.constraint is None else {"constraints": [told.constraint]}
+                given: dict[str, Any] = {}
+                if told.constraint is not None:
+                    given = {"constraints": [told.constraint]}
                 self.loop.tell(told.query_id, told.outcome, **given)
 
     def attach(self, t: int) -> None:

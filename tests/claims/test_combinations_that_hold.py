@@ -92,7 +92,8 @@ class Played:
         return self.loop.ask(**given).id  # type: ignore[arg-type]
 
     def tell(self, query_id: int) -> None:
-        given = {} if self.setting.constraints == "none" else {"constraints": [-0.1]}
+        has_none = self.setting.constraints == "none"
+        given: dict[str, Any] = {} if has_none else {"constraints": [-0.1]}
         self.loop.tell(query_id, self.reward, **given)
 
     def play(self, num_rounds: int) -> None:

@@ -1,0 +1,189 @@
+"""Outcomes that are means of several, or have a noise of their own: what a loop can make of them.
+
+An outcome of weight ``w``, told with ``count=w`` or with ``noise=`` a ``w``-th of the modeled noise
+variance ``lam``, is a row with the noise variance ``lam / w``. :func:`check_weighted` refuses it,
+before anything is recorded, where a part of the loop takes each outcome for one observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
+from botorch_bandits.change_points import ChangePointRestart, EvidenceRestart
+from botorch_bandits.confidence import GainBound
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.feedback import Censored
+from botorch_bandits.history import History, Outcome
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    FittedSingleTaskGP,
+    LocalGPRecipe,
+)
+from botorch_bandits.models.noise_floor import SMALLEST_RATIO, output_scale_of
+
+
+def noise_of_one(model: Any) -> float:
+    """Return the noise variance of one observation; 1 where no other one can be told.
+
+    Args:
+        model: The loop's.
+    """
+    return model.noise if isinstance(model, BanditGPRecipe) else 1.0
+
+
+def check_weighted(settings: LoopSettings, outcome: Outcome) -> None:
+    """Raise unless the loop can take in an outcome with a ``count`` or a ``noise``.
+
+    Args:
+        settings: Of the loop.
+        outcome: It is about to be recorded.
+
+    Raises:
+        ValueError: If it cannot, with the reason and what to do.
+    """
+    if not outcome.is_weighted or isinstance(settings.acquisition, RandomSearch):
+        return
+    given = f"count is {outcome.count}"
+    if outcome.count is None:
+        given = f"noise is {outcome.noise:g}"
+    reason = _reason_of_settings(settings) or _reason_of_model(settings.model)
+    if reason is None and outcome.noise is not None and settings.constraints is not None:
+        reason = (
+            "noise= is the variance of the reward's noise alone, and the loop has constraint "
+            "values, too. If all are means of n observations, tell count=n"
+        )
+    if reason is None and outcome.noise is not None and not _has_fixed_noise(settings.model):
+        reason = (
+            "the noise that it would be compared with is learned from the outcomes. Pass "
+            "BanditGP.with_kernel(...) with fixed hyperparameters, or tell a mean with count="
+        )
+    if reason is not None:
+        raise ValueError(f"{given}, but {reason}.")
+    model = settings.model
+    if isinstance(model, BanditGPRecipe):
+        smallest = SMALLEST_RATIO * float(output_scale_of(model.kernel).max())
+        level = model.noise / outcome.weight(model.noise)
+        if level <= smallest:
+            raise ValueError(
+                f"{given}, which makes the noise variance of the row {level:.3g}; it must be above "
+                f"{smallest:.3g}, {SMALLEST_RATIO:g} times the kernel's output scale, or float64 "
+                "cannot factorize the kernel matrix. Tell a smaller count or a larger noise: below "
+                "that nothing changes."
+            )
+
+
+def check_weighted_history(settings: LoopSettings, history: History) -> None:
+    """Raise unless the loop can take in all outcomes of a history that it is given.
+
+    Args:
+        settings: Of the loop.
+        history: It continues from it.
+
+    Raises:
+        ValueError: See :func:`check_weighted`.
+    """
+    for outcome in history.outcomes if history.is_weighted else ():
+        try:
+            check_weighted(settings, outcome)
+        except ValueError as error:
+            raise ValueError(
+                f"the outcome of query {outcome.query_id} in history has a weight: {error}"
+            ) from None
+
+
+def noise_of_weighted(history: History, on_draws: bool) -> Iterator[str]:
+    r"""Say what theorems need of the noise of weighted outcomes.
+
+    A row of weight :math:`w_t` counts as the row :math:`\sqrt{w_t} (\phi(x_t), y_t)` of a model
+    with one noise variance. Its noise is ``noise_bound``-sub-Gaussian, if that of the outcome is so
+    with ``noise_bound`` over :math:`\sqrt{w_t}`, and the self-normalized bounds ask of features
+    that they are known before the noise. So widths hold with the gain of the weighted rows,
+    :math:`\tfrac12 \ln\det(I + W^{1/2} K W^{1/2} / \lambda)`, which is that of the model.
+
+    Args:
+        history: Of all rounds.
+        on_draws: Whether the theorem is about draws of the prior.
+    """
+    counted = [o.count for o in history.outcomes if o.count is not None]
+    if counted:
+        yield (
+            f"the outcomes of {_told(len(counted))} count= are means of so many observations whose "
+            "noise is as assumed, each given those before; how many does not depend on their noise"
+        ) + (" or on the reward function" if on_draws else "")
+    num_noisy = sum(o.noise is not None for o in history.outcomes)
+    if num_noisy and on_draws:
+        yield (
+            f"the noise of the outcomes of {_told(num_noisy)} noise=v has the variance v, in the "
+            "place of the modeled one; v depends neither on the noise nor on the reward function"
+        )
+    elif num_noisy:
+        yield (
+            f"the noise of the outcomes of {_told(num_noisy)} noise=v has the bound noise_bound "
+            "sqrt(v / lam), where lam is the modeled variance, in the place of noise_bound; v is "
+            "known before the noise"
+        )
+
+
+def _told(num_rounds: int) -> str:
+    return f"{num_rounds} round{'s' if num_rounds > 1 else ''} that were told with"
+
+
+def _has_fixed_noise(model: Any) -> bool:
+    return isinstance(model, BanditGPRecipe) and model.refit_every is None
+
+
+def _reason_of_settings(settings: LoopSettings) -> str | None:
+    """Say which part of a loop, beside its model, takes each outcome for one observation."""
+    if isinstance(settings.feedback, Censored):
+        return (
+            "feedback=Censored(...) has the pseudo-value of one observation in the place of what "
+            "is pending, and its width counts it as one. Use Hallucinated() or Ignored()"
+        )
+    if isinstance(settings.restart, ChangePointRestart | EvidenceRestart):
+        return (
+            f"restart={type(settings.restart).__name__}(...) compares outcomes that all have the "
+            "noise of one observation. Tell each outcome by itself, or use OracleRestart"
+        )
+    options = {}
+    if isinstance(settings.acquisition, AcquisitionRecipe):
+        options = dict(settings.acquisition.options)
+    if isinstance(options.get("information_gain"), GainBound):
+        return (
+            "information_gain= bounds the gain of as many single observations as there are "
+            "outcomes. Leave it out: the realized gain knows the noise of each row"
+        )
+    return None
+
+
+def _reason_of_model(model: Any) -> str | None:
+    """Say why a model takes each outcome for one observation; None if it does not."""
+    if type(model) is FittedSingleTaskGP:  # a subclass may have another idea of its rows
+        return None
+    if isinstance(model, BanditGPRecipe):
+        if model.refit_every is None:
+            return None
+        return (
+            f"the model has refit_every={model.refit_every}, whose fits take each outcome for one "
+            "observation. Use fixed hyperparameters, or tell each outcome by itself"
+        )
+    if isinstance(model, CandidatesRecipe):
+        return (
+            "the model is a list of priors, whose evidence takes each outcome for one observation. "
+            "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
+        )
+    if isinstance(model, LocalGPRecipe):
+        return (
+            "the model is a LocalGP, which takes each outcome for one observation. Pass "
+            "BanditGP.with_kernel(...), or tell each outcome by itself"
+        )
+    return (
+        f"the model is {type(model).__name__}, a function of inputs and outcomes that sees no "
+        "weights. Pass BanditGP.with_kernel(...), or tell each outcome by itself"
+    )
+
+
+fill_in_docstrings(__name__)

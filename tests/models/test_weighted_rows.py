@@ -1,0 +1,359 @@
+"""Rows with weights, against dense algebra with a noise variance of its own in each row."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from botorch_bandits import BanditGP, FittedSingleTaskGP
+from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
+from botorch_bandits.models.arms import ArmsPosterior
+from botorch_bandits.models.condition import hallucinate
+from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.likelihoods import collapse_weights
+from botorch_bandits.models.marginal_likelihood import (
+    MarginalLikelihood,
+    MarginalLikelihoodObjective,
+)
+from botorch_bandits.models.merged_rows import FEWEST_ROWS, MergingBuilder
+from botorch_bandits.models.outputs_on_arms import OutputsPosterior
+from botorch_bandits.models.prior_on_arms import LARGEST_MATRIX, ArmsPrior
+
+from .textbook import KernelFunction, matern, posterior, squared_exponential, uniform
+
+LAM = 0.03
+EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-8}
+FORMS = {
+    "few distinct arms": (300, 20, 150),
+    "all arms": (60, 60, 400),
+    "one by one": (60, 60, 5),
+    "more arms than a matrix is kept of": (LARGEST_MATRIX + 1, 30, 150),
+}
+
+
+def weights_of(n: int, seed: int) -> Tensor:
+    """Some below 1, some far above, some whole numbers."""
+    return torch.exp(6.0 * uniform(n, seed=seed) - 2.0).where(
+        uniform(n, seed=seed + 1) < 0.7, torch.tensor(40.0, dtype=torch.float64)
+    )
+
+
+def gain_of(kernel: KernelFunction, X: Tensor, weights: Tensor, lam: float = LAM) -> Tensor:
+    root = weights.sqrt()
+    scaled = root.unsqueeze(-1) * kernel(X, X) * root / lam
+    return 0.5 * torch.logdet(torch.eye(len(X), dtype=torch.float64) + scaled)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_arms_with_weights_have_the_posterior_of_dense_algebra(form: str) -> None:
+    num_arms, num_played, n = FORMS[form]
+    points, kernel = uniform(num_arms, 2, seed=2), matern(2.5, 0.4)
+    prior = ArmsPrior.from_kernel(_matern(0.4), points)
+    arms = (uniform(n, seed=3) * num_played).long()
+    weights, Y = weights_of(n, seed=4), uniform(n, 2, seed=6) - 0.5
+    one = ArmsPosterior(prior, LAM)
+    two = OutputsPosterior(prior, LAM, 2)
+    for arm, outcomes, weight in zip(arms.tolist(), Y.tolist(), weights.tolist(), strict=True):
+        one.observe(arm, outcomes[0], weight=weight)
+        two.observe_many_outputs([arm], [outcomes], [weight])
+    some = torch.tensor(sorted({*arms.tolist(), *range(num_arms - 20, num_arms)}))
+    X = points[arms]
+    for afresh in (False, True):
+        if afresh:
+            one.refactorize()
+            two.refactorize()
+        for j in (0, 1):
+            mean, covariance = posterior(kernel, X, Y[:, j], LAM / weights, points[some])
+            assert torch.allclose(two.means[j, some], mean, **EXACT)
+            assert torch.allclose(two.variance[some], covariance.diagonal(), **EXACT)
+        mean, covariance = posterior(kernel, X, Y[:, 0], LAM / weights, points[some])
+        assert torch.allclose(one.mean[some], mean, **EXACT)
+        assert torch.allclose(one.variance[some], covariance.diagonal(), **EXACT)
+        columns = one.covariance_columns(some[:3])[:, some]
+        assert torch.allclose(columns, covariance[:3], **EXACT)
+        gain = gain_of(kernel, X, weights)
+        assert torch.allclose(one.information_gain, gain, **EXACT)
+        assert torch.allclose(two.information_gain, gain, **EXACT)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_record_with_weights_is_taken_in_to_the_last_bit(form: str) -> None:
+    num_arms, num_played, n = FORMS[form]
+    prior = ArmsPrior.from_kernel(RBFKernel().double(), uniform(num_arms, 2, seed=2))
+    arms = (uniform(n, seed=5) * num_played).long().tolist()
+    Y, weights = uniform(n, 2, seed=6).tolist(), weights_of(n, seed=7).tolist()
+    single, at_once = OutputsPosterior(prior, 0.1, 2), OutputsPosterior(prior, 0.1, 2)
+    for arm, outcomes, weight in zip(arms, Y, weights, strict=True):
+        single.observe_many_outputs([arm], [outcomes], [weight])
+    at_once.observe_many_outputs(arms, Y, weights)
+    for name in ("means", "variance", "information_gain", "counts", "sums", "squares"):
+        assert torch.equal(getattr(single, name), getattr(at_once, name)), name
+    assert torch.equal(single.counts_before, at_once.counts_before)
+
+
+def test_draws_on_arms_whose_weights_are_below_one_have_the_posterior_covariance() -> None:
+    points, n = uniform(8, 1, seed=1), 6
+    one = ArmsPosterior(ArmsPrior.from_kernel(_matern(0.4), points), LAM)
+    two = OutputsPosterior(ArmsPrior.from_kernel(_matern(0.4), points), LAM, 2)
+    for arm, y in zip(range(n), uniform(n, seed=2).tolist(), strict=True):
+        one.observe(arm, y, weight=0.05)
+        two.observe_many_outputs([arm], [[y, -y]], [0.05])
+    num = one.num_normals
+    # a draw is linear in its normal numbers, so that unit vectors give its covariance
+    zero = one.sample(torch.zeros(num, dtype=torch.float64))
+    root = torch.stack([one.sample(e) - zero for e in torch.eye(num, dtype=torch.float64)])
+    assert torch.allclose(zero, one.mean, **EXACT)
+    assert torch.allclose(root.mT @ root, one.covariance, **EXACT)
+    draws = [
+        two.deviations_of_draws(two.simulate_prior(e).expand(2, -1, -1))[1]
+        for e in torch.eye(num, dtype=torch.float64)
+    ]
+    assert torch.allclose(torch.stack(draws).mT @ torch.stack(draws), two.covariance, **EXACT)
+
+
+def test_weighted_replicates_have_the_posterior_of_single_streams() -> None:
+    prior = ArmsPrior.from_kernel(_matern(0.4), uniform(5, 1, seed=1))
+    batch, single = ArmsPosterior(prior, LAM, (2,)), ArmsPosterior(prior, LAM)
+    for arm, weight in ((0, 3.0), (4, 0.25), (0, 7.5)):
+        batch.observe(torch.tensor([arm, 1]), torch.tensor([0.5, 0.1]).double(), weight=weight)
+        single.observe(arm, 0.5, weight=weight)
+    for _ in range(2):
+        assert torch.allclose(batch.mean[0], single.mean, **EXACT)
+        assert torch.allclose(batch.variance[0], single.variance, **EXACT)
+        assert torch.allclose(batch.information_gain[0], single.information_gain, **EXACT)
+        batch.refactorize()
+
+
+def _matern(lengthscale: float) -> Kernel:
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    return kernel
+
+
+def _scaled(kernel: Kernel, scale: float) -> Kernel:
+    scaled = ScaleKernel(kernel).double()
+    scaled.outputscale = torch.tensor(scale, dtype=torch.float64)
+    return scaled
+
+
+KERNELS: dict[str, tuple[Kernel, KernelFunction]] = {
+    "stationary": (_scaled(_matern(0.4), 2.0), matern(2.5, 0.4, 2.0)),
+    "no closed form": (
+        _matern(0.4) + LinearKernel().double(),
+        lambda A, B: matern(2.5, 0.4)(A, B) + _variance() * A @ B.mT,
+    ),
+}
+
+
+def _variance() -> float:
+    return float(LinearKernel().double().variance)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("collapses", [False, True])
+def test_models_with_weights_have_the_posterior_of_dense_algebra(
+    name: str, collapses: bool
+) -> None:
+    kernel, function = KERNELS[name]
+    X = uniform(30, 2, seed=1)[(uniform(70, seed=2) * 30).long()]
+    Y, weights, points = uniform(70, 1, seed=3), weights_of(70, seed=4), uniform(9, 2, seed=5)
+    recipe = BanditGP.with_kernel(kernel, noise=LAM, prior_mean=0.4)
+    model = recipe.builder(0, collapses)(X, Y, weights)
+    assert model.num_rows == (len(torch.unique(X, dim=0)) if collapses else 70)
+    mean, covariance = posterior(function, X, Y[:, 0] - 0.4, LAM / weights, points)
+    for found in (model, copy.deepcopy(model)):
+        at = found.posterior(points)
+        assert torch.allclose(at.mean[:, 0], mean + 0.4, **EXACT)
+        assert torch.allclose(at.distribution.covariance_matrix, covariance, **EXACT)
+        assert torch.allclose(found.information_gain, gain_of(function, X, weights), **EXACT)
+    noisy = model.posterior(points, observation_noise=True)
+    assert torch.allclose(noisy.variance[:, 0], covariance.diagonal() + LAM, **EXACT)
+    # rounds count outcomes, not what they weigh
+    assert model.num_observations == 70
+    more = model.condition_on_observations(points[:2], Y[:2])
+    assert more.num_observations == 72
+    rows, levels = torch.cat([X, points[:2]]), torch.cat([LAM / weights, torch.tensor([LAM] * 2)])
+    mean, _ = posterior(function, rows, torch.cat([Y, Y[:2]])[:, 0] - 0.4, levels, points)
+    assert torch.allclose(more.posterior(points).mean[:, 0], mean + 0.4, **EXACT)
+
+
+@pytest.mark.parametrize("separates", [True, "together"])
+def test_each_output_with_weights_has_the_posterior_of_dense_algebra(separates: Any) -> None:
+    X, Y, weights = uniform(20, 2, seed=1), uniform(20, 2, seed=3), weights_of(20, seed=4)
+    build = BanditGP.with_kernel(_matern(0.4), noise=LAM).builder(0, False, separates)
+    points = uniform(4, 2, seed=5)
+    build(X[:5], Y[:5])  # what was built without weights is not gone on from
+    at = build(X, Y, weights).posterior(points)
+    for j in (0, 1):
+        mean, covariance = posterior(matern(2.5, 0.4), X, Y[:, j], LAM / weights, points)
+        assert torch.allclose(at.mean[:, j], mean, **EXACT)
+        assert torch.allclose(at.variance[:, j], covariance.diagonal(), **EXACT)
+    at = build(X, Y).posterior(points)
+    mean, _ = posterior(matern(2.5, 0.4), X, Y[:, 1], LAM, points)
+    assert torch.allclose(at.mean[:, 1], mean, **EXACT)
+
+
+def test_many_rows_with_weights_at_few_places_become_one_a_place() -> None:
+    n = FEWEST_ROWS + 10
+    X = uniform(20, 2, seed=1)[(uniform(n, seed=2) * 20).long()]
+    Y, weights, points = uniform(n, 1, seed=3), weights_of(n, seed=4), uniform(5, 2, seed=5)
+    build = BanditGP.with_kernel(_matern(0.4), noise=LAM).builder(0, kind=MergingBuilder)
+    build(X, Y)
+    model = build(X, Y, weights)
+    assert model.num_rows == 20
+    mean, covariance = posterior(matern(2.5, 0.4), X, Y[:, 0], LAM / weights, points)
+    assert torch.allclose(model.posterior(points).mean[:, 0], mean, **EXACT)
+    assert torch.allclose(model.posterior(points).variance[:, 0], covariance.diagonal(), **EXACT)
+    assert build(X[: n - 20], Y[: n - 20], weights[: n - 20]).num_rows == n - 20
+
+
+@pytest.mark.parametrize("collapses", [False, True])
+@pytest.mark.parametrize(
+    "forgetting", [SlidingWindow(12), ExponentialWeights(0.9), TimeVaryingKernel(0.05)]
+)
+def test_models_that_forget_fade_each_row_from_its_own_weight(
+    forgetting: Any, collapses: bool
+) -> None:
+    X = uniform(8, 1, seed=1)[(uniform(20, seed=2) * 8).long()]
+    Y, own, points = uniform(20, 1, seed=3), weights_of(20, seed=4), uniform(5, 1, seed=5)
+    rounds, t = torch.arange(1, 21), 22
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=LAM, lengthscale=0.3)
+    models = ForgettingModels(recipe, forgetting, collapses)
+    model = models.build(X, Y, rounds, t, own)
+    kernel, weights, kept = squared_exponential(0.3), own, rounds > 0
+    at = points
+    if isinstance(forgetting, SlidingWindow):
+        kept = rounds >= t - 12
+    elif isinstance(forgetting, ExponentialWeights):
+        weights = own * 0.9 ** (t - 1 - rounds).double()
+    else:
+        X = torch.cat([rounds.double().unsqueeze(-1), X], dim=-1)
+        at = torch.cat([torch.full((5, 1), float(t), dtype=torch.float64), points], dim=-1)
+
+        def kernel(A: Tensor, B: Tensor) -> Tensor:
+            gap = (A[:, None, 0] - B[None, :, 0]).abs()
+            return squared_exponential(0.3)(A[:, 1:], B[:, 1:]) * (1.0 - 0.05) ** (gap / 2.0)
+
+    X, y, weights = X[kept], Y[kept, 0], weights[kept]
+    mean, covariance = posterior(kernel, X, y, LAM / weights, at)
+    assert torch.allclose(model.posterior(at).mean[:, 0], mean, **EXACT)
+    assert torch.allclose(model.posterior(at).variance[:, 0], covariance.diagonal(), **EXACT)
+    assert torch.allclose(model.information_gain, gain_of(kernel, X, weights), **EXACT)
+    assert model.num_observations == int(kept.sum())
+
+
+def test_rows_of_one_input_collapse_to_their_weighted_mean() -> None:
+    X = torch.tensor([[0.5], [0.1], [0.5]], dtype=torch.float64)
+    Y = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
+    distinct, means, total = collapse_weights(X, Y, torch.tensor([1.0, 0.5, 3.0]).double())
+    assert distinct.tolist() == [[0.1], [0.5]]
+    assert means.tolist() == [[2.0], [3.25]]
+    assert total.tolist() == [0.5, 4.0]
+
+
+# --- what is learned ------------------------------------------------------------------------------
+
+
+def test_the_likelihood_of_means_is_that_of_rows_with_their_own_noise() -> None:
+    X, y, weights = uniform(15, 2, seed=1), uniform(15, seed=2) - 0.4, weights_of(15, seed=3)
+    evidence = MarginalLikelihood(X, y, math.inf, 1, weights, within_sum_of_squares=None)
+    given = torch.tensor([0.4, 1.7, 0.05, 0.2], dtype=torch.float64, requires_grad=True)
+    lengthscale, scale, noise, mean = given
+    kernel = squared_exponential(0.4 * lengthscale / 0.4)
+    K = scale * kernel(X, X).where(~torch.eye(15, dtype=torch.bool), torch.tensor(1.0).double())
+    density = torch.distributions.MultivariateNormal(
+        mean.expand(15), K + torch.diag(noise / weights)
+    ).log_prob(y)
+    (slopes,) = torch.autograd.grad(density, given)
+    found = evidence(np.array([0.4]), 1.7, 0.05, 0.2)
+    assert found.value == pytest.approx(float(density), rel=1e-10)
+    of = [float(found.lengthscale[0]), found.outputscale, found.noise, found.prior_mean]
+    assert of[1:] == pytest.approx(slopes[1:].tolist(), rel=1e-8)
+    step = 1e-6
+    ends = [evidence(np.array([0.4 + s * step]), 1.7, 0.05, 0.2).value for s in (1, -1)]
+    assert of[0] == pytest.approx((ends[0] - ends[1]) / (2.0 * step), rel=1e-6)
+    assert evidence.num_observations == 15
+    with pytest.raises(ValueError, match="must be positive"):
+        MarginalLikelihood(X, y, math.inf, 1, -weights, within_sum_of_squares=None)
+
+
+def fitted(weights: Tensor | None, n: int = 24) -> tuple[Any, Tensor, Tensor]:
+    X = uniform(n, 2, seed=1)
+    noise = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    levels = torch.ones(n, dtype=torch.float64) if weights is None else weights
+    Y = (40.0 + (5.0 * X[:, 0]).sin() + 0.3 * noise / levels.sqrt()).unsqueeze(-1)
+    build = FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])
+    return build(X, Y, *(() if weights is None else (weights,))), X, Y
+
+
+def test_the_default_model_takes_weights_as_ratios_of_the_noise_of_its_rows() -> None:
+    weights = weights_of(24, seed=4)
+    model, X, Y = fitted(weights)
+    center, unit = float(Y.mean()), float(Y.std())
+    base, scale = model.covar_module.base_kernel, float(model.covar_module.outputscale)
+    kernel = matern(2.5, base.lengthscale.detach().squeeze(0), scale * unit**2)
+    level = float(model.likelihood.noise) * unit**2
+    relative = weights * (1.0 / weights).mean()  # the level is the average noise of the rows
+    mean = center + unit * float(model.mean_module.constant)
+    points = uniform(6, 2, seed=5)
+
+    def check(model: Any, X: Tensor, y: Tensor, noises: Tensor) -> None:
+        expected, covariance = posterior(kernel, X, y - mean, noises, points)
+        at = model.posterior(points)
+        assert torch.allclose(at.mean[:, 0], mean + expected, **EXACT)
+        assert torch.allclose(at.variance[:, 0], covariance.diagonal(), **EXACT)
+        noisy = model.posterior(points, observation_noise=True).variance[:, 0]
+        assert torch.allclose(noisy, covariance.diagonal() + level, **EXACT)
+
+    check(model, X, Y[:, 0], level / relative)
+    check(copy.deepcopy(model), X, Y[:, 0], level / relative)
+    # as a point is pending; a new row has the average noise
+    more = hallucinate(model, points[:2])
+    rows, y = torch.cat([X, points[:2]]), torch.cat([Y[:, 0], model.posterior(points).mean[:2, 0]])
+    noises = torch.cat([level / relative, torch.full((2,), level, dtype=torch.float64)])
+    check(more, rows, y, noises)
+    check(model, X, Y[:, 0], level / relative)
+    other = model.condition_on_observations(points[2:4], Y[:2])
+    rows, y = torch.cat([X, points[2:4]]), torch.cat([Y[:, 0], Y[:2, 0]])
+    check(other, rows, y, noises)
+
+
+def test_the_default_model_is_fitted_to_rows_with_their_own_noise() -> None:
+    model, _, _ = fitted(weights_of(24, seed=4))
+    mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
+    objective = MarginalLikelihoodObjective(mll)
+    value, gradient = objective(objective.start)
+    # GPyTorch's own density of the rows, with autograd
+    density = mll(model(*model.train_inputs), model.train_targets)
+    assert value == pytest.approx(-float(density), rel=1e-7)  # it adds jitter
+    free = [p for p in mll.parameters() if p.requires_grad]
+    slopes = dict(zip(map(id, free), torch.autograd.grad(-density, free), strict=True))
+    flat = torch.cat([slopes[id(p)].reshape(-1) for p in objective._parameters])
+    assert np.allclose(gradient, flat.numpy(), rtol=1e-6, atol=1e-8)
+    # the fit ended where nothing is gained any more, or at a bound
+    low, high = objective.bounds.T
+    inside = (objective.start > low + 1e-6) & (objective.start < high - 1e-6)
+    assert np.abs(gradient[inside]).max() < 1e-3
+
+
+def test_equal_weights_change_nothing_in_the_default_model() -> None:
+    plain, X, Y = fitted(None)
+    weighted = FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])(
+        X, Y, torch.full((24,), 50.0, dtype=torch.float64)
+    )
+    points = uniform(6, 2, seed=5)
+    one, other = (model.posterior(points) for model in (plain, weighted))
+    assert torch.allclose(one.mean, other.mean, rtol=1e-5)
+    assert torch.allclose(one.variance, other.variance, rtol=1e-3, atol=1e-8)
+    two = FittedSingleTaskGP([[0.0, 0.0], [1.0, 1.0]])(
+        X, torch.cat([Y, -Y], dim=-1), weights_of(24, seed=4)
+    )
+    assert [each.repeats is not None for each in two.models] == [True, True]
