@@ -75,6 +75,7 @@ from botorch_bandits.confidence.prior_assumptions import kernel_assumptions
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     WIDTH,
+    UnreadablePriorError,
     check_assume,
     check_scale,
     fit_to_batch,
@@ -737,11 +738,15 @@ def drawn_on(acquisition: GPThompsonSampling) -> dict[str, Any]:
     Args:
         acquisition: The draw; on a grid that grows with the round and on a whole box it is none.
     """
-    arms, priors = acquisition.arms, acquisition._summary.active_priors
-    if arms is None or acquisition._lipschitz is not None or len(priors) != 1:
+    arms = acquisition.arms
+    if arms is None or acquisition._lipschitz is not None:
+        return {}
+    try:
+        priors = acquisition._summary.active_priors
+    except UnreadablePriorError:  # which is a gap of the width's guarantee
         return {}
     deviation = priors[0].standard_deviation
-    if deviation.numel() != 1:
+    if len(priors) != 1 or deviation.numel() != 1:
         return {}
     return {"num_points": len(arms.choices), "prior_deviation": float(deviation)}
 

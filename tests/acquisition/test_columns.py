@@ -48,6 +48,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "LagrangianThompsonSampling": {"multipliers": (1.0,)},
     "LagrangianUpperConfidenceBound": {"multipliers": (1.0,)},
     "RandomizedUpperConfidenceBound": {"num_arms": 50},
+    "TopTwoThompsonSampling": {"choices": X},
     "WidthUpperConfidenceBound": {"rule": ConstantWidth(2.0)},
 }
 CLASSES = [

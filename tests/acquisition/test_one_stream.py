@@ -78,9 +78,9 @@ def test_a_loop_chooses_and_describes_to_the_last_bit_what_tensors_do(
     calls = []
     choose = NumpyUpperConfidenceBound.choose
 
-    def counting(self: NumpyUpperConfidenceBound, round_number: int) -> int:
+    def counting(self: NumpyUpperConfidenceBound, round_number: int, *among: Any) -> int:
         calls.append(round_number)
-        return choose(self, round_number)
+        return choose(self, round_number, *among)
 
     monkeypatch.setattr(NumpyUpperConfidenceBound, "choose", counting)
     quick = play(RECIPES[name]).history.queries
