@@ -34,6 +34,7 @@ from botorch_bandits.acquisition.pathwise_outputs import draw_joint_paths
 from botorch_bandits.checks import DTYPE, check_integer
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
+from botorch_bandits.models import BanditGP
 from botorch_bandits.models.closed_form import ModuleStamp, version
 from botorch_bandits.models.growing import has_closed_posterior, joint_moments_of
 from botorch_bandits.models.local_gp import check_drawable
@@ -149,7 +150,7 @@ class SeededDraw(BanditAcquisition):
             with torch.no_grad(), seeded_globally(self._seed_of("path")):
                 return draw_path(self.model)
         except NotImplementedError as error:
-            models = self.model.models if isinstance(self.model, ModelListGP) else [self.model]
+            models = _independent_outputs(self.model)
             if any(model.num_outputs > 1 or is_ensemble(model) for model in models):
                 raise UnsupportedError(
                     "BoTorch has no pathwise draws for this model. Pass choices=, a finite set of "
@@ -165,6 +166,15 @@ class SeededDraw(BanditAcquisition):
 
     def _seed_of(self, purpose: str) -> int:
         return derive_seed(self.seed, self._num_draws, f"{self.stream} {purpose}")
+
+
+def _independent_outputs(model: Model) -> list[Model]:
+    """Return models that are drawn one by one: of the outputs, where they are independent."""
+    if isinstance(model, ModelListGP):
+        return list(model.models)
+    if isinstance(model, BanditGP) and model.num_outputs > 1 and not model.batch_shape:
+        return [model.subset_output([j]) for j in range(model.num_outputs)]
+    return [model]
 
 
 def draw_path(model: Model) -> GenericDeterministicModel:

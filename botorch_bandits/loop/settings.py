@@ -59,7 +59,6 @@ from botorch_bandits.domains import Box, Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated, OutcomeScale
 from botorch_bandits.fingerprints import added_field
 from botorch_bandits.forgetting import (
-    ExponentialWeights,
     Forgetting,
     SlidingWindow,
 )
@@ -674,13 +673,6 @@ class LoopSettings:
                 _warn_if_not_encoded(domain, prior)
         _check_probing(check_restart(self.restart), self.feedback, self.constraints)
         check_constraints(self.constraints, acquisition, self.feedback, self.restart)
-        surrogate = None if self.constraints is None else self.constraints.surrogate_in_use
-        if surrogate == "separate" and isinstance(self.forgetting, ExponentialWeights):
-            raise ValueError(
-                f"forgetting is {self.forgetting!r}, which weighs one output, but constraints= "
-                "models reward and constraints separately. Use SlidingWindow or TimeVaryingKernel, "
-                "or surrogate='relabeled'."
-            )
         check_local_model(model, acquisition, self.constraints)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):

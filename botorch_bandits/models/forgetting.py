@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from botorch.models import ModelListGP
 from botorch.models.model import Model, ModelList
 from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
@@ -42,6 +43,7 @@ from botorch_bandits.models.growing import (
     has_closed_posterior,
     units_of_columns,
 )
+from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.likelihoods import collapse_weights
 
 NEGLIGIBLE_WEIGHT = 1e-18
@@ -308,7 +310,7 @@ class ForgettingModels:
 
         Args:
             X: ``n x d`` inputs; ``n`` may be 0.
-            Y: ``n x m`` outcomes; weights (``ExponentialWeights``) need ``m = 1``.
+            Y: ``n x m`` outcomes.
             rounds: ``n`` rounds in which they were asked, from 1.
             round_number: The round that is chosen.
             own_weights: ``n``; before it fades row ``i`` has the noise variance ``noise /
@@ -317,7 +319,7 @@ class ForgettingModels:
         Returns:
             A model of ``x``, or of ``(round, x)`` with a time-varying kernel; see :meth:`inputs`.
             With several outcomes in a row of ``Y`` it is a ``ModelListGP`` of one model for each,
-            if outputs are separated.
+            if outputs are separated, and with weights (``ExponentialWeights``) in any case.
         """
         rounds = rounds.to(X.device)
         if self._window is not None:
@@ -332,7 +334,8 @@ class ForgettingModels:
             if own_weights is None:
                 return self._weighted(X[kept], Y[kept], weights[kept])
             model = self._weighted(X[kept], Y[kept], (weights * own_weights)[kept])
-            model.num_outcomes = int(kept.sum())
+            for each in model.models if isinstance(model, ModelListGP) else [model]:
+                each.num_outcomes = int(kept.sum())
             return model
         assert self._growing is not None
         own = () if own_weights is None else (own_weights,)
@@ -345,14 +348,24 @@ class ForgettingModels:
     def _builder(self) -> Callable[..., Any]:
         return self.recipe.builder(0, self._collapses, self._separates_outputs)
 
-    def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> BanditGP:
+    def _weighted(self, X: Tensor, Y: Tensor, weights: Tensor) -> Model:
         if self._collapses and len(X):
             X, Y, weights = collapse_weights(X, Y, weights)
+        if Y.shape[-1] == 1:
+            return self._weighted_output(X, Y, weights, self.recipe.kernel)
+        # an outcome of a query is as old as the others; outputs are independent
+        columns = enumerate(Y.split(1, dim=-1))
+        kernel = self.recipe.kernel
+        return ModelListGP(
+            *(self._weighted_output(X, y, weights, kernel_of_output(kernel, j)) for j, y in columns)
+        )
+
+    def _weighted_output(self, X: Tensor, Y: Tensor, weights: Tensor, kernel: Kernel) -> BanditGP:
         recipe = self.recipe
         return recipe.model_class(
             X,
             Y,
-            kernel=recipe.kernel,
+            kernel=kernel,
             noise=recipe.noise,
             input_transform=recipe.input_transform,
             repeats=weights,

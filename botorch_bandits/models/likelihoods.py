@@ -97,16 +97,16 @@ def collapse_weights(X: Tensor, Y: Tensor, weights: Tensor) -> tuple[Tensor, Ten
 
     Args:
         X: ``N x d`` inputs.
-        Y: ``N x 1`` outcomes.
+        Y: ``N x m`` outcomes.
         weights: ``N``; row ``i`` has the noise variance ``noise / weights[i]``.
 
     Returns:
-        ``n x d`` distinct inputs, the ``n x 1`` means of their outcomes, and ``n`` weights.
+        ``n x d`` distinct inputs, the ``n x m`` means of their outcomes, and ``n`` weights.
     """
     distinct, index = torch.unique(X, dim=0, return_inverse=True)
     total = weights.new_zeros(len(distinct)).index_add_(0, index, weights)
-    sums = weights.new_zeros(len(distinct)).index_add_(0, index, weights * Y[:, 0])
-    return distinct, (sums / total).unsqueeze(-1), total
+    sums = Y.new_zeros(len(distinct), Y.shape[-1]).index_add_(0, index, weights[:, None] * Y)
+    return distinct, sums / total.unsqueeze(-1), total
 
 
 def collapse_repeats(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:

@@ -1,4 +1,4 @@
-"""Replicates of a bandit as one tensor program: on arms, or on a box in lockstep.
+"""Replicates of a bandit: as one tensor program on arms, in lockstep on a box, or as loops.
 
 Policies are the recipes of the loop, and the choices are those that the loop would make.
 """

@@ -28,15 +28,13 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Hallucinated
 from botorch_bandits.loop.settings import check_constraints
 from botorch_bandits.loop.state import in_epoch
-from botorch_bandits.problems import ConstrainedArmsProblem
+from botorch_bandits.problems import ChangingProblem, ConstrainedArmsProblem
 from botorch_bandits.random_streams import RandomBlocks, generator
 from botorch_bandits.simulation.problems import Policy, SimulationResult
 
-INSTEAD = "Run policy.loop(...) for each seed instead."
-
 
 def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
-    """Raise unless replicates can play the policy's constraints on these problems.
+    """Raise unless the policy's constraints go with the rest of it and with these problems.
 
     Args:
         policy: With ``constraints``.
@@ -44,7 +42,7 @@ def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
 
     Raises:
         TypeError: If the constraints are no rule for multipliers.
-        ValueError: If policy or problems cannot be played in a batch.
+        ValueError: If they do not go with the policy, or a problem has another number of them.
 
     Warns:
         NoisyConstraintsWarning: If the rule is for exact constraint values, and they are noisy.
@@ -52,35 +50,48 @@ def check_constrained(policy: Policy, problems: Sequence[object]) -> None:
     rule = policy.constraints
     check_constraints(rule, policy.acquisition, Hallucinated(), policy.restart)
     assert rule is not None
-    if rule.surrogate_in_use == "separate":
-        raise ValueError(
-            f"policy has constraints={rule!r}, which models reward and constraints separately; "
-            f"that cannot be simulated in a batch. {INSTEAD}"
-        )
-    if policy.restart is not None:
-        raise ValueError(
-            f"policy has constraints= and restart={type(policy.restart).__name__}(...), which "
-            f"cannot be simulated together in a batch. {INSTEAD}"
-        )
-    constrained = [p for p in problems if isinstance(p, ConstrainedArmsProblem)]
-    if len(constrained) != len(problems):
-        raise ValueError(
-            "policy has constraints=, which are simulated in a batch on a ConstrainedArmsProblem "
-            f"only, such as problem.on_grid(...). {INSTEAD}"
-        )
-    for problem in constrained:
-        if problem.num_constraints != rule.num_constraints:
+    for problem in problems:
+        if isinstance(problem, ChangingProblem):
+            found = len(problem.constraints)
+        else:
+            found = getattr(problem, "num_constraints", 0)
+        if found != rule.num_constraints:
             raise ValueError(
-                f"problem has {problem.num_constraints} constraints, but policy's rule has "
-                f"num_constraints={rule.num_constraints}."
+                f"problem ({type(problem).__name__}) has {found} constraints, but policy's rule "
+                f"has num_constraints={rule.num_constraints}."
             )
-    if rule.expects_exact_constraints and any(p.constraint_noise_std for p in constrained):
+    is_noisy = any(getattr(problem, "constraint_noise_std", None) for problem in problems)
+    if rule.expects_exact_constraints and is_noisy:
         warnings.warn(
             f"problem has noisy constraints, but {type(rule).__name__} is for exact values: psi "
             "amplifies noise. Use AdditiveEpochs.",
             NoisyConstraintsWarning,
             stacklevel=3,
         )
+
+
+def is_played_in_step(policy: Policy, problems: Sequence[object], arms: Arms) -> bool:
+    """Return whether :func:`play_constrained_arms` plays the policy.
+
+    It does if all replicates are always in the same epoch, one model has all that is to be known,
+    and noise bounds that differ between replicates are those of a width.
+
+    Args:
+        policy: With ``constraints``.
+        problems: One a replicate, or one for all.
+        arms: The arms.
+    """
+    rule, acquisition = policy.constraints, policy.acquisition
+    assert rule is not None
+    if rule.surrogate_in_use == "separate" or policy.restart is not None:
+        return False
+    if not all(isinstance(problem, ConstrainedArmsProblem) for problem in problems):
+        return False
+    if isinstance(acquisition, RandomSearch) or acquisition.options.get("noise_bound") is None:
+        return True
+    has_factors = type(rule).noise_factor is not MultiplierRule.noise_factor
+    played = acquisition.arms_rule(arms) if has_factors else None
+    return not has_factors or isinstance(played, WidthArmsRule | ThompsonArmsRule)
 
 
 def play_constrained_arms(
@@ -195,10 +206,8 @@ def rule_in_epoch(
         multipliers: ``num_replicates x num_constraints``.
 
     Returns:
-        None for random search.
-
-    Raises:
-        ValueError: If noise bounds differ and the rule is not one of a width.
+        None for random search. Where noise bounds differ, the rule is one of a width: see
+        :func:`is_played_in_step`.
     """
     if isinstance(acquisition, RandomSearch):
         return None
@@ -214,11 +223,7 @@ def rule_in_epoch(
         return first
     width_rules = {}
     for factor, of_factor in different.items():
-        if not isinstance(of_factor, WidthArmsRule | ThompsonArmsRule):
-            raise ValueError(
-                f"policy ({acquisition!r}) has a noise bound that changes with the multipliers, "
-                f"and no width; that cannot be simulated in a batch. {INSTEAD}"
-            )
+        assert isinstance(of_factor, WidthArmsRule | ThompsonArmsRule)
         width_rules[factor] = of_factor.rule
     assert isinstance(first, WidthArmsRule | ThompsonArmsRule)
     return replace(first, rule=ReplicateWidth([width_rules[factor] for factor in factors]))

@@ -25,6 +25,7 @@ from botorch_bandits.processes import (
     terminate,
 )
 from botorch_bandits.progress import ProgressBar
+from botorch_bandits.simulation.loops import padded
 from botorch_bandits.simulation.problems import Policy, Problem, SimulationResult
 
 Play = Callable[..., SimulationResult]
@@ -148,7 +149,10 @@ def put_together(results: Sequence[SimulationResult]) -> SimulationResult:
         values = [getattr(result, field.name) for result in results]
         if field.name in ("mean_width", "covered", "epochs"):
             continue
-        if isinstance(values[0], Tensor):
+        if field.name == "multipliers" and values[0] is not None:
+            most = max(each.shape[1] for each in values)
+            joined[field.name] = torch.cat([padded(each, most) for each in values])
+        elif isinstance(values[0], Tensor):
             joined[field.name] = torch.cat(values)
         else:  # tuples, or None
             joined[field.name] = values[0] if values[0] is None else sum(values, ())
@@ -161,7 +165,10 @@ def put_together(results: Sequence[SimulationResult]) -> SimulationResult:
             ]
         )
     joined["mean_width"] = _mean_width(results)
-    return SimulationResult(epochs=results[0].epochs, **joined)
+    epochs = [result.epochs for result in results if result.epochs is not None]
+    has_own = bool(epochs) and epochs[0].dim() > 1  # each replicate has epochs of its own
+    joined["epochs"] = torch.cat(epochs) if has_own else results[0].epochs
+    return SimulationResult(**joined)
 
 
 def _mean_width(results: Sequence[SimulationResult]) -> Tensor | None:

@@ -46,7 +46,7 @@ class Policy:
             ``BanditGP.with_candidates([...])``.
         acquisition: What is played, such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
-        forgetting: What becomes of old outcomes; None keeps all. Loops only, not ``simulate``.
+        forgetting: What becomes of old outcomes; None keeps all.
         restart: When it begins anew because the reward function changes:
             ``ChangePointRestart(...)``, or one of the baselines; None never does.
         constraints: What must hold on average, by a rule for multipliers such as
@@ -93,8 +93,8 @@ class SimulationResult:
         regret: ``num_replicates x num_rounds``; regret of each round, from noiseless rewards.
         seeds: One a replicate.
         covered: ``num_replicates``; whether the confidence bounds held at all arms in all rounds.
-            None on a box and for a policy without bounds. With restarts, rounds that explore
-            uniformly do not count.
+            None on a box, for a policy without bounds and where loops are played. With restarts,
+            rounds that explore uniformly do not count.
         mean_width: ``num_rounds``; the mean half-distance of the bounds over arms, or None.
         points: ``num_replicates x num_rounds x d`` points on a box; None on arms.
         resets: When each replicate began anew and why, in order; None without restarts.
@@ -105,8 +105,10 @@ class SimulationResult:
             against the best arm that meets all constraints, so that it can be negative.
         constraint_values: The noiseless values of the constraints, of the same shape.
         multipliers: ``num_replicates x num_epochs x num_constraints``; those in force in each
-            epoch.
-        epochs: ``num_rounds``, int64; the epoch of each round, from 1.
+            epoch. Where replicates had fewer epochs than others, as with restarts, their last
+            multipliers are repeated.
+        epochs: ``num_rounds``, int64; the epoch of each round, from 1. With restarts
+            ``num_replicates x num_rounds``: a reset begins another epoch.
     """
 
     arms: Tensor | None
@@ -178,8 +180,12 @@ def is_on_arms(problem: Problem) -> bool:
     return isinstance(problem, ArmsProblem)
 
 
-def check_problems(problems: list[Problem]) -> None:
+def check_problems(problems: list[Problem], has_constraints: bool = False) -> None:
     """Raise unless all problems are of one kind, at one place, with one noise.
+
+    Args:
+        problems: At least one.
+        has_constraints: Whether a policy observes constraint values, too.
 
     Raises:
         TypeError: If one is no problem.
@@ -198,7 +204,7 @@ def check_problems(problems: list[Problem]) -> None:
         if not is_on_arms(other):
             periods = other.problems if isinstance(other, SwitchingProblem) else ()
             for part in periods or (_in_round(other, 1),):
-                _check_reward_on_box(part)
+                _check_reward_on_box(part, has_constraints)
         if is_on_arms(other) != is_on_arms(first):
             raise ValueError(
                 "problem is a list of problems on arms and on boxes; simulate these one after the "
@@ -211,11 +217,14 @@ def check_problems(problems: list[Problem]) -> None:
             raise ValueError(f"problem {i} has other {what} or another noise_std than problem 0.")
 
 
-def _check_reward_on_box(problem: BaseTestProblem) -> None:
+def _check_reward_on_box(problem: BaseTestProblem, has_constraints: bool) -> None:
     name = type(problem).__name__
-    if isinstance(problem, MultiObjectiveTestProblem | ConstrainedBaseTestProblem):
+    if isinstance(problem, MultiObjectiveTestProblem):
+        raise ValueError(f"problem ({name}) has several objectives; a bandit has one reward.")
+    if isinstance(problem, ConstrainedBaseTestProblem) and not has_constraints:
         raise ValueError(
-            f"problem ({name}) has several objectives or constraints; a bandit has one reward."
+            f"problem ({name}) has constraints, but policy has none. Pass constraints= to Policy, "
+            f"such as AdditiveEpochs({problem.num_constraints}, ...)."
         )
     if problem.is_minimization_problem:
         raise ValueError(

@@ -1,6 +1,6 @@
-"""Replicates of a bandit as one tensor program, on arms or in lockstep on a box.
+"""Replicates of a bandit: as one tensor program on arms, in lockstep on a box, or as loops.
 
-The rules are those of the loop, on tensors with one more dimension.
+The rules are those of the loop, on tensors with one more dimension where an engine has them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bandits.acquisition import RandomSearch
+from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
+from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
 from botorch_bandits.acquisition.engines import (
     BoxEngine,
     build_arms_engine,
@@ -27,8 +28,13 @@ from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation.arms import play_arms
 from botorch_bandits.simulation.candidates import CandidatesReplicates
-from botorch_bandits.simulation.constrained import check_constrained, play_constrained_arms
+from botorch_bandits.simulation.constrained import (
+    check_constrained,
+    is_played_in_step,
+    play_constrained_arms,
+)
 from botorch_bandits.simulation.in_processes import play_in_processes
+from botorch_bandits.simulation.loops import play_loops
 from botorch_bandits.simulation.problems import (
     Policy,
     Problem,
@@ -119,18 +125,25 @@ def simulate(
     With ``policy.restart``, each replicate on arms begins anew by itself: a detector looks at its
     own uniform queries, and its widths count rounds and segments of its own.
 
-    With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem`,
-    each replicate has multipliers of its own. The surrogate is ``"relabeled"`` or ``"fresh"``.
+    With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem` and
+    with the surrogate ``"relabeled"`` or ``"fresh"``, each replicate has multipliers of its own.
 
     With a list of priors (:meth:`BanditGP.with_candidates`) each replicate on arms has an evidence
     of its own; what they share are the prior covariances.
 
-    **On a box**, the policy is random search or an upper confidence bound with a width rule
-    (GP-UCB, IGP-UCB, AMM) on a plain ``BanditGP``. Each round maximizes the bounds of all
+    **On a box**, random search and upper confidence bounds with a width rule (GP-UCB, IGP-UCB, AMM)
+    on a plain ``BanditGP`` are played in lockstep. Each round maximizes the bounds of all
     replicates together, from ``Box``'s default numbers of raw samples and restarts. A replicate's
     points depend on its own seed alone, up to rounding. Its initial rounds are those of
     ``policy.loop(Box(problem.bounds), seed=result.seeds[b])``; later ones start from other raw
     samples, and the noise is drawn as on arms. Batching pays most with few rounds.
+
+    **Any other policy** is played by loops, one a replicate: ``run(policy.loop(domain,
+    seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. These are forgetting,
+    restarts together with constraints or a list of priors, separate models of constraints, learned
+    hyperparameters, acquisition functions without such a rule, and, on a box, draws, lists of
+    priors, restarts and constraints. That takes as long as the loops do, and the result has no
+    ``covered`` and ``mean_width``.
 
     **In processes** (``num_processes``) the replicates are shared out, and each process plays its
     part on one thread. Each replicate plays what it does in one process, up to ties that rounding
@@ -157,10 +170,9 @@ def simulate(
     Raises:
         RuntimeError: If a process died.
         TypeError: If the problem is no test problem, or cannot be sent to a process.
-        ValueError: If problems differ in arms, box or noise, several processes are asked for on
-            another device than the CPU, or the policy cannot be played in a batch (learned
-            hyperparameters, an acquisition without such a rule, restarts or constraints on a box,
-            separate models of constraints, constraints with restarts).
+        ValueError: If problems differ in arms, box or noise, the settings of the policy do not go
+            together, or another device than the CPU is asked for with several processes or for a
+            policy that loops play.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -184,14 +196,9 @@ def simulate(
         torch.Size([3, 5, 2])
     """
     problems = [problem] if isinstance(problem, Problem) else list(problem)
+    check_problems(problems, has_constraints=policy.constraints is not None)
     if policy.constraints is not None:
         check_constrained(policy, problems)
-    check_problems(problems)
-    if policy.forgetting is not None:
-        raise ValueError(
-            f"policy has forgetting={policy.forgetting!r}, which cannot be simulated in a batch. "
-            "Run policy.loop(...) for each seed instead."
-        )
     count = len(problems) if num_replicates is None else num_replicates
     count = check_integer("num_replicates", count, minimum=1)
     if len(problems) not in (1, count):
@@ -227,9 +234,21 @@ def _play(
     on_round: Callable[[int], None],
 ) -> SimulationResult:
     on_arms = [p for p in problems if is_on_arms(p)]
-    if on_arms:
-        return _simulate_arms(on_arms, policy, num_rounds, seeds, device, with_bounds, on_round)
-    return _simulate_box(problems, policy, num_rounds, seeds, device, on_round)
+    played = None
+    if policy.forgetting is not None:
+        pass  # no engine of replicates forgets
+    elif on_arms:
+        played = _simulate_arms(on_arms, policy, num_rounds, seeds, device, with_bounds, on_round)
+    else:
+        played = _simulate_box(problems, policy, num_rounds, seeds, device, on_round)
+    if played is not None:
+        return played
+    if torch.device(device).type != "cpu":
+        raise ValueError(
+            f"device is {device!s}, but this policy ({policy.acquisition!r}) is played by loops, "
+            "which are on the CPU. Leave device= out."
+        )
+    return play_loops(problems, policy, num_rounds, seeds, on_round)
 
 
 def _simulate_arms(
@@ -240,31 +259,28 @@ def _simulate_arms(
     device: torch.device | str,
     with_bounds: bool,
     on_round: Callable[[int], None],
-) -> SimulationResult:
+) -> SimulationResult | None:
+    """Play replicates on arms as one tensor program; None where no engine can."""
     on_arms = [p for p in problems if isinstance(p, ArmsProblem | ChangingProblem)]
     choices = on_arms[0].choices
     assert choices is not None
     arms = Arms(choices.to(device))
+    has_constraints = policy.constraints is not None
+    if has_constraints and not is_played_in_step(policy, problems, arms):
+        return None
     rule, segments = None, None
     if (restart := check_restart(policy.restart)) is not None:
         segments = ReplicateSegments(restart, arms, len(seeds), policy.num_initial, policy.model)
         rule = segments.rule(policy.acquisition, arms)
     engine: Any = None
     if isinstance(policy.model, CandidatesRecipe):
-        if policy.restart is not None or policy.constraints is not None:
-            raise ValueError(
-                "policy has restart= or constraints=, which replicates of a list of priors do not "
-                "have. Run policy.loop(...) for each seed instead."
-            )
+        if has_constraints or restart is not None or not _plays_list(policy, arms):
+            return None
         engine = CandidatesReplicates(policy.model, policy.acquisition, arms, seeds)
     else:
         engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
-        raise ValueError(
-            f"policy ({policy.acquisition!r}) cannot be simulated in a batch: it needs a plain "
-            "BanditGP with fixed hyperparameters and an acquisition with a rule on arms. Run "
-            "policy.loop(...) for each seed instead."
-        )
+        return None
     if policy.constraints is not None:
         constrained = [p for p in problems if isinstance(p, ConstrainedArmsProblem)]
         return play_constrained_arms(
@@ -285,6 +301,14 @@ def _simulate_arms(
     )
 
 
+def _plays_list(policy: Policy, arms: Arms) -> bool:
+    """Whether a list of priors is played by an engine on arms."""
+    if not isinstance(policy.acquisition, AcquisitionRecipe):
+        return False
+    assert isinstance(policy.model, CandidatesRecipe)
+    return build_candidates_engine(policy.model, policy.acquisition, arms, 0) is not None
+
+
 def _simulate_box(
     problems: list[Problem],
     policy: Policy,
@@ -292,30 +316,19 @@ def _simulate_box(
     seeds: tuple[int, ...],
     device: torch.device | str,
     on_round: Callable[[int], None],
-) -> SimulationResult:
-    if policy.restart is not None:
-        raise ValueError(
-            f"policy has restart={policy.restart!r}, which replicates on a box do not have. Run "
-            "policy.loop(...) for each seed, in several processes if there are many."
-        )
+) -> SimulationResult | None:
+    """Play replicates on a box in lockstep; None where no engine can."""
+    if check_restart(policy.restart) is not None or policy.constraints is not None:
+        return None
     box = Box(bounds_of(problems[0]).cpu())
     engine = None
     if not isinstance(policy.acquisition, RandomSearch):
         if isinstance(policy.model, CandidatesRecipe):
-            raise ValueError(
-                "policy.model is a list of priors, which replicates on a box do not have. Run "
-                "policy.loop(...) for each seed, in several processes if there are many."
-            )
+            return None
         there = Box(box.bounds.to(device))
         engine = build_box_engine(policy.model, policy.acquisition, there, seeds)
         if engine is None:
-            raise ValueError(
-                f"policy ({policy.acquisition!r}) cannot be simulated in a batch on a box: it "
-                "needs random search or an upper confidence bound with a width rule, and a plain "
-                "BanditGP with fixed hyperparameters, without input transform, whose kernel is an "
-                "RBFKernel or MaternKernel, alone or in a ScaleKernel, in at most 60 dimensions. "
-                "Run policy.loop(...) for each seed instead."
-            )
+            return None
     is_changing = any(isinstance(p, ChangingProblem) for p in problems)
     rounds = range(1, (num_rounds if is_changing else 1) + 1)
     optima = [[optimal_value_of(p, t) for t in rounds] for p in problems]

@@ -44,7 +44,7 @@ from botorch_bandits import (
 )
 from botorch_bandits.confidence import RefutedListWarning
 from botorch_bandits.models import CandidateArms, CandidatesModel, DefaultCandidates, candidate_grid
-from botorch_bandits.problems import BraninReward, gp_draw_on_arms
+from botorch_bandits.problems import gp_draw_on_arms
 
 LENGTHS, RATIOS, SCALES = (0.1, 0.4), (0.01, 0.1), (0.5, 2.0)
 PRIORS = [(length, s, r * s) for length in LENGTHS for r in RATIOS for s in SCALES]
@@ -632,9 +632,3 @@ def test_replicates_play_what_loops_play(form: str) -> None:
             assert Arms(choices).index_of(X).tolist() == result.arms[b].tolist()
             torch.testing.assert_close(Y.squeeze(-1), result.outcomes[b], rtol=0.0, atol=1e-12)
         assert (result.covered is None) == (form == "draws")
-    with pytest.raises(ValueError, match="restart= or constraints="):
-        simulate(problem, Policy(recipe(), acquisition, restart=OracleRestart((4,))), 5)
-    with pytest.raises(ValueError, match="cannot be simulated in a batch with a list"):
-        simulate(problem, Policy(recipe(), GPUpperConfidenceBound.with_options(width=2.0)), 5)
-    with pytest.raises(ValueError, match="replicates on a box do not have"):
-        simulate(BraninReward(), Policy(recipe(), acquisition), 5)

@@ -18,7 +18,6 @@ from botorch_bandits import (
     Censored,
     ChangePointDetector,
     ChangePointRestart,
-    ExponentialWeights,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     History,
@@ -409,17 +408,6 @@ def test_only_the_inner_algorithms_of_the_theorems_are_covered():
         if kind is AdditiveEpochs or acquisition is not IGP_UCB:
             assert guarantee.holds is holds, (acquisition, kind, guarantee.gaps)
         assert not any("norm of the reward function" in line for line in guarantee.assumptions)
-
-
-def test_weights_of_one_output_do_not_go_with_separate_models():
-    with pytest.raises(ValueError, match="SlidingWindow"):
-        BanditLoop(
-            ARMS,
-            MODEL,
-            LAGRANGIAN_UCB,
-            constraints=AdditiveEpochs(1, 5, surrogate="separate"),
-            forgetting=ExponentialWeights(0.9),
-        )
 
 
 def test_multipliers_of_the_users_own_are_refused():

@@ -223,7 +223,7 @@ APART: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("num_contexts", [0, 1])
-@pytest.mark.parametrize("forgetting", ["all is kept", "window", "time"])
+@pytest.mark.parametrize("forgetting", FORGETTING)
 @pytest.mark.parametrize("name", APART)
 def test_reward_and_constraints_apart_are_those_of_the_models(
     name: str, forgetting: str, num_contexts: int, delayed: bool, monkeypatch: pytest.MonkeyPatch

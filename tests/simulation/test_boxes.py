@@ -228,6 +228,13 @@ class UnknownOptimum(BraninReward):
 MINE = Policy(MODEL, RECIPES["IGP-UCB"])
 
 
+class Negative(ImprovedUpperConfidenceBound):
+    """What it changes must not be passed over by its parent's rule."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        return -super().forward(X)
+
+
 def with_acquisition(acquisition: Any) -> Policy:
     return Policy(MODEL, acquisition)
 
@@ -241,7 +248,7 @@ def with_model(**options: Any) -> Policy:
     ("problem", "policy", "message"),
     [
         (Ackley(dim=2), MINE, "is to be minimized, but a bandit maximizes. Build it with negate"),
-        (BraninCurrin(), MINE, "several objectives or constraints"),
+        (BraninCurrin(), MINE, "several objectives"),
         (OwnNoise(), MINE, r"evaluates in its own way.*policy.loop\(...\) for each seed"),
         (UnknownOptimum(), MINE, "does not know its optimal value"),
         ([BraninReward(), BraninReward(0.1)], MINE, "problem 1 has other bounds or another noise"),
@@ -253,26 +260,9 @@ def with_model(**options: Any) -> Policy:
         ),
         (
             BraninReward(),
-            with_acquisition(LogExpectedImprovement.with_options()),
-            r"cannot be simulated in a batch on a box.*policy.loop\(...\) for each seed",
-        ),
-        (
-            BraninReward(),
-            with_acquisition(DMMUpperConfidenceBound.with_options(**BOUNDS)),
-            "cannot be simulated in a batch on a box",
-        ),
-        (
-            BraninReward(),
-            with_acquisition(GPThompsonSampling.with_options(**BOUNDS)),
-            "cannot be simulated in a batch on a box",
-        ),
-        (
-            BraninReward(),
             with_acquisition(GPUpperConfidenceBound.with_options(num_arms=5)),
             "num_arms=5, but the domain is a box",
         ),
-        (BraninReward(), with_model(refit_every=5), "cannot be simulated in a batch on a box"),
-        (BraninReward(), with_model(kernel=LinearKernel()), "cannot be simulated in a batch on"),
         (
             BraninReward(),
             with_model(kernel=RBFKernel(ard_num_dims=3)),
@@ -285,15 +275,28 @@ def test_bad_settings_are_refused(problem: Any, policy: Policy, message: str) ->
         simulate(problem, policy, 3, progress=False)
 
 
-def test_a_subclass_is_not_played_by_its_parents_rule() -> None:
-    class Negative(ImprovedUpperConfidenceBound):
-        def forward(self, X: Tensor) -> Tensor:
-            return -super().forward(X)
-
-    with pytest.raises(ValueError, match="cannot be simulated in a batch on a box"):
-        simulate(
-            BraninReward(), with_acquisition(Negative.with_options(**BOUNDS)), 3, progress=False
-        )
+@pytest.mark.parametrize(
+    "policy",
+    [
+        with_acquisition(LogExpectedImprovement.with_options()),
+        with_acquisition(DMMUpperConfidenceBound.with_options(**BOUNDS)),
+        with_acquisition(GPThompsonSampling.with_options(**BOUNDS)),
+        with_acquisition(Negative.with_options(**BOUNDS)),
+        with_model(kernel=LinearKernel()),
+    ],
+    ids=["improvement", "DMM", "draws", "a subclass", "linear kernel"],
+)
+def test_what_has_no_engine_on_a_box_is_played_by_loops(policy: Policy) -> None:
+    problem = BraninReward(noise_std=0.1)
+    played = simulate(problem, policy, 4, 2, seed=3, progress=False)
+    assert played.arms is None
+    assert played.points is not None
+    for b, seed in enumerate(played.seeds):
+        alone = run(policy.loop(Box(problem.bounds), seed=seed), problem, 4, progress=False)
+        X, Y = alone.history.arrived()
+        torch.testing.assert_close(played.points[b], X, rtol=0.0, atol=1e-12)
+        torch.testing.assert_close(played.outcomes[b], Y.squeeze(-1), rtol=0.0, atol=1e-12)
+        torch.testing.assert_close(played.regret[b], alone.regret, rtol=0.0, atol=1e-12)
 
 
 def test_a_value_that_is_not_finite_is_refused() -> None:

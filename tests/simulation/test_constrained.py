@@ -18,19 +18,21 @@ from botorch_bandits import (
     GPThompsonSampling,
     GPUpperConfidenceBound,
     ImprovedUpperConfidenceBound,
-    LagrangianUpperConfidenceBound,
     LogExpectedImprovement,
     MultiplicativeEpochs,
-    NeverRestart,
     Policy,
-    PrimalDual,
     RandomSearch,
     run,
     simulate,
 )
 from botorch_bandits.acquisition import AcquisitionRecipe
 from botorch_bandits.constraints import MultiplierRule, NoisyConstraintsWarning
-from botorch_bandits.problems import ArmsProblem, BraninReward, ConstrainedArmsProblem
+from botorch_bandits.problems import (
+    ArmsProblem,
+    BraninReward,
+    ConstrainedArmsProblem,
+    GardnerProblem,
+)
 
 CHOICES = torch.linspace(0, 1, 21, dtype=torch.float64).unsqueeze(-1)
 ARMS = Arms(CHOICES)
@@ -154,51 +156,17 @@ def test_average_violation_falls() -> None:
     assert abs(float(played.regret.mean())) < 0.5
 
 
-class TestWhatCannotBeSimulated:
-    @pytest.mark.parametrize(
-        ("policy", "message"),
-        [
-            (
-                Policy(
-                    MODEL,
-                    LagrangianUpperConfidenceBound.with_options(width=1.0),
-                    constraints=AdditiveEpochs(2, S, surrogate="separate"),
-                ),
-                "separately",
-            ),
-            (
-                Policy(
-                    MODEL,
-                    LagrangianUpperConfidenceBound.with_options(width=1.0),
-                    constraints=PrimalDual(2, 3.0, 5.0),
-                ),
-                "separately",
-            ),
-            (Policy(MODEL, IGP_UCB, constraints=ADDITIVE, restart=NeverRestart()), "restart"),
-            (
-                Policy(
-                    MODEL,
-                    DMMUpperConfidenceBound.with_options(rkhs_bound=20.0, noise_bound=0.2),
-                    constraints=ADDITIVE,
-                ),
-                "noise bound",
-            ),
-        ],
-        ids=["separate", "primal-dual", "restart", "noise bound without a width"],
-    )
-    def test_names_the_loop(self, policy: Policy, message: str) -> None:
-        with pytest.raises(ValueError, match=rf"(?s){message}.*policy\.loop"):
-            simulate(problems(noisy=True), policy, 20, progress=False)
-
+class TestWhatIsRefused:
     def test_other_problems(self) -> None:
         policy = Policy(MODEL, IGP_UCB, constraints=ADDITIVE)
         plain = ArmsProblem(CHOICES, CHOICES.squeeze(-1))
-        with pytest.raises(ValueError, match=r"on_grid.*policy\.loop"):
-            simulate(plain, policy, 5, 2, progress=False)
-        with pytest.raises(ValueError, match=r"on_grid.*policy\.loop"):
-            simulate(BraninReward(), policy, 5, 2, progress=False)
+        for problem in (plain, BraninReward()):
+            with pytest.raises(ValueError, match="has 0 constraints, but policy's rule has num"):
+                simulate(problem, policy, 5, 2, progress=False)
+        with pytest.raises(ValueError, match=r"GardnerProblem\) has constraints, but policy has"):
+            simulate(GardnerProblem(), replace(policy, constraints=None), 5, 2, progress=False)
         policy = replace(policy, constraints=AdditiveEpochs(1, S))
-        with pytest.raises(ValueError, match="problem has 2 constraints"):
+        with pytest.raises(ValueError, match="has 2 constraints, but policy"):
             simulate(problems(noisy=True), policy, 5, progress=False)
         plain_result = simulate(plain, replace(policy, constraints=None), 5, 2, progress=False)
         with pytest.raises(ValueError, match="constraints= to Policy"):

@@ -236,15 +236,6 @@ def test_result_adds_up() -> None:
             ValueError,
             "problem 1 has other arms or another noise_std",
         ),
-        (
-            lambda p: simulate(
-                problems(1)[0],
-                Policy(BanditGP.with_kernel(RBFKernel(), refit_every=5), p.acquisition),
-                3,
-            ),
-            ValueError,
-            "cannot be simulated in a batch",
-        ),
     ],
 )
 def test_bad_settings_are_refused(act: Any, error: type[Exception], message: str) -> None:

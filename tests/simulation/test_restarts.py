@@ -30,7 +30,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.scores import WidthArmsRule
 from botorch_bandits.change_points import PowerThreshold, Restart
-from botorch_bandits.problems import BraninReward, SwitchingProblem, switching_gp_draws
+from botorch_bandits.problems import SwitchingProblem, switching_gp_draws
 from botorch_bandits.simulation import ReplicateSegments
 
 CHOICES = torch.linspace(0, 1, 25, dtype=torch.float64).unsqueeze(-1)
@@ -211,12 +211,6 @@ def test_bounds_count_where_something_was_chosen_by_them() -> None:
     result = simulate(calm, sure, 10, 3, seed=5, progress=False)
     assert result.covered is not None
     assert not result.covered.any()
-
-
-def test_a_box_has_no_restarts_in_a_batch() -> None:
-    policy = Policy(MODEL, ACQUISITIONS["ucb"], restart=NeverRestart())
-    with pytest.raises(ValueError, match="several processes"):
-        simulate(BraninReward(noise_std=0.1), policy, 3, 2, progress=False)
 
 
 def test_a_detector_alone_is_no_restart() -> None:

@@ -1,0 +1,142 @@
+"""Replicates that are loops: for policies that no engine plays as one tensor program.
+
+:func:`play_loops` runs ``policy.loop(...)`` once a replicate, one after the other, and puts what
+they did into the result of a simulation. It takes whatever a loop takes, such as forgetting,
+separate models of constraints, restarts under constraints, and lists of priors with either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import DTYPE
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.domains import Arms, Box, Domain
+from botorch_bandits.evaluation import RunResult, run
+from botorch_bandits.loop import BanditLoop
+from botorch_bandits.loop.state import UNIFORM_ORIGINS
+from botorch_bandits.problems import ArmsProblem, ChangingProblem
+from botorch_bandits.simulation.problems import (
+    Policy,
+    Problem,
+    SimulationResult,
+    bounds_of,
+    is_on_arms,
+    optimal_value_of,
+)
+
+
+def play_loops(
+    problems: Sequence[Problem],
+    policy: Policy,
+    num_rounds: int,
+    seeds: Sequence[int],
+    on_round: Callable[[int], None] | None = None,
+) -> SimulationResult:
+    """Run a loop a replicate: ``run(policy.loop(domain, seed=seed), problem, num_rounds)``.
+
+    Args:
+        problems: One a replicate, or one for all.
+        policy: What is played.
+        num_rounds: How long.
+        seeds: Seed the loops, one a replicate.
+        on_round: Called as often as there are rounds, when so many times the number of replicates
+            have been played: replicates take turns run by run.
+
+    Returns:
+        Without ``covered`` and ``mean_width``.
+
+    Raises:
+        ValueError: If the settings do not go together, or a problem does not know its optimum.
+    """
+    domain = _domain_of(problems[0])
+    for problem in problems:
+        optimal_value_of(problem, 1)
+    num_played = 0
+
+    def count(*_: object) -> None:
+        nonlocal num_played
+        num_played += 1
+        if on_round is not None and num_played % len(seeds) == 0:
+            on_round(num_played // len(seeds))
+
+    loops, runs = [], []
+    for b, seed in enumerate(seeds):
+        loops.append(policy.loop(domain, seed=seed))
+        problem = problems[b % len(problems)]
+        runs.append(run(loops[-1], problem, num_rounds, progress=False, on_round=count))
+    points = torch.stack([_points(loop, domain.dim) for loop in loops])
+    has_restarts = policy.restart is not None
+    return SimulationResult(
+        arms=_arm_numbers(domain, points),
+        outcomes=torch.stack([played.rewards for played in runs]),
+        regret=torch.stack([played.regret for played in runs]),
+        seeds=tuple(seeds),
+        points=None if isinstance(domain, Arms) else points,
+        resets=tuple(loop.resets for loop in loops) if has_restarts else None,
+        explored=torch.stack([_explored(loop) for loop in loops]) if has_restarts else None,
+        **_of_constraints(policy, loops, runs),
+    )
+
+
+def _domain_of(problem: Problem) -> Domain:
+    if is_on_arms(problem):
+        assert isinstance(problem, ArmsProblem | ChangingProblem)
+        assert problem.choices is not None
+        return Arms(problem.choices)
+    return Box(bounds_of(problem))
+
+
+def _points(loop: BanditLoop, dim: int) -> Tensor:
+    points = [query.x for query in loop.history.queries]
+    return torch.stack(points) if points else torch.empty(0, dim, dtype=DTYPE)
+
+
+def _arm_numbers(domain: Domain, points: Tensor) -> Tensor | None:
+    if not isinstance(domain, Arms):
+        return None
+    numbers = domain.index_of(points.reshape(-1, domain.dim))
+    return torch.as_tensor(numbers, dtype=torch.long).reshape(points.shape[:-1])
+
+
+def _explored(loop: BanditLoop) -> Tensor:
+    uniform = [query.origin in UNIFORM_ORIGINS for query in loop.history.queries]
+    return torch.tensor(uniform, dtype=torch.bool)
+
+
+def _of_constraints(
+    policy: Policy, loops: Sequence[BanditLoop], runs: Sequence[RunResult]
+) -> dict[str, Tensor | None]:
+    """What a result says of constraints; nothing without them."""
+    if policy.constraints is None:
+        return {}
+    ledgers = [loop.ledger() for loop in loops]
+    most = max(ledger.num_epochs for ledger in ledgers)
+    epochs = torch.stack([ledger.epochs for ledger in ledgers])
+    values = [played.constraint_values for played in runs]
+    known = [each for each in values if each is not None]
+    return {
+        "constraints": torch.stack([ledger.constraints for ledger in ledgers]),
+        "constraint_values": torch.stack(known) if len(known) == len(values) else None,
+        "multipliers": torch.stack([padded(ledger.multipliers, most) for ledger in ledgers]),
+        # without restarts all of them are always in the same epoch
+        "epochs": epochs[0] if policy.restart is None else epochs,
+    }
+
+
+def padded(multipliers: Tensor, num_epochs: int) -> Tensor:
+    """Return multipliers of so many epochs: the last ones stay in force.
+
+    Args:
+        multipliers: ``... x n x num_constraints``, ``n`` at most ``num_epochs``.
+        num_epochs: How many.
+    """
+    missing = num_epochs - multipliers.shape[-2]
+    last = multipliers[..., -1:, :]
+    return torch.cat([multipliers, last.expand(*last.shape[:-2], missing, -1)], dim=-2)
+
+
+fill_in_docstrings(__name__)
