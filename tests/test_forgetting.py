@@ -337,6 +337,9 @@ def test_a_draw_on_a_box_with_a_time_varying_kernel_is_the_same_again() -> None:
 def test_policy_passes_forgetting_on_to_its_loops() -> None:
     policy = Policy(MODEL, UCB, forgetting=SlidingWindow(4))
     assert policy.loop(ARMS, seed=0).settings.forgetting == SlidingWindow(4)
-    with pytest.raises(ValueError, match=r"forgetting.*policy\.loop"):
-        simulate(problem(), policy, 5, progress=False)
+    played = simulate(problem(), policy, 5, 1, progress=False)
+    loop = policy.loop(ARMS, seed=played.seeds[0])
+    run(loop, problem(), 5, progress=False)
+    assert played.arms is not None
+    assert played.arms[0].tolist() == ARMS.index_of(loop.history.arrived()[0]).tolist()
     assert policy.loop(ARMS, seed=0, forgetting=None).settings.forgetting is None

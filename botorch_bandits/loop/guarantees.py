@@ -549,6 +549,11 @@ def with_constraints(
             "the theorem is against the best fixed point; none is stated here where rounds could "
             "choose from a part of the domain only"
         )
+    if settings.restart is not None and not isinstance(settings.restart, NeverRestart):
+        rates.append(
+            "a reset cuts the running epoch, which makes no update of the multipliers, and the "
+            "proof needs that of every epoch"
+        )
     # what the surrogate models is penalized
     about = guarantee.about("the penalized function of each epoch")
     bands = about.bands

@@ -435,11 +435,6 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         )
     if isinstance(feedback, Censored):
         _check_censored_constraints(feedback, rule)
-    if rule.surrogate_in_use == "fresh" and restart is not None:
-        raise ValueError(
-            "constraints= has surrogate='fresh', which forgets at the end of each epoch; with "
-            "restart= use 'relabeled' or 'separate'."
-        )
     if isinstance(acquisition, RandomSearch):
         return
     noise_bound = getattr(acquisition, "options", {}).get("noise_bound")

@@ -7,7 +7,8 @@ each query but the first of a segment one round passes, and after the last round
 multipliers change. An outcome counts in the epoch in which it arrives.
 
 With constraints whose surrogate is fresh in each epoch, the end of an epoch is a reset of the data
-too, though not of the multipliers.
+too, though neither of the multipliers nor of what a restart looks at: a detector tests what came
+since the last reset, in whatever epoch.
 """
 
 from __future__ import annotations
@@ -394,8 +395,9 @@ class Segments:
         model: The loop's, for evidence.
 
     Attributes:
-        current: Queries and outcomes since the last reset; ids and rounds count from there.
-        first_id: The id, in the whole history, of the segment's first query.
+        current: Queries and outcomes since the last reset, or since the beginning of an epoch that
+            is fresh; ids and rounds count from there.
+        first_id: The id, in the whole history, of its first query.
         resets: All resets so far, but for those at the end of an epoch.
         change_tests: What the tests said so far.
         multipliers: The rule and its state, if there are constraints.
@@ -468,7 +470,13 @@ class Segments:
         """Return whether the next round explores, for a detector's sake."""
         if self._restart is None:
             return False
-        return bool(self._restart.explores(len(self._uniform), self.current.num_queries))
+        num_queries = self._num_rounds - self._first_id_of_segment
+        return bool(self._restart.explores(len(self._uniform), num_queries))
+
+    @property
+    def _num_rounds(self) -> int:
+        """How many rounds were asked in all."""
+        return self.first_id + self.current.num_queries
 
     def before_round(self, round_number: int) -> bool:
         """Let the last round end, and begin anew if it is time; return whether data were dropped.
@@ -486,10 +494,16 @@ class Segments:
             self._reset(reason="oracle")
         if self.multipliers is None or not self.multipliers.before_round():
             return is_new
-        if self.multipliers.rule.surrogate_in_use != "fresh":
+        if not self._is_fresh:
             return is_new
-        self._begin(round_number - 1)
+        self._begin_data(round_number - 1)
         return True
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether the model begins anew with each epoch."""
+        rule = None if self.multipliers is None else self.multipliers.rule
+        return rule is not None and rule.surrogate_in_use == "fresh"
 
     def add_query(self, query: Query, has_sound_bounds: bool = True) -> None:
         """Take in a query of the whole history.
@@ -501,11 +515,10 @@ class Segments:
         """
         if self.multipliers is not None:
             self.multipliers.add_query(query, has_sound_bounds)
-        local = self.current.add_query(
+        self.current.add_query(
             query.x, query.origin, query.asked_at, query.context, query.diagnostics
         )
-        if local.origin in UNIFORM_ORIGINS:
-            self._uniform.append(local)
+        self._note_tested(query)
         if self._evidence is not None:
             self._log.append(query)
             self._evidence.issue(query.x, query.context)
@@ -530,22 +543,20 @@ class Segments:
         if self.multipliers is not None:
             counts = outcome.query_id >= self._first_id_of_segment
             self.multipliers.add_outcome(outcome, counts)
-        local_id = outcome.query_id - self.first_id
-        if local_id < 0:
+        if outcome.query_id >= self.first_id:
+            _add_as(self.current, outcome.query_id - self.first_id, outcome)
+        if outcome.query_id < self._first_id_of_segment:
             return None
-        _add_as(self.current, local_id, outcome)
-        query = self.current.query(local_id)
         if self._evidence is not None:
             self._log.append(outcome)
-            if self._is_late(query, replace(outcome, arrived_round=self.current.num_queries)):
+            if self._is_late(self._tested[outcome.query_id], outcome):
                 self._evidence.forget(outcome.query_id + 1)
                 return None
             return self._weigh(self._evidence, outcome)
-        if not self._engines or query.origin not in UNIFORM_ORIGINS:
+        query = self._tested.get(outcome.query_id)
+        if not self._engines or query is None or self._is_late(query, outcome):
             return None
-        if self._is_late(query, replace(outcome, arrived_round=self.current.num_queries)):
-            return None
-        self._told[local_id] = outcome
+        self._told[outcome.query_id] = outcome
         return self._test()
 
     def add_failure(self, failure: Failure) -> None:
@@ -553,9 +564,9 @@ class Segments:
         local_id = failure.query_id - self.first_id
         if local_id >= 0:
             self.current.add_failure(local_id, failure.arrived_at, failure.reason, failure.avoided)
-            if self._evidence is not None:
-                self._log.append(failure)
-                self._evidence.forget(failure.query_id + 1)
+        if self._evidence is not None and failure.query_id >= self._first_id_of_segment:
+            self._log.append(failure)
+            self._evidence.forget(failure.query_id + 1)
 
     def replay(self, history: History) -> None:
         """Take in a whole history, in the order in which things happened."""
@@ -588,7 +599,7 @@ class Segments:
         contexts = _contexts(tested)
         columns = [[o.reward for o in outcomes]]
         columns += [[o.constraints[j] for o in outcomes] for j in range(len(self._engines) - 1)]
-        after_round = self.first_id + self.current.num_queries
+        after_round = self._num_rounds
         for (quantity, engine), column in zip(self._engines.items(), columns, strict=True):
             try:
                 test = engine.test(X, torch.tensor(column, dtype=DTYPE), contexts=contexts)
@@ -617,7 +628,7 @@ class Segments:
                     statistic=test.statistic,
                     threshold=test.threshold,
                     half_size=test.half_size,
-                    change_round=self.first_id + tested[test.location].round_number,
+                    change_round=tested[test.location].round_number,
                     quantity=quantity,
                 )
         return None
@@ -629,7 +640,7 @@ class Segments:
             return None
         self.change_tests.append(
             ChangeTestRecord(
-                self.first_id + self.current.num_queries,
+                self._num_rounds,
                 test.statistic,
                 test.threshold,
                 None,
@@ -658,11 +669,11 @@ class Segments:
         self, reason: str, keep_from: int | None = None, **found: float | int | str | None
     ) -> Reset:
         """Begin anew; with ``keep_from`` the queries from that round on are kept."""
-        after_round = self.first_id + self.current.num_queries
+        after_round = self._num_rounds
         first_id = after_round if keep_from is None else keep_from - 1
         reset = Reset(
             after_round=after_round,
-            num_dropped=first_id - self.first_id,
+            num_dropped=first_id - self._first_id_of_segment,
             num_uniform=len(self._uniform),
             reason=reason,
             num_kept=after_round - first_id,
@@ -675,25 +686,40 @@ class Segments:
         if self._evidence is not None:
             self._evidence.reset(keep_from)
         self._begin(first_id, reset.num_kept)
+        if self._is_fresh:  # what is kept is for the evidence alone
+            self._begin_data(after_round)
         return reset
 
     def _begin(self, first_id: int, num_kept: int = 0) -> None:
-        self.first_id = first_id
-        self.current = self._new_history(num_kept)
+        """Begin a segment."""
+        self._begin_data(first_id, num_kept)
         self._uniform: list[Query] = []  # of the segment
-        self._told: dict[int, Outcome] = {}  # of them, by local id, what came in time
+        self._tested: dict[int, Query] = {}  # by id, those whose outcomes are looked at
+        self._told: dict[int, Outcome] = {}  # of the uniform ones, by id, what came in time
         self._log = [entry for entry in self._log if _query_id(entry) >= first_id]
         for entry in self._log:  # what is kept, as it happened
             self._add_kept(entry)
 
+    def _begin_data(self, first_id: int, num_kept: int = 0) -> None:
+        """Let the model begin anew."""
+        self.first_id = first_id
+        self.current = self._new_history(num_kept)
+
+    def _note_tested(self, query: Query) -> None:
+        """Take note of a query of the whole history that a restart looks at."""
+        is_uniform = query.origin in UNIFORM_ORIGINS
+        if is_uniform:
+            self._uniform.append(query)
+        if is_uniform or self._evidence is not None:
+            self._tested[query.id] = query
+
     def _add_kept(self, entry: Query | Event) -> None:
         """Take in what an earlier segment had already."""
         if isinstance(entry, Query):
-            local = self.current.add_query(
+            self.current.add_query(
                 entry.x, entry.origin, entry.asked_at, entry.context, entry.diagnostics
             )
-            if local.origin in UNIFORM_ORIGINS:
-                self._uniform.append(local)
+            self._note_tested(entry)
         elif isinstance(entry, Failure):
             local_id = entry.query_id - self.first_id
             self.current.add_failure(local_id, entry.arrived_at, entry.reason, entry.avoided)

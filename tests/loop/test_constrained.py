@@ -317,16 +317,9 @@ class TestWhatDoesNotGoTogether:
             ({"constraints": 3}, "constraints is 3"),
             ({"feedback": Censored(0.0, 1.0)}, "Hallucinated"),
             ({"constraints": AdditiveEpochs(1, 5, surrogate="separate")}, "Lagrangian"),
-            (
-                {
-                    "constraints": MultiplicativeEpochs(1, 5, surrogate="fresh"),
-                    "restart": OracleRestart((5,)),
-                },
-                "fresh",
-            ),
             ({"history": History(dim=1)}, "0 constraints"),
         ],
-        ids=["no rule", "censored", "separate", "fresh", "history"],
+        ids=["no rule", "censored", "separate", "history"],
     )
     def test_is_refused(self, options, message):
         options = {"constraints": AdditiveEpochs(1, 5), **options}
