@@ -18,7 +18,6 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
-    Censored,
     GPThompsonSampling,
     GPUpperConfidenceBound,
     Hallucinated,
@@ -286,13 +285,6 @@ def test_guarantee_and_model_say_what_was_forgotten(name: str) -> None:
     [
         (lambda: BanditLoop(ARMS, MODEL, UCB, forgetting=5), TypeError, "pass SlidingWindow"),
         (
-            lambda: BanditLoop(
-                ARMS, MODEL, UCB, forgetting=SlidingWindow(5), feedback=Censored(0.0, 1.0)
-            ),
-            ValueError,
-            "does not go with feedback=Censored",
-        ),
-        (
             lambda: BanditLoop(ARMS, None, RandomSearch(), forgetting=SlidingWindow(5)),
             ValueError,
             "no model to forget",
@@ -313,7 +305,7 @@ def test_guarantee_and_model_say_what_was_forgotten(name: str) -> None:
             "refit_every=5",
         ),
     ],
-    ids=["kind", "censored", "random", "function", "refit"],
+    ids=["kind", "random", "function", "refit"],
 )
 def test_what_does_not_go_together_is_refused(
     build: Callable[[], BanditLoop], error: type[Exception], message: str

@@ -9,7 +9,7 @@ operation, so that a loop that is rebuilt from its history goes on to the last b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,6 @@ from torch import Tensor
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     BanditAcquisition,
-    GPThompsonSampling,
     LagrangianThompsonSampling,
     RandomSearch,
 )
@@ -30,10 +29,8 @@ from botorch_bandits.acquisition.bounds import Bounds
 from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
 from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
-from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import (
@@ -44,6 +41,7 @@ from botorch_bandits.feedback import (
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
+from botorch_bandits.loop.censored_rows import CountedRows, build_censored, widen
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
@@ -83,14 +81,11 @@ from botorch_bandits.models import (
     CandidatesRecipe,
     LocalGP,
     LocalGPRecipe,
-    condition,
 )
 from botorch_bandits.models.bandit_gp import ModelBuilder
-from botorch_bandits.models.censoring import least_lower_bounds
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.front_kernels import FrontCovariance
 from botorch_bandits.models.merged_rows import MergingBuilder
-from botorch_bandits.models.moments import prior_means, variances_of_outputs
 from botorch_bandits.models.prior_on_arms import ArmsPrior
 from botorch_bandits.models.recorded_fits import plain_fit, restore_fit
 from botorch_bandits.models.several_outputs import TOGETHER
@@ -610,7 +605,8 @@ class AcquisitionBuilder:
         """
         if isinstance(self._feedback, Censored):
             feedback = self._censored_now
-            return self._censored_model(feedback, feedback.view(self._history, round_number, now))
+            view = feedback.view(self._history, round_number, now)
+            return self._censored_model(feedback, view, round_number)
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             rows = (*self._history.arrived(), *self._weights())
@@ -671,45 +667,36 @@ class AcquisitionBuilder:
         builder = self._build_model
         return builder.distinct(X) if isinstance(builder, MergingBuilder) else X
 
-    def _censored_model(self, feedback: Censored, view: CensoredView) -> Model:
-        """The model with a row a query; censored ones are at their pseudo-value.
-
-        A recipe has all queries as rows in asking order. Pseudo-values join the model of what
-        arrived in time where it is a user's, which must not be fitted to them, and where it says
-        what they are (an unknown minimum).
-        """
+    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
+        """The model with a row a query; see :func:`.build_censored`."""
         minimum = feedback.current_minimum(self._history)
         key = (view.rewards, minimum)
-        if self._cached_model is not None and self._cached_model[0] == key:
-            return self._cached_model[1]
-        X, rewards = self._history.inputs(), view.rewards
-        is_recipe = isinstance(self._given, BanditGPRecipe)
-        given = self._given
-        if isinstance(given, BanditGPRecipe) and minimum is not None:
-            is_penalized = isinstance(self._history, PenalizedHistory)
-            if is_penalized and minimum != given.prior_mean:  # with other multipliers
-                self._given = given = replace(given, prior_mean=minimum)
-                self._build_model = given.builder(
-                    self._seed, self._collapses, self._separates_outputs
-                )
-            model = self._build_model(
-                X, _column([minimum if reward is None else reward for reward in rewards], X)
-            )
-        else:
-            told = [i for i, reward in enumerate(rewards) if reward is not None]
-            censored = [i for i, reward in enumerate(rewards) if reward is None]
-            if is_recipe:  # in order of arrival, rows are appended only
-                order = [outcome.query_id for outcome in self._history.outcomes]
-                told = [i for i in order if rewards[i] is not None]
-            model = self._build_model(X[told], _column([rewards[i] for i in told], X))
-            if censored and minimum is None:
-                assert feedback.minimum_proxy is not None
-                places = X[told or censored]
-                (minimum,) = least_lower_bounds(model, feedback.minimum_proxy, (1.0,), places)
-            if censored:
-                model = condition(model, X[censored], _column([minimum] * len(censored), X))
-        self._cached_model = (key, model)
-        return model
+        if self._cached_model is None or self._cached_model[0] != key:
+            if (
+                isinstance(self._history, PenalizedHistory)
+                and isinstance(self._given, BanditGPRecipe)
+                and minimum not in (None, self._given.prior_mean)
+            ):  # with other multipliers
+                self._begin_models(replace(self._given, prior_mean=minimum))
+            rows = self._counted(round_number)
+            model = build_censored(feedback, minimum, view.rewards, self._history, rows)
+            self._cached_model = (key, model)
+        return self._cached_model[1]
+
+    def _begin_models(self, given: BanditGPRecipe) -> None:
+        """Build models by another recipe from now on."""
+        self._given = given
+        self._build_model = given.builder(self._seed, self._collapses, self._separates_outputs)
+
+    def _counted(self, round_number: int) -> CountedRows:
+        """The queries that count in a round, where what is pending is censored."""
+        X = self._history.inputs()
+        return CountedRows(
+            range(self._history.num_queries),
+            lambda ids: X[ids],
+            lambda ids, Y: self._build_model(X[ids], Y.to(X.device)),
+            isinstance(self._given, BanditGPRecipe),
+        )
 
     def _build_censored(
         self,
@@ -721,7 +708,7 @@ class AcquisitionBuilder:
     ) -> AcquisitionFunction:
         """The acquisition on the censored model, with the width of censored feedback."""
         view = feedback.view(self._history, round_number, now)
-        model = self._censored_model(feedback, view)
+        model = self._censored_model(feedback, view, round_number)
         assert isinstance(recipe, AcquisitionRecipe)
         acquisition = recipe.build(
             model,
@@ -729,35 +716,8 @@ class AcquisitionBuilder:
             round_number=round_number,
             seed=self._seed_of(round_number),
         )
-        assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
-        deviation_sum = torch.zeros((), dtype=DTYPE)
-        ids = feedback.summed(view.pending, round_number - 1)
-        if ids:
-            with torch.no_grad():
-                posterior = model.posterior(
-                    self._history.inputs()[ids].unsqueeze(-2),
-                    observation_noise=feedback.predictive,
-                )
-                variance = variances_of_outputs(posterior, model)
-            deviation_sum = variance.clamp_min(0.0).sqrt().sum()
-        rule = censored_rule(acquisition.rule, feedback.outcome_bound, feedback.unit)
-        gaps = partial(self._censoring_gaps, feedback, view, model, rule.censored.units)
-        width = rule.in_round(deviation_sum, round_number, gaps)
-        if isinstance(acquisition, GPThompsonSampling):
-            acquisition.set_rule(width)
-        else:
-            acquisition.set_rule(width, feedback.predictive)
-        return acquisition
-
-    def _censoring_gaps(
-        self, feedback: Censored, view: CensoredView, model: Model, units: str
-    ) -> Iterator[str]:
-        """Why the theorem does not cover this use, beside what the width rule knows."""
-        minimum = feedback.current_minimum(self._history)
-        observed = [reward for reward in view.rewards if reward is not None]
-        values = () if minimum is None else (minimum,)
-        outcomes = (torch.tensor(observed, dtype=DTYPE),)
-        return feedback.gaps(values, prior_means(model), outcomes, units)
+        rows = self._counted(round_number)
+        return widen(acquisition, feedback, view, model, self._history, rows, round_number)
 
     def _seed_of(self, round_number: int) -> int:
         return derive_seed(self._seed, self._rounds_before + round_number, "acquisition")
@@ -776,7 +736,7 @@ class ForgettingBuilder(AcquisitionBuilder):
     :meth:`domain_in`.
 
     Args:
-        settings: The loop's settings; its feedback is not censored.
+        settings: The loop's settings.
         history: As for :class:`AcquisitionBuilder`.
         rounds_before: As for :class:`AcquisitionBuilder`.
     """
@@ -785,6 +745,7 @@ class ForgettingBuilder(AcquisitionBuilder):
         """See the class."""
         super().__init__(settings, history, rounds_before)
         assert settings.forgetting is not None
+        self._censored_round = 0  # the one whose model is cached
         self._forgetting = settings.forgetting
         self._models: ForgettingModels | WindowModels | None = None
         if isinstance(settings.model, BanditGPRecipe):
@@ -799,10 +760,17 @@ class ForgettingBuilder(AcquisitionBuilder):
         """See :meth:`AcquisitionBuilder.has_no_data`; a window may be empty again."""
         if isinstance(self._models, ForgettingModels):
             return False
-        return len(self._arrived(self._history.num_queries + 1)[0]) == 0
+        next_round = self._history.num_queries + 1
+        if isinstance(self._feedback, Censored):
+            told = ((self._history.query(o.query_id), o) for o in self._history.outcomes)
+            counted = self._counted(next_round).ids
+            return all(q.id not in counted or self._feedback.is_late(q, o) for q, o in told)
+        return len(self._arrived(next_round)[0]) == 0
 
     def model(self, round_number: int, now: float) -> Model:
         """See :meth:`AcquisitionBuilder.model`."""
+        if isinstance(self._feedback, Censored):
+            return super().model(round_number, now)
         key = (self._history.num_arrived, round_number, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             self._cached_model = None  # the next one needs nothing of it: two would be in memory
@@ -825,6 +793,8 @@ class ForgettingBuilder(AcquisitionBuilder):
         with_pending: bool = True,
     ) -> AcquisitionFunction:
         """See :meth:`AcquisitionBuilder.build`."""
+        if isinstance(self._feedback, Censored):
+            return super().build(acquisition, round_number, domain, now)
         model = self.model(round_number, now)
         X_pending = self._pending(round_number) if with_pending else None
         seed = self._seed_of(round_number)
@@ -875,6 +845,33 @@ class ForgettingBuilder(AcquisitionBuilder):
         kept = self._forgetting.keeps(self._history.rounds(), round_number)
         return tuple(each[kept.to(each.device)] for each in self._weights())
 
+    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
+        if round_number != self._censored_round:
+            self._cached_model, self._censored_round = None, round_number
+        return super()._censored_model(feedback, view, round_number)
+
+    def _begin_models(self, given: BanditGPRecipe) -> None:
+        self._given = given
+        self._models = ForgettingModels(given, self._forgetting, self._collapses)
+
+    def _counted(self, round_number: int) -> CountedRows:
+        X, rounds = self._history.inputs(), _rounds(self._history.queries)
+        kept = torch.ones_like(rounds, dtype=torch.bool)
+        if isinstance(self._forgetting, SlidingWindow):
+            kept = self._forgetting.keeps(rounds, round_number)
+        models = self._models
+        return CountedRows(
+            kept.nonzero().squeeze(-1).tolist(),
+            lambda ids: self._inputs(X[ids], rounds[ids]),
+            lambda ids, Y: (
+                self._call_factory(X[ids], Y.to(X.device))
+                if models is None
+                else models.build(X[ids], Y.to(X.device), rounds[ids], round_number)
+            ),
+            isinstance(models, ForgettingModels),
+            joins=models is None,
+        )
+
     def _pending(self, round_number: int) -> Tensor | None:
         if isinstance(self._feedback, Ignored):
             return None
@@ -887,10 +884,6 @@ class ForgettingBuilder(AcquisitionBuilder):
 
     def _inputs(self, X: Tensor, rounds: Tensor) -> Tensor:
         return self._models.inputs(X, rounds) if isinstance(self._models, ForgettingModels) else X
-
-
-def _column(values: list[float | None], like: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=DTYPE, device=like.device).unsqueeze(-1)
 
 
 def _rounds(queries: list[Query] | tuple[Query, ...]) -> Tensor:

@@ -497,17 +497,16 @@ def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> Non
         )
 
 
-def check_forgetting(forgetting: Any, model: Any, feedback: Feedback) -> Forgetting | None:
-    """Return the forgetting of a loop if model, feedback and acquisition go with it.
+def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
+    """Return the forgetting of a loop if the model goes with it.
 
     Args:
         forgetting: Whatever the user gave.
         model: The loop's.
-        feedback: The loop's.
 
     Raises:
         TypeError: If it is no forgetting.
-        ValueError: If the model cannot forget in this way, or feedback is censored.
+        ValueError: If the model cannot forget in this way.
     """
     if forgetting is None:
         return None
@@ -515,11 +514,6 @@ def check_forgetting(forgetting: Any, model: Any, feedback: Feedback) -> Forgett
         raise TypeError(
             f"forgetting is {forgetting!r}; pass SlidingWindow(...), ExponentialWeights(...) or "
             "TimeVaryingKernel(...)."
-        )
-    if isinstance(feedback, Censored):
-        raise ValueError(
-            f"forgetting is {forgetting!r}, which does not go with feedback=Censored(...): lost "
-            "queries keep their pseudo-value for good. Use Hallucinated() or Ignored()."
         )
     if model is None:
         raise ValueError(f"forgetting is {forgetting!r}, but random search has no model to forget.")
@@ -672,7 +666,7 @@ class LoopSettings:
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
             check_minimizing(model, acquisition, self.restart, self.constraints)
-        check_forgetting(self.forgetting, model, self.feedback)
+        check_forgetting(self.forgetting, model)
         store_checked(
             self,
             model=model,

@@ -15,7 +15,6 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     Censored,
-    ExponentialWeights,
     GPThompsonSampling,
     ImprovedUpperConfidenceBound,
     MultiplicativeEpochs,
@@ -189,11 +188,6 @@ def test_pseudo_values_too_large_for_the_model_are_refused():
         (Censored(minimum_proxy=2.0, outcome_bound=1.0), {}, r"has minimum_proxy="),
         (Censored(0.0, 1.0, on_lower="lower"), {}, r"has on_lower='lower'"),
         (Censored(0.0, 1.0, constraint_bounds=PAIRS), {"constraints": None}, r"no constraints"),
-        (
-            Censored(0.0, 1.0, constraint_bounds=PAIRS),
-            {"forgetting": ExponentialWeights(0.9)},
-            r"lost queries keep",
-        ),
     ],
 )
 def test_what_does_not_go_together(feedback, others, message):
