@@ -15,6 +15,7 @@ from unittest import mock
 
 import torch
 
+import botorch_bandits.loop.censored_rows
 import botorch_bandits.loop.chooser
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition import dmm, upper_confidence_bound
@@ -37,6 +38,7 @@ from claims.running import Player, Run
 from claims.settings import AXES, LIST, Setting
 
 chooser: Any = botorch_bandits.loop.chooser
+censored_rows: Any = botorch_bandits.loop.censored_rows
 guarantees: Any = botorch_bandits.loop.guarantees
 
 BOX = "box, d = 1"
@@ -248,8 +250,9 @@ def units_not_told() -> contextlib.AbstractContextManager[Any]:
 
 def seconds_not_told() -> contextlib.AbstractContextManager[Any]:
     """A delay in seconds is told as one in rounds."""
-    original = chooser.censored_rule
-    return _patched((chooser, "censored_rule", lambda rule, bound, *args: original(rule, bound)))
+    original = censored_rows.censored_rule
+    changed = (censored_rows, "censored_rule", lambda rule, bound, *args: original(rule, bound))
+    return _patched(changed)
 
 
 def only_the_most_probable() -> contextlib.AbstractContextManager[Any]:
