@@ -46,6 +46,22 @@ def coverage(experiment: str) -> Callable[[], Rows]:
     return lambda: panel("coverage", experiment, "mean standard_error covered")
 
 
+def identification() -> list[tuple[str, list[Cell]]]:
+    best = ("correct_after_40", "correct_after_400")
+    return [
+        (
+            row["problem"],
+            [
+                row["method"],
+                *([float(row[name + end]) for end in ("", "_low", "_high")] for name in best),
+                [float(row["certified"]), float(row["trials"])],
+                [float(row["mean_rounds"]), float(row["rounds_half_width"])],
+            ],
+        )
+        for row in rows_of("identification.csv")
+    ]
+
+
 def means(name: str, experiment: str, more: str = "") -> Callable[[], Rows]:
     return lambda: panel(name, experiment, f"mean standard_error median {more}")
 

@@ -79,8 +79,8 @@ def test_work_of_a_round_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     factorized: list[int] = []
     observe, compact = ArmsPosterior._observe_one, ArmsPosterior._compact
 
-    def counting_observe(self: ArmsPosterior, arm: int, outcome: float) -> None:
-        observe(self, arm, outcome)
+    def counting_observe(self: ArmsPosterior, *given: Any, **more: Any) -> None:
+        observe(self, *given, **more)
         rows.append(self._num_rows)
 
     def counting_compact(self: ArmsPosterior) -> None:

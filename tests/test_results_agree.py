@@ -21,6 +21,7 @@ TABLES = [
     ("Functions of norm 2, with a Matern", results.coverage("coverage-rkhs-matern")),
     ("Functions of norm 2, with noise", results.coverage("coverage-rkhs-noise")),
     ("Functions of norm 2 that are stated", results.coverage("coverage-rkhs-overstated")),
+    ("50 functions of norm 2 on each", results.identification),
     *(
         (words, results.means("chowdhury-rkhs", f"chowdhury-rkhs-{kind}", "covered"))
         for words, kind in (

@@ -57,7 +57,7 @@ from botorch_bandits.confidence.information_gain import (
 from botorch_bandits.docstrings import fill_in_docstrings
 
 _GROWTH = 1.5
-"""The masses of two neighboring designs; a line between two is a few thousandths off."""
+"""The masses of two neighboring designs; the lines between two are up to 1% off."""
 
 _NUM_STEPS = 40
 """Most steps for each design."""
@@ -79,7 +79,7 @@ class DesignGain(WaterFillingGain):
     It is at most :class:`WaterFillingGain`, whose designs may observe any direction of the feature
     space and not arms only, and at most :math:`\tfrac{T}{2} \ln(1 + k / \lambda)`, the gain of
     points that have nothing to do with each other. With more observations than the kernel has
-    directions that matter, it is within 1% or so of what greedy selection attains.
+    directions that matter, it is within 1% or 2% of what greedy selection attains.
 
     Source: see the module. The designs are found with the multiplicative algorithm of Silvey,
     Titterington and Torsney 1978; any design gives a valid bound.
@@ -137,8 +137,8 @@ class BoxGain(GainBound):
         >>> from gpytorch.kernels import RBFKernel
         >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
         >>> gain = BoxGain(bounds, RBFKernel().double(), lam=1.0)
-        >>> gain(100) < 50 * math.log(2.0)  # at most 4.1 nats, in place of 34.7
-        True
+        >>> round(gain(100), 1), round(50 * math.log(2.0), 1)  # any 100 points; unrelated ones
+        (4.4, 34.7)
     """
 
     __slots__ = ("__dict__", "_error", "_lines", "_prior_variance")  # what is computed

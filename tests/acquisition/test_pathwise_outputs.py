@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -134,17 +135,30 @@ def test_lists_of_ones_own_models_have_a_closed_form_too() -> None:
     assert torch.allclose(acquisition.closed_form.value(POINTS), expected, rtol=0.0, atol=1e-8)
 
 
-def test_what_cannot_be_drawn_together_is_one_model_as_before() -> None:
+def test_what_cannot_be_drawn_together_is_drawn_one_output_at_a_time() -> None:
     product = ProductKernel(RBFKernel(active_dims=[0]), RBFKernel(active_dims=[1]))
     recipe = BanditGP.with_kernel(product.double(), noise=0.05)
     model = recipe.builder(seed=0, separates_outputs=TOGETHER)(X, Y)
     assert isinstance(model, BanditGP)
-    acquisition = LagrangianThompsonSampling(model, multipliers=[0.5, 0.5], seed=1, width=1.0)
     assert isinstance(
         RECIPES["Matern"].builder(0, separates_outputs=TOGETHER)(X[:0], Y[:0]), BanditGP
     )
-    with pytest.raises(Exception, match="pathwise"):
-        acquisition(POINTS.unsqueeze(-2))
+    weights = torch.tensor([1.0, -0.5, -0.5], dtype=torch.float64)
+    draws = []
+    with torch.no_grad():
+        for seed in range(200):
+            acquisition = LagrangianThompsonSampling(
+                model, multipliers=[0.5, 0.5], seed=seed, width=1.0
+            )
+            draws.append(acquisition(POINTS.unsqueeze(-2)))
+            assert torch.equal(acquisition(POINTS.unsqueeze(-2)), draws[-1])  # one function
+        posterior = model.posterior(POINTS)
+    values = torch.stack(draws)
+    mean, variance = posterior.mean @ weights, posterior.variance @ weights.square()
+    error = (values.mean(0) - mean).abs() / (variance / 200).sqrt()
+    assert float(error.max()) < 5.0
+    spread = (values.var(0) / variance - 1.0).abs() / math.sqrt(2.0 / 199)
+    assert float(spread.max()) < 5.0
 
 
 def test_outputs_with_one_prior_share_a_factor() -> None:

@@ -186,10 +186,10 @@ def test_of_a_record_only_the_last_rounds_are_played_again(
     played = 0
     observe = ArmsPosterior.observe
 
-    def count(self: ArmsPosterior, *given: Any) -> None:
+    def count(self: ArmsPosterior, *given: Any, **more: Any) -> None:
         nonlocal played
         played += 1
-        observe(self, *given)
+        observe(self, *given, **more)
 
     monkeypatch.setattr(ArmsPosterior, "observe", count)
     for t, (arm, outcome) in enumerate(zip(arms, outcomes, strict=True), start=1):

@@ -77,10 +77,10 @@ def test_a_record_is_taken_in_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -
     single = ManyArmsPosterior(prior_of(), 0.1)
     observe, played = ArmsPosterior.observe, 0
 
-    def count(self: ArmsPosterior, *given: Any) -> None:
+    def count(self: ArmsPosterior, *given: Any, **more: Any) -> None:
         nonlocal played
         played += 1
-        observe(self, *given)
+        observe(self, *given, **more)
 
     monkeypatch.setattr(ArmsPosterior, "observe", count)
     for t, (arm, outcome) in enumerate(zip(arms, outcomes, strict=True), 1):
