@@ -47,7 +47,6 @@ from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
 from botorch_bandits.models import BanditGP, BanditGPRecipe
 from botorch_bandits.models.arms_rows import (
     FEW_OPERATIONS,
-    FreshFactor,
     GrowingRows,
     Rows,
     RowsPosterior,
@@ -67,6 +66,7 @@ from botorch_bandits.models.front_kernels import (
     SumOfProducts,
     front_covariance,
 )
+from botorch_bandits.models.row_factors import FreshFactor
 from botorch_bandits.random_streams import RandomBlocks, generator
 
 _BOUNDS = (WidthArmsRule, RandomizedArmsRule)

@@ -8,9 +8,9 @@ Row :math:`i` has the covariances :math:`C_i` with all arms in the present round
    \mu = C^\top \Sigma^{-1} y, \qquad v = \mathrm{diag}(K) - \sum_i (L^{-1} C)_i^2, \qquad
    \gamma = \sum_i \ln L_{ii} - \tfrac12 \sum_i \ln \nu_i .
 
-**Rows that stay.** :class:`GrowingFactor` keeps the inverse of :math:`L`, to which a row is added
-in :math:`n^2` operations. Where rows leave, or their noise changes, :class:`FreshFactor` computes
-:math:`L` anew.
+**Rows that stay.** :class:`~botorch_bandits.models.row_factors.GrowingFactor` keeps the inverse of
+:math:`L`, to which a row is added in :math:`n^2` operations. Where rows leave, or their noise
+changes, :class:`~botorch_bandits.models.row_factors.FreshFactor` computes :math:`L` anew.
 
 **Variances.** With :math:`C = \sum_l D_l E K_l`, where :math:`E` says which of the :math:`p`
 distinct arms a row has, :math:`K_l` are their :math:`p` rows of a prior matrix and :math:`D_l` are
@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -48,7 +47,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -60,13 +58,14 @@ from botorch_bandits.models.front_kernels import (
     SumOfProducts,
 )
 from botorch_bandits.models.roots import cholesky, root_of
+from botorch_bandits.models.row_factors import (
+    GROWTH,
+    SMALLEST_ROOM,
+    ExtendedFactor,
+    GrowingFactor,
+    RowFactor,
+)
 from botorch_bandits.models.telling_rows import TellingRows
-
-SMALLEST_ROOM = 64
-"""Rows for which a growing factor has room at first."""
-
-GROWTH = 1.25
-"""By which factor its room grows: it has at most the square of this times the memory it needs."""
 
 GROUPED = 0.6
 """Rows are taken together by arm where there are fewer distinct arms than this share of rows."""
@@ -80,170 +79,8 @@ FIRST_CANDIDATES = 16
 MANY_CANDIDATES = 0.6
 """If more than this share of the arms may have the largest value, all variances are computed."""
 
-
 CHUNK_OF_ROWS = 64
 """Rows of a matrix that are changed at once, for the sake of memory."""
-
-
-class RowFactor(ABC):
-    """The Cholesky factor ``L`` of the covariance of the rows, noise included.
-
-    Attributes:
-        num_rows: ``n``.
-        log_determinant: Of the covariance.
-    """
-
-    num_rows: int
-    log_determinant: float
-
-    @abstractmethod
-    def half(self, columns: Array) -> Array:
-        """Return ``L^-1 columns`` for ``n x m`` columns, or for ``n`` numbers."""
-
-    @abstractmethod
-    def back(self, values: Array) -> Array:
-        """Return ``L^-T values`` for ``n`` numbers."""
-
-    def whole(self, values: Array) -> Array:
-        """Return ``L^-T L^-1 values`` for ``n`` numbers."""
-        return self.back(self.half(values))
-
-    def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
-        """Return ``L^-1`` of sparse columns: row ``i`` has one entry, in column ``slots[i]``.
-
-        Args:
-            slots: ``n`` columns.
-            weights: ``n`` entries.
-            num_groups: How many columns there are.
-        """
-        columns = np.zeros((self.num_rows, num_groups))
-        columns[np.arange(self.num_rows), slots] = weights
-        return self.half(columns)
-
-
-class FreshFactor(RowFactor):
-    """A factor that is computed at once.
-
-    Only where rounding has made the covariance indefinite, something is added to its diagonal.
-
-    Args:
-        covariance: ``n x n``, noise included.
-    """
-
-    def __init__(self, covariance: Array) -> None:
-        """See the class."""
-        self.num_rows = len(covariance)
-        self._factor = cholesky(covariance)
-        self.log_determinant = 2.0 * float(self._factor.diagonal().log().sum())
-
-    def half(self, columns: Array) -> Array:
-        """See the base class."""
-        return self._solve(self._factor, columns, upper=False)
-
-    def back(self, values: Array) -> Array:
-        """See the base class."""
-        return self._solve(self._factor.T, values, upper=True)
-
-    def _solve(self, factor: Tensor, columns: Array, upper: bool) -> Array:
-        right = torch.from_numpy(columns[:, None] if columns.ndim == 1 else columns)
-        solved: Array = torch.linalg.solve_triangular(factor, right, upper=upper).numpy()
-        return solved.reshape(columns.shape)
-
-
-class GrowingFactor(RowFactor):
-    """The inverse of a factor, to which rows are added one by one.
-
-    Its transpose is kept, upper triangular, with room for more rows.
-    """
-
-    def __init__(self) -> None:
-        """See the class."""
-        self.num_rows, self.log_determinant = 0, 0.0
-        self._buffer = np.zeros((SMALLEST_ROOM, SMALLEST_ROOM))
-
-    @property
-    def _inverse(self) -> Array:
-        """The transpose of the inverse factor."""
-        return self._buffer[: self.num_rows, : self.num_rows]
-
-    def append(self, covariances: Array, variance: float, noise: float) -> None:
-        """Add a row.
-
-        Args:
-            covariances: ``n``, with the rows that are there.
-            variance: Its own prior variance.
-            noise: Its noise variance.
-        """
-        n = self.num_rows
-        if n == len(self._buffer):
-            more = np.zeros((math.ceil(GROWTH * n),) * 2)
-            more[:n, :n] = self._buffer
-            self._buffer = more
-        known = covariances @ self._inverse
-        # what is left is at least the noise, but for rounding
-        left = math.sqrt(max(variance + noise - float(known @ known), noise))
-        self._buffer[:n, n] = self._inverse @ (known / -left)
-        self._buffer[n, n] = 1.0 / left
-        self.num_rows = n + 1
-        self.log_determinant += 2.0 * math.log(left)
-
-    def half(self, columns: Array) -> Array:
-        """See the base class."""
-        result: Array = self._inverse.T @ columns
-        return result
-
-    def back(self, values: Array) -> Array:
-        """See the base class."""
-        result: Array = self._inverse @ values
-        return result
-
-    def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
-        """See the base class."""
-        n = self.num_rows
-        groups = csr_array((weights, slots, np.arange(n + 1)), shape=(n, num_groups))
-        # all of the buffer: its rows are one piece of memory then, and zero beyond n
-        result: Array = (groups.T @ self._buffer[:n])[:, :n].T
-        return result
-
-
-class ExtendedFactor(RowFactor):
-    """A factor with further rows behind those of another one, which stays as it is.
-
-    Args:
-        base: The other one, of ``n`` rows.
-        covariances: ``n x m``, of its rows with the further ones.
-        among: ``m x m``, of these with each other, noise included.
-    """
-
-    def __init__(self, base: RowFactor, covariances: Array, among: Array) -> None:
-        """See the class."""
-        self._base, self._known = base, base.half(covariances)
-        self._rest = FreshFactor(among - self._known.T @ self._known)
-        self.num_rows = base.num_rows + self._rest.num_rows
-        self.log_determinant = base.log_determinant + self._rest.log_determinant
-
-    def half(self, columns: Array) -> Array:
-        """See the base class."""
-        n = self._base.num_rows
-        return self._with_rest(self._base.half(columns[:n]), columns[n:])
-
-    def back(self, values: Array) -> Array:
-        """See the base class."""
-        n = self._base.num_rows
-        rest = self._rest.back(values[n:])
-        return np.concatenate([self._base.back(values[:n] - self._known @ rest), rest])
-
-    def half_of_groups(self, slots: Index, weights: Array, num_groups: int) -> Array:
-        """See the base class."""
-        n = self._base.num_rows
-        columns = np.zeros((self.num_rows - n, num_groups))
-        columns[np.arange(len(columns)), slots[n:]] = weights[n:]
-        return self._with_rest(
-            self._base.half_of_groups(slots[:n], weights[:n], num_groups), columns
-        )
-
-    def _with_rest(self, first: Array, columns: Array) -> Array:
-        return np.concatenate([first, self._rest.half(columns - self._known.T @ first)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,6 +282,7 @@ class RowsPosterior:
     Example:
         >>> import numpy as np, torch
         >>> from botorch_bandits.models.front_kernels import SumOfProducts
+        >>> from botorch_bandits.models.row_factors import FreshFactor
         >>> from botorch_bandits.models.prior_on_arms import ArmsPrior
         >>> prior = SumOfProducts.behind_time(ArmsPrior.from_matrix(torch.eye(2).double()), None)
         >>> nothing = np.empty(0)
@@ -797,9 +635,34 @@ class RowsPosterior:
         return self._columns_at(None)
 
     def _columns_at(self, arms: Index | None) -> Array:
-        if arms is not None and "_columns" in vars(self):
+        if arms is None:
+            return self.covariance.columns(self._seen.arms, self._seen.fronts, self.front)
+        if "_columns" in vars(self):
             return self._columns[:, arms]
+        if isinstance(self.covariance, SumOfProducts):
+            return self._columns_of_products(None, arms)
         return self.covariance.columns(self._seen.arms, self._seen.fronts, self.front, arms)
+
+    def _columns_of_products(self, rows: Index | None, arms: Index | None) -> Array:
+        """Return covariances of some rows, or of all, with some arms, or with all.
+
+        The prior rows of the distinct arms are read, which the means have just brought into the
+        cache, and not the matrix of all arms.
+        """
+        played, slots = self._played
+        total: Array | None = None
+        for i, scale in enumerate(self._scales):
+            prior = self._prior_rows[i * len(played) : (i + 1) * len(played)]
+            if rows is not None:
+                slot, scale = slots[rows], scale[rows]
+                own = prior[slot] if arms is None else prior[slot[:, None], arms]
+            else:
+                own = (prior if arms is None else prior.take(arms, axis=1))[slots]
+            if self.covariance.num_front:
+                own *= scale[:, None]
+            total = own if total is None else total + own
+        assert total is not None
+        return total
 
     @cached_property
     def _is_grouped(self) -> bool:
@@ -891,6 +754,8 @@ class RowsPosterior:
         if "_columns" in vars(self):
             columns = self._columns[rows]
             return columns if arms is None else columns[:, arms]
+        if isinstance(self.covariance, SumOfProducts):
+            return self._columns_of_products(rows, arms)
         seen = self._seen
         return self.covariance.columns(seen.arms[rows], seen.fronts[rows], self.front, arms)
 

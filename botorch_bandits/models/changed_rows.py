@@ -32,7 +32,6 @@ from torch import Tensor
 from botorch_bandits.confidence.changed_basis import Spectrum
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.arms_rows import (
-    RowFactor,
     Rows,
     RowsPosterior,
     along_rows,
@@ -40,6 +39,7 @@ from botorch_bandits.models.arms_rows import (
 )
 from botorch_bandits.models.forgetting import NEGLIGIBLE_WEIGHT
 from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
+from botorch_bandits.models.row_factors import RowFactor
 
 STRIDE = 32
 """Eigenvectors are kept for so many outcomes."""

@@ -12,10 +12,8 @@ import torch
 from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 from torch import Tensor
 
-from botorch_bandits.models import arms_rows, telling_rows
+from botorch_bandits.models import arms_rows, row_factors, telling_rows
 from botorch_bandits.models.arms_rows import (
-    ExtendedFactor,
-    FreshFactor,
     GrowingRows,
     Rows,
     RowsPosterior,
@@ -30,6 +28,7 @@ from botorch_bandits.models.front_kernels import (
     front_covariance,
 )
 from botorch_bandits.models.prior_on_arms import ArmsPrior
+from botorch_bandits.models.row_factors import ExtendedFactor, FreshFactor, GrowingFactor
 
 EXACT = "donot_use_mm_for_euclid_dist"
 LAM, RATE, NUM_ARMS = 0.03, 0.07, 25
@@ -282,11 +281,11 @@ def test_rows_that_grow_equal_dense_algebra(name: str, rate: float | None) -> No
 def test_a_row_is_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row costs one addition to the factor: nothing is factored again."""
     case, added = Case("product", RATE, 100), []
-    append = arms_rows.GrowingFactor.append
+    append = row_factors.GrowingFactor.append
     monkeypatch.setattr(
-        arms_rows.GrowingFactor, "append", lambda *each: [append(*each), added.append(1)]
+        row_factors.GrowingFactor, "append", lambda *each: [append(*each), added.append(1)]
     )
-    monkeypatch.setattr(arms_rows, "FreshFactor", None)
+    monkeypatch.setattr(row_factors, "FreshFactor", None)
     growing = GrowingRows(case.covariance, LAM)
     for arm, front in zip(case.arms.tolist(), case.fronts.numpy(), strict=True):
         growing.observe(arm, front)
@@ -418,6 +417,25 @@ def test_factors_of_any_noise_solve_alike(lam: float) -> None:
         groups = factor.half_of_groups(case.arms.numpy(), columns[:, 0], NUM_ARMS)
         expected = fresh.half_of_groups(case.arms.numpy(), columns[:, 0], NUM_ARMS)
         assert np.allclose(groups, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 63, 64, 65, 200, 600])
+def test_a_factor_that_grew_is_the_dense_one(num_rows: int) -> None:
+    """Blocks of rows and the zeros beside them change nothing, of vectors and of columns."""
+    rng = np.random.default_rng(num_rows)
+    points, lam = rng.random((num_rows, 2)), 0.05
+    squared = np.square(points[:, None] - points).sum(-1)
+    covariance = np.exp(-8.0 * squared) + lam * np.eye(num_rows)
+    grown = GrowingFactor()
+    for i in range(num_rows):
+        grown.append(covariance[i, :i], 1.0, lam)
+    triangle = np.linalg.cholesky(covariance)
+    columns = rng.normal(size=(num_rows, 7))
+    for given in (columns, columns[:, 0]):
+        assert np.allclose(grown.half(given), np.linalg.solve(triangle, given), atol=1e-9)
+        assert np.allclose(grown.back(given), np.linalg.solve(triangle.T, given), atol=1e-9)
+        assert np.allclose(grown.whole(given), np.linalg.solve(covariance, given), atol=1e-8)
+    assert grown.log_determinant == pytest.approx(np.linalg.slogdet(covariance)[1], abs=1e-9)
 
 
 def test_a_singular_covariance_is_raised_by_little() -> None:

@@ -11,7 +11,6 @@ from gpytorch.kernels import MaternKernel
 
 from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow
 from botorch_bandits.models import changed_rows
-from botorch_bandits.models.arms_rows import FreshFactor
 from botorch_bandits.models.changed_rows import (
     Before,
     ChangedRowsPosterior,
@@ -22,6 +21,7 @@ from botorch_bandits.models.changed_rows import (
 )
 from botorch_bandits.models.front_kernels import SumOfProducts
 from botorch_bandits.models.prior_on_arms import ArmsPrior
+from botorch_bandits.models.row_factors import FreshFactor
 
 NUM_ARMS, COUNT = 30, 150
 STREAM = torch.Generator().manual_seed(2)
