@@ -229,6 +229,7 @@ class RowsEngine:
         pending: Rows | None = None,
         draw_round: int | None = None,
         rule: ArmsRule | None = None,
+        posterior: RowsPosterior | None = None,
     ) -> RowsRound:
         """Return what the rule sees in a round.
 
@@ -239,17 +240,19 @@ class RowsEngine:
             pending: What has not arrived, or None.
             draw_round: The round whose random numbers are drawn; ``round_number`` if omitted.
             rule: What is played in this round alone; the engine's own rule if omitted.
+            posterior: From :meth:`posterior_of`, of the same rows, if it was asked for before.
         """
         rule = self.rule if rule is None else rule
         assert rule is not None
         draw_round = round_number if draw_round is None else draw_round
-        posterior = self.posterior_of(
-            front,
-            record,
-            pending if rule.takes_pending else None,
-            partial(self.normal, draw_round),
-            isinstance(rule, _DRAWS),
-        )
+        if posterior is None:
+            posterior = self.posterior_of(
+                front,
+                record,
+                pending if rule.takes_pending else None,
+                partial(self.normal, draw_round),
+                isinstance(rule, _DRAWS),
+            )
         ends, arms = (math.inf, -math.inf), None
         if rule.needs_extremes and len(record.outcomes):
             ends = record.outcomes.min(), record.outcomes.max()

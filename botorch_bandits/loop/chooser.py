@@ -452,7 +452,8 @@ class Chooser:
             return None if self.current.is_weighted else self._new_rows_stream(self._played)
         rule = settings.constraints
         if rule and isinstance(settings.feedback, Censored):
-            return None  # the prior mean changes with the multipliers
+            # the prior mean changes with the multipliers
+            return None if self.current.is_weighted else self._new_rows_stream(self._played)
         if (
             isinstance(settings.model, BanditGPRecipe)
             and rule
@@ -492,9 +493,7 @@ class Chooser:
     def _new_rows_stream(self, played: AcquisitionRecipe) -> RowsStream | None:
         """Return what plays arms with contexts, or what forgets, if the settings need no model."""
         settings = self._settings
-        if not isinstance(settings.model, BanditGPRecipe) or isinstance(
-            settings.feedback, Censored
-        ):
+        if not isinstance(settings.model, BanditGPRecipe):
             return None
         assert isinstance(settings.domain, Arms)
         stream = rows_stream_of(

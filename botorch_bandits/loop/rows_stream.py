@@ -8,6 +8,7 @@ history goes on to the last bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,9 +22,15 @@ from botorch_bandits.acquisition.lagrangian_rows import (
     build_lagrangian_rows_engine,
 )
 from botorch_bandits.acquisition.rows_engine import RowsEngine, build_rows_engine
+from botorch_bandits.acquisition.scores import (
+    RandomizedArmsRule,
+    ThompsonArmsRule,
+    WidthArmsRule,
+)
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
-from botorch_bandits.feedback import Feedback, Ignored
+from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
 from botorch_bandits.forgetting import (
     ExponentialWeights,
     Forgetting,
@@ -32,10 +39,18 @@ from botorch_bandits.forgetting import (
 )
 from botorch_bandits.history import History, Outcome
 from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.loop.state import PenalizedHistory
 from botorch_bandits.models import BanditGPRecipe
-from botorch_bandits.models.arms_rows import Rows
+from botorch_bandits.models.arms_rows import Rows, RowsPosterior
 from botorch_bandits.models.changed_rows import Before, Record
 from botorch_bandits.models.front_kernels import Array, FrontCovariance, Index
+
+
+def _is_plain(feedback: Censored, engine: RowsEngine | LagrangianRowsEngine) -> bool:
+    """Whether no model has to say pseudo-values, and only the width is another one."""
+    rule = engine.rule if isinstance(engine, RowsEngine) else None
+    has_width = type(rule) in (WidthArmsRule, RandomizedArmsRule, ThompsonArmsRule)
+    return has_width and feedback.minimum is not None and not feedback.predictive
 
 
 class RowsStream:
@@ -45,7 +60,7 @@ class RowsStream:
         engine: Chooses.
         domain: The arms.
         history: What happened; it grows as the loop goes on.
-        feedback: What is made of pending queries; it is not censored.
+        feedback: What is made of pending queries.
         forgetting: What becomes of old outcomes, or None.
         lam: The noise variance of one outcome.
         rounds_before: How many rounds were asked before this history.
@@ -110,6 +125,9 @@ class RowsStream:
             among: The arms that may be chosen, in order; None for all.
         """
         seen = self._look(round_number, context)
+        return self._choose(seen, among)
+
+    def _choose(self, seen: Any, among: Tensor | None) -> tuple[Tensor, dict[str, float]]:
         seen.among = among
         self._chosen = arm = int(self.engine.choose(seen))
         return self._domain.choices[arm], self.engine.describe(seen, arm)
@@ -132,11 +150,19 @@ class RowsStream:
 
     def _look(self, round_number: int, context: Tensor | None) -> Any:
         self._catch_up()
+        record, front = self._record(round_number), self._front_now(round_number, context)
+        pending = self._pending(round_number)
+        # random numbers go on where widths begin anew
+        draw_round = self._rounds_before + round_number
+        return self.engine.look(round_number, front, record, pending, draw_round, self._rule)
+
+    def _record(self, round_number: int) -> Record:
+        """Return the outcomes that count in a round."""
         queries, outcomes = self._queries, self._outcomes
         kept, weights = self._kept(queries, round_number)
         if kept is not None:
             queries, outcomes = queries[kept], outcomes[kept]
-        record = Record(
+        return Record(
             self._arms[queries],
             self._fronts[queries],
             self._pairs[queries],
@@ -145,16 +171,9 @@ class RowsStream:
             self._version,
             None if weights is None else partial(self._before, round_number),
         )
-        front = self._front_of([] if context is None else [context], [round_number])[0]
-        return self.engine.look(
-            round_number,
-            front,
-            record,
-            self._pending(round_number),
-            # random numbers go on where widths begin anew
-            self._rounds_before + round_number,
-            self._rule,
-        )
+
+    def _front_now(self, round_number: int, context: Tensor | None) -> Array:
+        return self._front_of([] if context is None else [context], [round_number])[0]
 
     def _kept(self, queries: Index, round_number: int) -> tuple[Index | None, Array | None]:
         """Return which outcomes count, None for all, and their weights, None for rows that stay."""
@@ -195,6 +214,18 @@ class RowsStream:
 
     def _catch_up(self) -> None:
         """Take in what happened since the last look."""
+        self._take_queries()
+        if self._history.version != self._version:
+            self._version = self._history.version
+            self._queries, self._outcomes = self._queries[:0], self._outcomes[:0]
+        told = self._history.outcomes_since(len(self._queries))
+        if told:
+            queries = [outcome.query_id for outcome in told]
+            self._queries = np.concatenate([self._queries, np.array(queries)])
+            self._outcomes = np.concatenate([self._outcomes, self._read(told)])
+
+    def _take_queries(self) -> None:
+        """Take in the queries that were asked since the last look."""
         new = self._history.queries_since(len(self._arms))
         if new:
             arms = self._arms_of([query.x for query in new])
@@ -207,14 +238,6 @@ class RowsStream:
             self._arms = np.concatenate([self._arms, arms])
             self._fronts = np.concatenate([self._fronts, fronts])
             self._pairs = np.concatenate([self._pairs, np.array(pairs)])
-        if self._history.version != self._version:
-            self._version = self._history.version
-            self._queries, self._outcomes = self._queries[:0], self._outcomes[:0]
-        told = self._history.outcomes_since(len(self._queries))
-        if told:
-            queries = [outcome.query_id for outcome in told]
-            self._queries = np.concatenate([self._queries, np.array(queries)])
-            self._outcomes = np.concatenate([self._outcomes, self._read(told)])
 
     def _arms_of(self, points: list[Tensor]) -> Index:
         """Return the numbers of arms, which is mostly the one that was chosen last."""
@@ -254,6 +277,90 @@ class OutputsRowsStream(RowsStream):
         return np.zeros((0, 1 + self._history.num_constraints))
 
 
+class CensoredRowsStream(RowsStream):
+    """One stream of rounds in which each query has a row: its outcome, or a pseudo-value.
+
+    Rows are in the order of the queries, so they stay where they are when an outcome comes in place
+    of a pseudo-value. The minimum is known. With constraints it is that of penalized outcomes under
+    the multipliers in force, and so is the prior mean.
+
+    The arguments are those of :class:`RowsStream`.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        """See the class."""
+        super().__init__(*given)
+        self._told: Array = np.zeros(0)  # of each query; NaN without an outcome
+        self._num_told = 0
+        assert isinstance(self._feedback, Censored)
+        self._queue = CensoredQueue(self._feedback, self._history)
+
+    def choose(
+        self,
+        round_number: int,
+        now: float,
+        context: Tensor | None = None,
+        among: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, float]]:
+        """See the base class."""
+        history, feedback = self._history, self._feedback
+        assert isinstance(feedback, Censored)
+        if isinstance(history, PenalizedHistory):
+            feedback = history.censored(feedback)
+        minimum = feedback.current_minimum(history)
+        assert minimum is not None
+        if isinstance(history, PenalizedHistory):
+            self.engine.prior_mean = minimum
+        self._catch_up()
+        self._queue.update(now)
+        pending, lost = self._queue.pending, self._queue.lost
+        self._queries, self._outcomes = np.arange(len(self._told)), self._told.copy()
+        self._outcomes[[*pending, *lost]] = minimum
+        record, front = self._record(round_number), self._front_now(round_number, context)
+        draw_round = self._rounds_before + round_number
+        posterior = self.engine.posterior_of(
+            front,
+            record,
+            normal=partial(self.engine.normal, draw_round),
+            draws=isinstance(self._rule, ThompsonArmsRule),
+        )
+        total = self._sum_of_deviations(feedback.summed(pending, round_number - 1), posterior)
+        width = censored_rule(self._rule.rule, feedback.outcome_bound, feedback.unit)
+        in_round = width.in_round(torch.tensor(total, dtype=torch.float64), round_number)
+        rule = replace(self._rule, rule=in_round)
+        seen = self.engine.look(round_number, front, record, None, draw_round, rule, posterior)
+        x, described = self._choose(seen, among)
+        return x, {**described, "pending": float(len(pending)), "lost": float(len(lost))}
+
+    def _sum_of_deviations(self, ids: Sequence[int], posterior: RowsPosterior) -> float:
+        """Return the sum of current posterior standard deviations at queries that count.
+
+        Args:
+            ids: Of queries, each at its own context and, with a drifting reward, in its own round.
+            posterior: Of the round.
+        """
+        if isinstance(self._forgetting, SlidingWindow):  # what has left it is waited for no more
+            kept, _ = self._kept(np.array(ids, dtype=np.int64), len(self._told) + 1)
+            ids = [] if kept is None else [ids[i] for i in kept]
+        if not len(ids):
+            return 0.0
+        variances = posterior.variance_of_rows(self._arms[[*ids]], self._fronts[[*ids]])
+        return float(np.sqrt(variances).sum())
+
+    def _catch_up(self) -> None:
+        """See the base class; what is told takes the place of its query."""
+        self._take_queries()
+        if self._history.version != self._version:
+            self._version, self._num_told = self._history.version, 0
+            self._told = self._told[:0]
+        missing = len(self._arms) - len(self._told)
+        self._told = np.concatenate([self._told, np.full(missing, np.nan)])
+        told = self._history.outcomes_since(self._num_told)
+        self._num_told += len(told)
+        for outcome in told:
+            self._told[outcome.query_id] = outcome.reward
+
+
 def rows_stream_of(
     settings: LoopSettings,
     model: BanditGPRecipe,
@@ -265,7 +372,7 @@ def rows_stream_of(
     """Return the stream of a loop on arms with contexts or forgetting; None if a model is needed.
 
     Args:
-        settings: On arms, without censored feedback.
+        settings: On arms.
         model: That of the settings.
         played: What is played, with multipliers.
         history: What happened; it grows as the loop goes on.
@@ -276,13 +383,16 @@ def rows_stream_of(
     assert isinstance(domain, Arms)
     given = domain, settings.context_dim, settings.forgetting, settings.seed
     engine: RowsEngine | LagrangianRowsEngine | None
+    feedback = settings.feedback
     kind: type[RowsStream] = RowsStream
     if rule and rule.surrogate_in_use == "separate":
         kind = OutputsRowsStream
         engine = build_lagrangian_rows_engine(model, played, *given, covariances)
     else:
         engine = build_rows_engine(model, played, *given, *covariances)
-    if engine is None:
+        if isinstance(feedback, Censored):
+            kind = CensoredRowsStream
+    if engine is None or (isinstance(feedback, Censored) and not _is_plain(feedback, engine)):
         return None
     return kind(
         engine, domain, history, settings.feedback, settings.forgetting, model.noise, rounds_before

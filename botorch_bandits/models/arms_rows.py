@@ -410,6 +410,22 @@ class RowsPosterior:
         known = np.einsum("ij,ij->j", columns, columns)
         return np.maximum(self.prior_variances[arms] - known, 0.0)
 
+    def variance_of_rows(self, arms: Index, fronts: Array) -> Array:
+        """Return the variances behind other fronts than the present one, ``m``, at least 0.
+
+        Args:
+            arms: ``m`` arms.
+            fronts: ``m x num_front``; what stands in front of each.
+        """
+        covariance, rows = self.covariance, self._seen
+        columns = np.zeros((len(rows.arms), len(arms)))
+        prior = np.zeros(len(arms))
+        for j, (arm, front) in enumerate(zip(arms.tolist(), fronts, strict=True)):
+            columns[:, j] = covariance.with_rows(rows.arms, rows.fronts, arm, front)
+            prior[j] = covariance.at_own(arms[j : j + 1], fronts[j : j + 1], front)[0]
+        halves = self._seen_factor.half(columns)
+        return np.maximum(prior - np.einsum("ij,ij->j", halves, halves), 0.0)
+
     def screened_variance(
         self,
         mean: Array,

@@ -315,6 +315,95 @@ def test_a_rebuilt_loop_with_constraints_goes_on_to_the_last_bit(
     test_a_rebuilt_loop_goes_on_to_the_last_bit(settings, settings.pop("acquisition"), True)
 
 
+CENSORED = Censored(minimum=-3.0, outcome_bound=6.0, max_delay=6)
+CENSORED_WITH_BOUNDS = Censored(minimum=-3.0, outcome_bound=6.0, constraint_bounds=((-1.0, 1.0),))
+CENSORED_ARMS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    **{
+        f"{forgetting}, {n} contexts": (forgetting, n, {"feedback": CENSORED})
+        for forgetting in FORGETTING
+        for n in (0, 1)
+        if forgetting != "all is kept" or n
+    },
+    **{
+        f"{surrogate}, {forgetting}, {n} contexts": (
+            forgetting,
+            n,
+            {
+                "feedback": CENSORED_WITH_BOUNDS,
+                "constraints": AdditiveEpochs(
+                    num_constraints=1, epoch_length=4, step_size=0.3, surrogate=surrogate
+                ),
+            },
+        )
+        for surrogate in ("relabeled", "fresh")
+        for forgetting, n in (
+            ("all is kept", 0),
+            ("all is kept", 1),
+            ("window", 0),
+            ("weights", 1),
+            ("time", 0),
+        )
+    },
+    "all deviations of the last rounds": (
+        "all is kept",
+        1,
+        {"feedback": Censored(minimum=-3.0, outcome_bound=6.0, max_delay=3, window="all")},
+    ),
+    "lowered": (
+        "weights",
+        0,
+        {"feedback": Censored(minimum=0.4, outcome_bound=6.0, on_lower="lower")},
+    ),
+    "another width": (
+        "window",
+        0,
+        {
+            "feedback": CENSORED,
+            "acquisition": GPUpperConfidenceBound.with_options(delta=0.1),
+        },
+    ),
+    "constant width": (
+        "window",
+        1,
+        {
+            "feedback": Censored(minimum=-3.0, max_delay=4),
+            "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
+        },
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CENSORED_ARMS)
+def test_censored_bounds_are_those_of_the_models(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting, num_contexts, settings = CENSORED_ARMS[name]
+    options = {"forgetting": forgetting, "num_contexts": num_contexts, **settings}
+    assert_chooses_as_models_do(monkeypatch, True, 16, **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CENSORED_ARMS)
+def test_a_rebuilt_censored_loop_goes_on_to_the_last_bit(name: str) -> None:
+    forgetting, num_contexts, settings = CENSORED_ARMS[name]
+    settings = {**settings, "forgetting": forgetting, "num_contexts": num_contexts}
+    acquisition = settings.pop("acquisition", IGP_UCB)
+    test_a_rebuilt_loop_goes_on_to_the_last_bit(settings, acquisition, True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("forgetting", FORGETTING)
+def test_censored_draws_go_on_to_the_last_bit(forgetting: str) -> None:
+    options = {"feedback": CENSORED, "forgetting": forgetting, "num_contexts": 1}
+    draws = GPThompsonSampling.with_options(**BOUNDS, any_lambda=True)
+    test_a_rebuilt_loop_goes_on_to_the_last_bit(options, draws, True)
+    loop = build(acquisition=draws, **options)
+    go_on(loop, 6, True)
+    assert isinstance(loop._chooser._stream, RowsStream)
+    assert len({query.diagnostics["pending"] for query in loop.history.queries}) > 2
+
+
 @pytest.fixture
 def as_on_many_arms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few arms take the ways that pay on many: looks at some rows, and spectra that are kept."""
@@ -348,9 +437,12 @@ MANY: dict[str, dict[str, Any]] = {
     "relabeled": SETTINGS["relabeled"],
     "apart": {"forgetting": "window", **APART["epochs"]},
     "apart, every round": {"forgetting": "window", **APART["every round"]},
+    "censored window": {"forgetting": "window", "feedback": CENSORED},
+    "censored weights": {"forgetting": "weights", "feedback": CENSORED},
 }
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("name", MANY)
 def test_many_arms_choose_as_models_do(
@@ -370,6 +462,7 @@ def test_many_arms_choose_as_models_do(
         assert ("ChangedRowsPosterior" if fades else "TellingRows") in found
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("name", MANY)
 def test_a_rebuilt_loop_on_many_arms_goes_on_to_the_last_bit(
@@ -389,7 +482,11 @@ def test_randomized_widths_have_draws_of_their_own() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"feedback": Censored(minimum=-3.0, outcome_bound=6.0, max_delay=4)},
+        {
+            "feedback": Censored(minimum_proxy=1.0, max_delay=4),
+            "acquisition": GPUpperConfidenceBound.with_options(width=2.0),
+        },
+        {"feedback": Censored(minimum=-3.0, outcome_bound=6.0, predictive=True)},
         {"model": model(refit_every=4)},
         {"acquisition": LogExpectedImprovement.with_options(), "num_initial": 2},
         {
