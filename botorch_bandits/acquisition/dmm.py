@@ -757,15 +757,17 @@ class DMMUpperConfidenceBound(WarnsOfWideness, HallucinatesPending):
             "num_ridges": num_ridges,
             "doubles": self.doubled,
         }
-        growing = data.growing
+        growing, fading = data.growing, data.fading
         if (
             growing is not None
-            and growing.row_weights is None
+            and (growing.row_weights is None or fading is not None)
             and growing.num_rows >= FEWEST_KEPT_ROWS
         ):
             for name in ("rkhs_bound", "noise_bound", "base_ridge"):
                 shared[name] = float(shared[name])
-            confidence_set = RidgeConfidenceSet.of_growing(growing, **shared, weight=data.weight)
+            confidence_set = RidgeConfidenceSet.of_growing(
+                growing, **shared, weight=data.weight, fading=fading
+            )
         else:
             confidence_set = RidgeConfidenceSet.from_data(data.kernel_matrix, **shared)
         in_outcomes = data.prior.standard_deviation / of_norm * confidence_set.doubling

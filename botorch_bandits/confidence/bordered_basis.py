@@ -16,12 +16,24 @@ So all ridges are served by the eigenvectors of the first rows and a small facto
 basis is computed anew after every 16 rows, a number that depends on the rows alone: a loop that is
 built again from its history has the same one.
 
+**Rows that have left.** Rows ``R`` of the basis that have left a window since are taken out of it
+as in :mod:`botorch_bandits.confidence.changed_basis`. With :math:`G^\top = (-Q_R^\top, Z)` the same
+formulas hold, with the rows of one triangular matrix
+
+.. math::
+   L_a L_a^\top = \begin{pmatrix} Q_R (\Lambda + a I)^{-1} Q_R^\top & \cdot \\ \cdot & S_a + \ldots
+   \end{pmatrix}
+
+of which those of ``R`` count with a negative sign. **Rows that fade** alike keep the eigenvectors:
+a common factor of their weights multiplies the eigenvalues.
+
 Source: the inverse of a matrix in two by two blocks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -39,10 +51,10 @@ _NAME = "eigenvectors of the first rows"
 
 
 class Spectrum(NamedTuple):
-    """Eigenvectors of the first rows.
+    """Eigenvectors of the rows of a basis.
 
     Attributes:
-        points: The rows, to tell whether they are the same.
+        points: The rows, with their weights, to tell whether they are the same.
         eigenvalues: ``n_1``, at prior variance 1.
         eigenvectors: ``n_1 x n_1``.
     """
@@ -53,45 +65,80 @@ class Spectrum(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Border:
-    """What the last rows add at each ridge.
+class Fading:
+    """How the weights of rows have become what they are, where all fade alike.
 
     Attributes:
-        cross: ``Z``, ``n_1 x n_2``.
-        roots: ``num_ridges x n_2 x n_2``; the inverse Cholesky factors of ``S_a``.
-        from_features: ``(num_ridges n_2) x n_1``; what is taken off the whitened last rows.
-        mean_weights: ``n_2 x num_ridges``.
+        memo: Where the eigenvectors are kept from round to round.
+        then: From a number of first rows to their weights in the round after the last of them, and
+            to what these have been multiplied with since.
     """
 
+    memo: dict[str, Any]
+    then: Callable[[int], tuple[Tensor, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Border:
+    """What rows that have left the basis, and those that have come, change at each ridge.
+
+    Attributes:
+        num_rows: How many have come, ``d``.
+        cross: ``G^T``, ``n_1 x (r + d)``, of ``r`` rows that have left and those that have come.
+        roots: ``num_ridges x (r + d) x (r + d)``; the inverses of the triangular matrices.
+        from_features: ``(num_ridges (r + d)) x n_1``; what is taken off the whitened rows.
+        mean_weights: ``d x num_ridges``.
+    """
+
+    num_rows: int
     cross: Tensor
     roots: Tensor
     from_features: Tensor
     mean_weights: Tensor
 
     @property
-    def num_rows(self) -> int:
-        """``n_2``."""
-        return self.cross.shape[-1]
+    def num_left(self) -> int:
+        """``r``."""
+        return self.cross.shape[-1] - self.num_rows
 
     def whiten(self, features: Tensor, last: Tensor) -> Tensor:
-        """Return ``S_a^-1/2 r_a``, ``p x num_ridges x n_2``.
+        """Return the whitened rows, ``p x num_ridges x (r + d)``.
 
         Args:
             features: ``p x n_1``, ``f``.
-            last: ``p x n_2`` kernel values with the last rows.
+            last: ``p x d`` kernel values with the rows that have come.
         """
-        count = self.num_rows
-        both = last @ self.roots.reshape(-1, count).mT - features @ self.from_features.mT
-        return both.reshape(*features.shape[:-1], -1, count)
+        of_last = self.roots[..., self.num_left :].reshape(-1, self.num_rows)
+        both = last @ of_last.mT - features @ self.from_features.mT
+        return both.reshape(*features.shape[:-1], -1, self.cross.shape[-1])
 
-    def unwhiten(self, whitened: Tensor, ridge: Tensor) -> Tensor:
-        """Return ``S_a^-1 r_a`` for one ridge a point, ``p x n_2``.
+    def explained(self, whitened: Tensor) -> Tensor:
+        """Return by how much variances are lower than the basis says, ``p x num_ridges``.
 
         Args:
-            whitened: ``p x n_2``.
+            whitened: From :meth:`whiten`.
+        """
+        squares = whitened.square()
+        if self.num_left == 0:
+            return squares.sum(-1)
+        left, came = squares.split([self.num_left, self.num_rows], dim=-1)
+        return came.sum(-1) - left.sum(-1)
+
+    def unwhiten(self, whitened: Tensor, ridge: Tensor) -> Tensor:
+        """Return what the slope of the explained variance is made of, ``p x (r + d)``.
+
+        Args:
+            whitened: ``p x (r + d)``.
             ridge: ``p``; which ridge.
         """
-        return (whitened.unsqueeze(-2) @ self.roots[ridge]).squeeze(-2)
+        return ((whitened * self.signs).unsqueeze(-2) @ self.roots[ridge]).squeeze(-2)
+
+    @property
+    def signs(self) -> Tensor:
+        """``r + d``; -1 for rows that have left."""
+        signs = self.cross.new_ones(self.cross.shape[-1])
+        signs[: self.num_left] = -1.0
+        return signs
 
 
 class Solved(NamedTuple):
@@ -102,7 +149,7 @@ class Solved(NamedTuple):
         log_determinant: ``ln det(K + a I)`` at the last ridge.
         mean_weights: ``n_1 x num_ridges``.
         variance_weights: ``n_1 x num_ridges``; the inverse of ``Lambda + a I``.
-        border: What the last rows add; None if there are none.
+        border: What other rows change; None if there are none.
     """
 
     fits: Tensor
@@ -114,42 +161,61 @@ class Solved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BorderedBasis:
-    """A kernel matrix by the eigenvectors of its first rows.
+    """A kernel matrix by the eigenvectors of some of its rows, and of some that have left.
 
     Attributes:
         eigenvalues: ``n_1``.
-        eigenvectors: ``n_1 x n_1``.
+        eigenvectors: ``n_1 x n_1``; the rows that have left come first.
+        num_left: How many have.
         cross: ``Z``, ``n_1 x n_2``.
         block: ``n_2 x n_2``.
     """
 
     eigenvalues: Tensor
     eigenvectors: Tensor
+    num_left: int
     cross: Tensor
     block: Tensor
 
     @classmethod
-    def of(cls, growing: Any, weight: float) -> BorderedBasis:
+    def of(cls, growing: Any, weight: float, fading: Fading | None = None) -> BorderedBasis:
         """Return that of a model's rows.
 
         Args:
             growing: The model's closed form, which keeps the eigenvectors.
-            weight: What all rows are multiplied with.
+            weight: What all rows are multiplied with, beside weights of their own.
+            fading: Of weights of their own; the eigenvectors are kept there then.
         """
         num_rows, scale = growing.num_rows, weight**2 / growing.outputscale
-        first = num_rows // STRIDE * STRIDE
-        spectrum = _spectrum(growing, first)
-        values, vectors = spectrum.eigenvalues * weight**2, spectrum.eigenvectors
+        num_deleted = 0 if growing.deleted is None else len(growing.deleted)
+        # numbers of rows count those that have left since the factor of the model was computed
+        last = (num_deleted + num_rows) // STRIDE * STRIDE
+        start = max(0, last - num_rows)  # a basis has as many rows as the model, but for 15
+        num_left, first = num_deleted - start, last - num_deleted
+        points, since, memo = growing.points[:first], 1.0, growing.memo
+        if num_left:
+            points = torch.cat([growing.deleted[start:], points])
+        if fading is not None:
+            weights, since = fading.then(first)
+            points, memo = points.clone(), fading.memo
+            points[:, -1] = weights.sqrt()
+        spectrum = _spectrum(growing, points, memo)
+        values, vectors = spectrum.eigenvalues * (weight**2 * since), spectrum.eigenvectors
         if first == num_rows:
-            nothing = vectors.new_zeros(first, 0)
-            return cls(values, vectors, nothing, vectors.new_zeros(0, 0))
+            nothing = vectors.new_zeros(len(points), 0)
+            return cls(values, vectors, num_left, nothing, vectors.new_zeros(0, 0))
         cross, block = growing.prior_covariance(first, num_rows)
-        return cls(values, vectors, vectors.mT @ (scale * cross).mT, scale * block)
+        return cls(
+            values, vectors, num_left, vectors[num_left:].mT @ (scale * cross).mT, scale * block
+        )
 
     @property
     def trace(self) -> Tensor:
         """Of the kernel matrix."""
-        return self.eigenvalues.sum() + self.block.trace()
+        known = self.eigenvalues.sum() + self.block.trace()
+        if self.num_left == 0:
+            return known
+        return known - (self.eigenvectors[: self.num_left].square() @ self.eigenvalues).sum()
 
     def solve(self, ridges: Tensor, outcomes: Tensor) -> Solved:
         """Return what follows from outcomes.
@@ -158,41 +224,68 @@ class BorderedBasis:
             ridges: ``num_ridges`` positive numbers.
             outcomes: ``n``.
         """
-        first = len(self.eigenvalues)
-        projected = outcomes[:first] @ self.eigenvectors
+        num_came, r = self.cross.shape[-1], self.num_left
+        first = len(outcomes) - num_came
+        projected = outcomes[:first] @ self.eigenvectors[r:]
         shrunk = 1.0 / (self.eigenvalues.unsqueeze(-1) + ridges)
         fits = projected.square() @ shrunk
         log_determinant = -shrunk[:, -1].log().sum()
-        if self.cross.shape[-1] == 0:
+        if r + num_came == 0:
             weights = projected.unsqueeze(-1) * shrunk
             return Solved(fits, log_determinant, weights, shrunk, None)
-        shrunk_cross = self.cross.mT * shrunk.mT.unsqueeze(-2)  # num_ridges x n_2 x n_1
-        left = self.block - shrunk_cross @ self.cross
-        left.diagonal(dim1=-2, dim2=-1).add_(ridges.unsqueeze(-1))
-        factor = torch.linalg.cholesky(left)
-        identity = torch.eye(left.shape[-1], dtype=left.dtype, device=left.device)
-        roots = torch.linalg.solve_triangular(factor, identity.expand_as(left), upper=False)
-        misses = (roots @ (outcomes[first:] - shrunk_cross @ projected).unsqueeze(-1)).squeeze(-1)
-        last = (misses.unsqueeze(-2) @ roots).squeeze(-2).mT  # n_2 x num_ridges
-        border = Border(self.cross, roots, (roots @ shrunk_cross).flatten(0, 1), last)
+        whole = torch.cat([-self.eigenvectors[:r].mT, self.cross], dim=-1)
+        shrunk_cross = whole.mT * shrunk.mT.unsqueeze(-2)  # num_ridges x (r + d) x n_1
+        factor = _triangles(shrunk_cross @ whole, r, self.block, ridges)
+        identity = torch.eye(r + num_came, dtype=factor.dtype, device=factor.device)
+        roots = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
+        known = torch.cat([outcomes.new_zeros(r), outcomes[first:]]) - shrunk_cross @ projected
+        misses = (roots @ known.unsqueeze(-1)).squeeze(-1)
+        border = Border(num_came, whole, roots, (roots @ shrunk_cross).flatten(0, 1), misses[:0])
+        signed = misses * border.signs
+        weights = (signed.unsqueeze(-2) @ roots).squeeze(-2).mT  # (r + d) x num_ridges
         return Solved(
-            fits + misses.square().sum(-1),
+            fits + (signed * misses).sum(-1),
             log_determinant + 2.0 * factor[-1].diagonal().log().sum(),
-            shrunk * (projected.unsqueeze(-1) - self.cross @ last),
+            shrunk * (projected.unsqueeze(-1) - whole @ weights),
             shrunk,
-            border,
+            replace(border, mean_weights=weights[r:]),
         )
 
 
-def _spectrum(growing: Any, first: int) -> Spectrum:
-    """Return the eigenvectors of the first rows, kept or computed."""
-    points, known = growing.points[:first], growing.memo.get(_NAME)
+def _triangles(products: Tensor, num_left: int, block: Tensor, ridges: Tensor) -> Tensor:
+    """Return the triangular matrices of all ridges, ``num_ridges x (r + d) x (r + d)``.
+
+    Args:
+        products: Of the same shape; ``G (Lambda + a I)^-1 G^T``.
+        num_left: ``r``.
+        block: ``d x d`` kernel values among the rows that have come.
+        ridges: ``num_ridges``.
+    """
+    r = num_left
+    came = block - products[:, r:, r:]
+    came.diagonal(dim1=-2, dim2=-1).add_(ridges.unsqueeze(-1))
+    if r == 0:
+        return torch.linalg.cholesky(came)
+    factor = torch.zeros_like(products)
+    factor[:, :r, :r] = torch.linalg.cholesky(products[:, :r, :r])
+    half = torch.linalg.solve_triangular(
+        factor[:, :r, :r], products[:, :r, r:].contiguous(), upper=False
+    )
+    if came.shape[-1]:
+        factor[:, r:, :r] = half.mT
+        factor[:, r:, r:] = torch.linalg.cholesky(came + half.mT @ half)
+    return factor
+
+
+def _spectrum(growing: Any, points: Tensor, memo: dict[str, Any]) -> Spectrum:
+    """Return the eigenvectors of some rows, kept or computed."""
+    known = memo.get(_NAME)
     if known is not None and torch.equal(known.points, points):
         kept: Spectrum = known
         return kept
-    _, matrix = growing.prior_covariance(0, first)
+    _, matrix = growing.prior_covariance(0, len(points), points)
     values, vectors = torch.linalg.eigh(matrix / growing.outputscale)
-    growing.memo[_NAME] = found = Spectrum(points, values.clamp_min(0.0), vectors)
+    memo[_NAME] = found = Spectrum(points, values.clamp_min(0.0), vectors)
     return found
 
 

@@ -41,7 +41,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite, check_integer, check_probability
-from botorch_bandits.confidence.bordered_basis import Border, BorderedBasis
+from botorch_bandits.confidence.bordered_basis import Border, BorderedBasis, Fading
 from botorch_bandits.confidence.kernel_reading import prior_mean_at
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
@@ -77,6 +77,7 @@ class OutputData:
             ``b x d`` raw inputs to raw outcome units (the prior mean is added).
         growing: The closed form of the model, if it has one.
         weight: What its rows are multiplied with, beside weights of their own.
+        fading: How these have become what they are, if all rows fade alike.
     """
 
     prior: OutputPrior
@@ -86,6 +87,7 @@ class OutputData:
     to_outcome_units: Callable[[Tensor, Tensor], Tensor]
     growing: Any = None
     weight: float = 1.0
+    fading: Fading | None = None
 
     @cached_property
     def kernel_matrix(self) -> Tensor:
@@ -195,6 +197,7 @@ def read_data(model: Model) -> tuple[OutputData, ...]:
             cross,
             to_outcome_units,
             growing,
+            fading=getattr(model, "fading", None),
         )
 
     return tuple(read_output(j, prior) for j, prior in enumerate(priors))
@@ -218,7 +221,7 @@ class RidgeConfidenceSet:
         smallest_rkhs_bound: ``batch_shape``; the data refute every smaller ``B``.
         information_gain: ``batch_shape``; ``1/2 ln det(I + K / a_0)``, in nats.
         doubling: By which power of two ``B`` was multiplied, scalar or ``batch_shape``.
-        border: What the last rows add, where the eigenvectors are those of the others.
+        border: What other rows change, where the eigenvectors are not those of all.
     """
 
     ridges: Tensor
@@ -308,6 +311,7 @@ class RidgeConfidenceSet:
         num_ridges: int = 48,
         doubles: bool = False,
         weight: float = 1.0,
+        fading: Fading | None = None,
     ) -> RidgeConfidenceSet:
         """Compute the set of a model that grows by rows, from a basis kept for most of them.
 
@@ -322,8 +326,9 @@ class RidgeConfidenceSet:
             num_ridges: Size of the grid.
             doubles: Guess and double; see :meth:`from_data`.
             weight: What all rows are multiplied with.
+            fading: Of rows with weights of their own, by which outcomes are multiplied, too.
         """
-        whole = BorderedBasis.of(growing, weight)
+        whole = BorderedBasis.of(growing, weight, fading)
         base, variance = outcomes.new_tensor([base_ridge]), noise_bound**2
         trace = whole.trace.reshape(1)
         ridges = ridge_grid(base, trace, num_ridges)  # the last one is the base ridge
@@ -340,7 +345,7 @@ class RidgeConfidenceSet:
             ridges=ridges,
             radicands=radicands,
             rkhs_bound=bound,
-            eigenvectors=whole.eigenvectors,
+            eigenvectors=whole.eigenvectors[whole.num_left :],
             mean_weights=solved.mean_weights,
             variance_weights=solved.variance_weights,
             smallest_rkhs_bound=smallest,
@@ -357,8 +362,11 @@ class RidgeConfidenceSet:
         ridge ``a`` is at most :math:`\Lambda / (\Lambda + a)` of it, because
         :math:`\sum_i f_i^2 / \lambda_i \le k(x, x)`. They are left out where
         :math:`\\Lambda` is :data:`NEGLIGIBLE_SHARE` of the base ridge. None if more than half of
-        them would be left.
+        them would be left, or where rows have left: the features, which have zeros in their places,
+        are not small where eigenvalues are.
         """
+        if self.border is not None and self.border.num_left:
+            return None
         base = self.ridges[-1]
         eigenvalues = self.variance_weights[:, -1].reciprocal() - base
         num_kept = int((eigenvalues > NEGLIGIBLE_SHARE * base).sum())
@@ -417,16 +425,17 @@ class RidgeConfidenceSet:
             They are followed by what :meth:`slopes` needs.
         """
         border = self.border
-        rows = cross if border is None else cross[..., : -border.num_rows]
+        num_came = 0 if border is None else border.num_rows
+        rows = cross[..., : cross.shape[-1] - num_came]
         features = rows @ self.eigenvectors  # batch_shape x p x n
         mean = features @ self.mean_weights  # batch_shape x p x num_ridges
         explained = features**2 @ self.variance_weights
         whitened = None
         if border is not None:
-            last = cross[..., -border.num_rows :]
+            last = cross[..., cross.shape[-1] - num_came :]
             whitened = border.whiten(features, last)
             mean = mean + last @ border.mean_weights
-            explained = explained + whitened.square().sum(-1)
+            explained = explained + border.explained(whitened)
         variance = (prior_variance.unsqueeze(-1) - explained).clamp_min(MINIMUM_VARIANCE)
         return mean, variance, features, whitened
 
@@ -451,7 +460,8 @@ class RidgeConfidenceSet:
         last = self.border.unwhiten(whitened[index, ridge], ridge)
         rows = torch.stack([of_mean, shrunk * (features - last @ self.border.cross.mT)])
         first = rows @ self.eigenvectors.mT
-        both = torch.stack([self.border.mean_weights.mT[ridge], last])
+        came = last[..., self.border.num_left :]
+        both = torch.stack([self.border.mean_weights.mT[ridge], came])
         of_mean, of_variance = torch.cat([first, both], dim=-1)
         return of_mean, of_variance
 

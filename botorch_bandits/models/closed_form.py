@@ -371,6 +371,7 @@ class ClosedForm:
         full_weights: The part of ``a`` that later rows leave as it is.
         prior_mean: ``m``, the same at all points.
         memo: What others compute of the first rows, by name; all that continue this one share it.
+        deleted: ``points`` of rows that have left since the factor was computed, in order.
     """
 
     kernel: StationaryKernel
@@ -385,6 +386,7 @@ class ClosedForm:
     full_weights: Tensor
     prior_mean: float = 0.0
     memo: dict[str, Any] = field(default_factory=dict)
+    deleted: Tensor | None = None
 
     @classmethod
     def of_data(
@@ -593,19 +595,26 @@ class ClosedForm:
         sums = (outer * slope) @ self.points[:, : dim + 1]
         return torch.addcmul(-sums[:, :dim], sums[:, dim:], scaled).div_(self.lengthscale)
 
-    def prior_covariance(self, start: int, end: int) -> tuple[Tensor, Tensor]:
+    def prior_covariance(
+        self, start: int, end: int, points: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the prior covariances of some rows with those before and with each other.
 
         Args:
             start: The first of the rows.
             end: Behind the last one.
+            points: Of other rows than those of this posterior, as :attr:`points` has them.
 
         Returns:
             ``(end - start) x start`` and ``(end - start) x (end - start)`` numbers.
         """
-        cross, block = self._covariance(self.points, start, end)
-        block.diagonal().fill_(self.outputscale)
+        points = self.points if points is None else points
+        cross, block = self._covariance(points, start, end)
+        block.diagonal().copy_(self._prior_variances(points[start:end]))
         return cross, block
+
+    def _prior_variances(self, points: Tensor) -> Tensor:
+        return points.new_full((len(points),), self.outputscale)
 
     def shares_factor_with(self, other: ClosedForm) -> bool:
         """Return whether another posterior differs from this one in its outcomes alone.

@@ -200,6 +200,10 @@ class ComposedClosedForm(ClosedForm):
         block.diagonal().add_(self.noise)
         return values[:, :start].contiguous(), block
 
+    def _prior_variances(self, points: Tensor) -> Tensor:
+        variances = super()._prior_variances(points)
+        return variances * points[:, -1].square() if self.has_weights else variances
+
     def _cross(self, queries: list[QueryRows], num_queries: int) -> Tensor:
         """Kernel values with the rows, times the weights of these."""
         values, _ = self._kernel.values(queries, self.points, num_queries)

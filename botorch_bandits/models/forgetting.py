@@ -19,6 +19,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from botorch.models.transforms.input import InputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bandits.confidence.bordered_basis import Fading
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.forgetting import (
@@ -284,6 +286,7 @@ class ForgettingModels:
             if isinstance(forgetting, SlidingWindow)
             else None
         )
+        self._memo: dict[str, Any] = {}  # of rows that fade, from round to round
         # with a time as an input rows never change: one builder continues its last model
         self._growing = self._builder() if isinstance(forgetting, TimeVaryingKernel) else None
 
@@ -332,7 +335,11 @@ class ForgettingModels:
             weights = self.forgetting.weights(rounds, round_number)
             kept = weights > NEGLIGIBLE_WEIGHT
             if own_weights is None:
-                return self._weighted(X[kept], Y[kept], weights[kept])
+                model = self._weighted(X[kept], Y[kept], weights[kept])
+                if isinstance(model, BanditGP) and not self._collapses:
+                    then = partial(_weights_then, self.forgetting, rounds[kept], round_number)
+                    model.fading = Fading(self._memo, then)
+                return model
             model = self._weighted(X[kept], Y[kept], (weights * own_weights)[kept])
             for each in model.models if isinstance(model, ModelListGP) else [model]:
                 each.num_outcomes = int(kept.sum())
@@ -371,6 +378,22 @@ class ForgettingModels:
             repeats=weights,
             prior_mean=recipe.prior_mean,
         )
+
+
+def _weights_then(
+    forgetting: ExponentialWeights, rounds: Tensor, round_number: int, count: int
+) -> tuple[Tensor, float]:
+    """Return the weights of the first rows when they were all, and their factor since then.
+
+    Args:
+        forgetting: How they fade.
+        rounds: ``n`` rounds in which the rows were asked.
+        round_number: The round that is chosen.
+        count: How many of the rows.
+    """
+    latest = int(rounds[:count].max())
+    since = float(forgetting.weights(rounds.new_tensor([latest]), round_number))
+    return forgetting.weights(rounds[:count], latest + 1), since
 
 
 fill_in_docstrings(__name__)

@@ -130,7 +130,7 @@ def posterior_without_first_rows(
         factor=factor,
         weights=weights,
         full_weights=full_weights,
-        memo={},
+        deleted=posterior.points[:num_rows].clone(),
     )
 
 

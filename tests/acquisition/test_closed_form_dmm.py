@@ -12,9 +12,16 @@ from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from botorch_bandits import BanditGP, Box, DMMUpperConfidenceBound
+from botorch_bandits import (
+    BanditGP,
+    Box,
+    DMMUpperConfidenceBound,
+    ExponentialWeights,
+    SlidingWindow,
+)
 from botorch_bandits.confidence import bordered_basis
 from botorch_bandits.models.fitted import LearnedGP
+from botorch_bandits.models.forgetting import ForgettingModels
 
 NORM, DELTA, NOISE, NUM_RIDGES = 5.0, 0.1, 0.04, 48
 POINTS = torch.rand(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
@@ -43,12 +50,20 @@ def kernel(name: str) -> Any:
     return found
 
 
-def dense_upper(model: Any, X: Tensor, y: Tensor, points: Tensor, sign: float) -> Tensor:
-    """The bound as printed, in units of the prior deviation."""
+def dense_upper(
+    model: Any,
+    X: Tensor,
+    y: Tensor,
+    points: Tensor,
+    sign: float,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """The bound as printed, in units of the prior deviation, of rows times roots of weights."""
     covariance, variance = model.covar_module, 1.7
-    K = covariance(X).to_dense().detach() / variance
+    root = torch.ones(len(X), dtype=torch.float64) if weights is None else weights.sqrt()
+    K = covariance(X).to_dense().detach() / variance * root * root[:, None]
     identity = torch.eye(len(X), dtype=torch.float64)
-    base, residual = NOISE / variance, sign * (y - model.prior_mean) / math.sqrt(variance)
+    base, residual = NOISE / variance, sign * (y - model.prior_mean) / math.sqrt(variance) * root
 
     def inverse(ridge: Tensor | float) -> Tensor:
         return torch.linalg.inv(K + ridge * identity)
@@ -62,7 +77,7 @@ def dense_upper(model: Any, X: Tensor, y: Tensor, points: Tensor, sign: float) -
     high = 1e2 * (base + float(K.trace()))
     steps = torch.linspace(0.0, 1.0, NUM_RIDGES - 1, dtype=torch.float64)
     grid = [*(1e-2 * base * (high / (1e-2 * base)) ** steps), base]
-    cross = covariance(points, X).to_dense() / variance
+    cross = covariance(points, X).to_dense() / variance * root
     ends = []
     for ridge in grid:
         solved = inverse(ridge)
@@ -118,6 +133,79 @@ def test_a_kept_basis_serves_all_rows_that_follow(monkeypatch: pytest.MonkeyPatc
     )
     assert sizes == [32, 64, 64]
     assert torch.equal(other(POINTS.unsqueeze(-2)), grown(POINTS.unsqueeze(-2)))
+
+
+@pytest.fixture
+def decompositions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows they had; a basis is computed after every 8 rows."""
+    sizes: list[int] = []
+    eigh = torch.linalg.eigh
+
+    def counted(matrix: Tensor) -> Any:
+        sizes.append(len(matrix))
+        return eigh(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eigh", counted)
+    monkeypatch.setattr(bordered_basis, "STRIDE", 8)
+    return sizes
+
+
+def assert_dense(
+    model: Any, X: Tensor, Y: Tensor, maximize: bool, weights: Tensor | None = None
+) -> None:
+    acquisition = DMMUpperConfidenceBound(
+        model, rkhs_bound=NORM, noise_bound=math.sqrt(NOISE), delta=DELTA, maximize=maximize
+    )
+    points = POINTS.clone().requires_grad_()
+    sign = 1.0 if maximize else -1.0
+    expected = dense_upper(model, X, Y[:, 0], points, sign, weights)
+    (slope,) = torch.autograd.grad(expected.sum(), points)
+    closed_form = acquisition.closed_form
+    assert closed_form is not None
+    value, gradient = closed_form.value_and_gradient(POINTS)
+    assert torch.allclose(acquisition(POINTS.unsqueeze(-2)), expected.detach(), atol=1e-8)
+    assert torch.allclose(value, expected.detach(), rtol=0.0, atol=1e-8)
+    assert torch.allclose(gradient, slope, rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["plain", "product"])
+def test_rows_that_leave_a_window_are_taken_out_of_the_basis(
+    name: str, decompositions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values and slopes are the dense ones; a decomposition serves eight rounds."""
+    monkeypatch.setattr("botorch_bandits.models.forgetting.FEWEST_ROWS", 10)
+    X, Y = rows(80)
+    recipe = BanditGP.with_kernel(kernel(name), noise=NOISE, prior_mean=2.5)
+    models = ForgettingModels(recipe, SlidingWindow(30))
+    rounds = torch.arange(1, 81)
+    for t in range(36, 81):
+        kept = slice(t - 30, t)
+        model: Any = models.build(X[:t], Y[:t], rounds[:t], t + 1)
+        assert model.num_rows == 30
+        assert_dense(model, X[kept], Y[kept], maximize=t % 2 == 0)
+    assert set(decompositions) <= {*range(24, 31)}
+    assert len(decompositions) <= 9  # and one where the rows are factorized anew
+
+
+@pytest.mark.parametrize("name", ["plain", "product"])
+def test_rows_that_fade_keep_the_basis(name: str, decompositions: list[int]) -> None:
+    X, Y = rows(60)
+    recipe = BanditGP.with_kernel(kernel(name), noise=NOISE, prior_mean=2.5)
+    forgetting = ExponentialWeights(0.95)
+    models = ForgettingModels(recipe, forgetting)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(2))
+    rounds = torch.arange(1, 61)[order]  # outcomes that arrive late, in another order
+    for n in range(30, 61):
+        weights = forgetting.weights(rounds[:n], 62 + n)
+        model: Any = models.build(X[:n], Y[:n], rounds[:n], 62 + n)
+        assert_dense(model, X[:n], Y[:n], n % 2 == 0, weights)
+    assert decompositions == [24, 32, 40, 48, 56]
+    again: Any = ForgettingModels(recipe, forgetting).build(X, Y, rounds, 122)
+    values = (
+        DMMUpperConfidenceBound(each, rkhs_bound=NORM, noise_bound=0.2)(POINTS.unsqueeze(-2))
+        for each in (model, again)
+    )
+    assert torch.equal(*values)  # to the last bit, whenever the basis was computed
 
 
 def test_a_refuted_set_and_transforms_are_followed() -> None:
