@@ -38,6 +38,7 @@ from botorch_bandits.checks import (
     check_matrix,
     check_number,
 )
+from botorch_bandits.confidence.bordered_basis import Fading
 from botorch_bandits.confidence.width_rules import PriorSummary
 from botorch_bandits.models.closed_form import (
     CachedPosterior,
@@ -305,6 +306,7 @@ class IncrementalGP(SingleTaskGP):
     """
 
     learn_hyperparameters: bool
+    fading: Fading | None = None  # how weights have become what they are, where all fade alike
     _cached: CachedPosterior | None = None
     _origin: _Origin | None = None
 
