@@ -348,12 +348,11 @@ class Censored(Censoring, Feedback):
         queries = history.queries[: round_number - 1]
         rewards: list[float | None] = [None] * len(queries)
         ids: dict[str, list[int]] = {"pending": [], "lost": [], "late": []}
+        # all outcomes at once: some histories compute them
+        told: dict[int, Event] = {outcome.query_id: outcome for outcome in history.outcomes}
+        told |= {event.query_id: event for event in (*history.failures, *history.retractions)}
         for i, query in enumerate(queries):
-            event: Event | None = (
-                history.outcome(query.id)
-                or history.failure(query.id)
-                or history.retraction(query.id)
-            )
+            event = told.get(query.id)
             if event is not None and event.arrived_round >= round_number:
                 event = None  # it was told later
             status = self.status(query, event, round_number, now)
