@@ -606,7 +606,7 @@ class Box(Domain):
             if self.feasible is not None:
                 self.feasible.check_choices(choices)
             return Arms(choices).maximize(acquisition, seed)
-        if (few := self._few_points()) is not None:
+        if (few := self.few_points()) is not None:
             return few.maximize(acquisition, seed)
         common: dict[str, Any] = {
             "q": 1,
@@ -806,7 +806,7 @@ class Box(Domain):
             return None
         return ToBox(low, side)
 
-    def _few_points(self) -> Arms | None:
+    def few_points(self) -> Arms | None:
         """Return all points if they are so few that all are looked at; of a box never."""
         return None
 
@@ -863,8 +863,8 @@ class _BoxInContext(Box):
         self.equality_constraints = box.equality_constraints  # these have no volume
         self.feasible = None if box.feasible is None else box.feasible.behind(self._context)
 
-    def _few_points(self) -> Arms | None:
-        arms = self._box._few_points()
+    def few_points(self) -> Arms | None:
+        arms = self._box.few_points()
         return None if arms is None else arms.in_context(self._context)
 
     def _fixed_features(self) -> dict[int, float]:

@@ -728,7 +728,8 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
 
     Args:
         model: A fitted BoTorch model in float64.
-        num_arms: ``|D|``, at least 2; in a loop on arms it may be omitted.
+        num_arms: ``|D|``, at least 2; in a loop on arms, or on a ``Space`` with so few points that
+            all are looked at, it may be omitted.
         seed: Seeds the draw of each round; taken from torch's global generator if omitted.
         round_number: See :class:`WidthUpperConfidenceBound`; each round has a draw of its own.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
@@ -781,9 +782,12 @@ class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
             options: All constructor arguments.
             domain: Where the acquisition will be maximized; None if that is not known yet.
         """
-        if options["num_arms"] is not None or isinstance(domain, Box):
+        if options["num_arms"] is not None:
             return {}
-        return {"num_arms": domain.num_arms if isinstance(domain, Arms) else 2}
+        choices = domain.few_points() if isinstance(domain, Box) else domain
+        if isinstance(choices, Arms):
+            return {"num_arms": choices.num_arms}
+        return {} if isinstance(domain, Box) else {"num_arms": 2}
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> RandomizedWidth:

@@ -221,8 +221,8 @@ class EvidenceDetector:
             store_checked(self, weights=tuple(weight / total for weight in weights))
         if self.robust and self.weights is not None:
             raise ValueError(
-                "robust is True and weights are given; no statistic is known that is both robust "
-                "and over candidates. Pass robust=False with candidates."
+                "robust is True, but the evidence is of a list of priors with weights; no "
+                "statistic is known that is both robust and over several priors. Pass robust=False."
             )
         if self.statistic != "mixture" and (self.robust or self.weights is not None):
             raise ValueError(

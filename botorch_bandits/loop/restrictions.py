@@ -296,7 +296,7 @@ def _restricted_box(
         part = _Points(_kept(points, values, "available and fixed leave no point"))
     elif values:
         part = _slice_of(domain, values, record["fixed"])
-    elif (few := domain._few_points()) is not None:
+    elif (few := domain.few_points()) is not None:
         part = _Points(few.choices)
     if away is not None and isinstance(part, Arms):
         part = _Points(away.kept(part.choices))
@@ -369,7 +369,7 @@ def _slice_of(domain: Box, values: Mapping[int, float], told: Mapping[str, Any])
     """Return the part of a box in which some coordinates have given values."""
     try:
         found = _Slice(domain, values)
-        points = found._few_points()
+        points = found.few_points()
         if points is None and found.feasible is not None:
             found.feasible.check_not_empty(found._from_unit, found.integer_dims)
     except ValueError as error:
@@ -534,7 +534,7 @@ class _Slice(_PartOfBox):
     def unordered_dims(self) -> tuple[int, ...]:
         return tuple(i for i in self._box.unordered_dims if i not in self._values)
 
-    def _few_points(self) -> Arms | None:
+    def few_points(self) -> Arms | None:
         counts = self.num_values
         if len(counts) + len(self._values) < self.dim or math.prod(counts.values()) > FEW_POINTS:
             return None

@@ -399,7 +399,7 @@ class Space(Box):
         There is none where a category has no order, a whole number is on a logarithmic scale, or
         nothing is continuous.
         """
-        if self.unordered_dims or self._logarithms or self._few_points() is not None:
+        if self.unordered_dims or self._logarithms or self.few_points() is not None:
             return None
         sizes = (self.num_restarts, self.raw_samples)
         return Box(self.bounds, self.integer_dims, *sizes, **self.constraints)
@@ -424,7 +424,8 @@ class Space(Box):
         of_logarithm = self._logarithms.get(dim)
         return super().values_of(dim) if of_logarithm is None else of_logarithm.values()
 
-    def _few_points(self) -> Arms | None:
+    def few_points(self) -> Arms | None:
+        """See :meth:`Box.few_points`."""
         return self._few
 
     @cached_property
