@@ -16,7 +16,7 @@ from torch import Tensor
 
 from botorch_bandits.docstrings import fill_in_docstrings
 
-ORIGINS = ("initial", "acquisition", "random", "exploration", "attached")
+ORIGINS = ("initial", "acquisition", "repeat", "random", "exploration", "attached")
 
 
 @dataclass(frozen=True, eq=False)

@@ -568,14 +568,15 @@ def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | No
     """
     num_arms, dim = options.get("num_arms"), options.get("dim")
     side_length = options.get("side_length")
-    choices = domain.few_points() if isinstance(domain, Box) else domain
-    if num_arms is not None and choices is None:
-        raise ValueError(f"{name} has num_arms={num_arms}, but the domain is a box, not arms.")
-    if num_arms is not None and isinstance(choices, Arms) and num_arms < choices.num_arms:
-        raise ValueError(
-            f"{name} has num_arms={num_arms}, but the domain has {choices.num_arms} arms. Leave "
-            "num_arms= out: the domain knows it."
-        )
+    if num_arms is not None:
+        choices = domain.few_points() if isinstance(domain, Box) else domain
+        if choices is None and domain is not None:
+            raise ValueError(f"{name} has num_arms={num_arms}, but the domain is a box, not arms.")
+        if isinstance(choices, Arms) and num_arms < choices.num_arms:
+            raise ValueError(
+                f"{name} has num_arms={num_arms}, but the domain has {choices.num_arms} arms. "
+                "Leave num_arms= out: the domain knows it."
+            )
     if isinstance(domain, Box):
         longest = float((domain.bounds[1] - domain.bounds[0]).max())
         if (dim is not None and dim < domain.dim) or (

@@ -61,6 +61,12 @@ from botorch_bandits.confidence.information_gain import (
     realized_information_gain,
 )
 from botorch_bandits.confidence.irgp import RandomizedWidth, irgp_ucb_width
+from botorch_bandits.confidence.repeats import (
+    most_choices,
+    num_plays,
+    num_plays_at,
+    tail_on_box,
+)
 from botorch_bandits.confidence.width_rules import (
     ConstantWidth,
     OutputPrior,
@@ -124,9 +130,13 @@ __all__ = [
     "igp_ucb_regret_bound",
     "igp_ucb_width",
     "irgp_ucb_width",
+    "most_choices",
     "noisy_constraints_bounds",
+    "num_plays",
+    "num_plays_at",
     "realized_information_gain",
     "realized_ts_regret_bound",
     "regret_bound_of_width",
     "regret_exponent",
+    "tail_on_box",
 ]

@@ -65,6 +65,7 @@ from botorch_bandits.loop.minimizing import (
     turned_history,
 )
 from botorch_bandits.loop.probing import probe
+from botorch_bandits.loop.repeats import next_play, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
@@ -76,12 +77,7 @@ from botorch_bandits.loop.state import (
     at_multipliers,
     with_feedback,
 )
-from botorch_bandits.models import (
-    BanditGPRecipe,
-    CandidatesRecipe,
-    LocalGP,
-    LocalGPRecipe,
-)
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, LocalGP, LocalGPRecipe
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.front_kernels import FrontCovariance
@@ -178,7 +174,9 @@ class Chooser:
                 known = self._stream.smallest_lower_bounds
             self._watch.look(self.segments, self._history, lambda: self.model(now), known)
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
-        rule = self._settings.constraints
+        rule, repeats = self._settings.constraints, self._settings.repeats
+        if repeats is not None and origin == "acquisition":
+            diagnostics = with_plays(diagnostics, self._settings.model, repeats)
         if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
         if self.segments is not None:
@@ -352,6 +350,9 @@ class Chooser:
             guarantee = with_restarts(guarantee, *given)
         guarantee = with_retractions(guarantee, self._history)
         guarantee = with_regret(guarantee, self._history, starts, num_given)
+        if settings.repeats is not None:
+            keeps_all = settings.forgetting is None and not starts
+            guarantee = with_repeats(guarantee, self._history, settings.repeats, keeps_all)
         return guarantee_of_costs(guarantee) if self._minimizes else guarantee
 
     def _choose(
@@ -376,6 +377,10 @@ class Chooser:
         if self.current.avoided_in_a_row() >= FAILURES_BEFORE_UNIFORM:
             # the model learns nothing from failures, and would go on beside the last ones
             return self._sample(round_number, limits), "initial", {}
+        if settings.repeats is not None and limits is None:
+            again = next_play(self.current, context, self.rounds_before)
+            if again is not None:
+                return again
         if self._stream is not None:
             among = None if limits is None else limits.among
             x, diagnostics = self._stream.choose(local_round, now, context, among)

@@ -19,7 +19,16 @@ from botorch_bandits.loop.settings import LoopSettings
 SHOWN_ENTRIES = 8
 """Tensors with more entries are shown by their shapes."""
 
-NAMES = ("domain", "model", "acquisition", "feedback", "restart", "forgetting", "constraints")
+NAMES = (
+    "domain",
+    "model",
+    "acquisition",
+    "feedback",
+    "restart",
+    "forgetting",
+    "constraints",
+    "repeats",
+)
 INNER = {"model": ("kernel",), "restart": ("detector", "constraint_detectors")}
 """What has a row of its own."""
 

@@ -291,6 +291,13 @@ def with_regret(
         covered = rounds_in_hand(history, starts)
     bounds = [_bound_of_round(query, regret, starts) for query in covered]
     covered = [query for query, bound in zip(covered, bounds, strict=True) if bound is not None]
+    if is_sure:  # each play of a point has the bound of its choice
+        bounds = [bound for bound in bounds if bound is not None]
+        of_choices = dict(zip((query.round_number for query in covered), bounds, strict=True))
+        for query in history.queries:
+            if query.origin == "repeat" and query.diagnostics["choice_round"] in of_choices:
+                covered.append(query)
+                bounds.append(of_choices[int(query.diagnostics["choice_round"])])
     num_others = history.num_queries - len(covered)
     if num_others and regret.needs_every_round:
         return _without_rates(

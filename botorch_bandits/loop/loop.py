@@ -111,6 +111,8 @@ class BanditLoop:
             :meth:`best`, diagnostics and plots have the numbers as they are told; a prior mean and
             the ``minimum`` of ``Censored`` (the largest cost) are in the same sign. Models, also
             those of a function of yours, see minus the cost. Constraints keep their sign.
+        repeats: If 1.1, a point is played as often as the bound on regret grows by 10 percent at
+            most, before the next one is chosen. Rounds then cost what their few points cost.
         clock: Returns the time in seconds; passed in so that tests and replays are exact.
         history: Continue from this history; it is used, not copied.
         journal: The path of a file in which everything is recorded. If it is there already, the
@@ -130,14 +132,9 @@ class BanditLoop:
     Example:
         >>> from gpytorch.kernels import MaternKernel
         >>> from botorch_bandits import Box, BanditGP, ImprovedUpperConfidenceBound
-        >>> loop = BanditLoop(
-        ...     domain=Box([[0.0], [1.0]]),
-        ...     model=BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.2),
-        ...     acquisition=ImprovedUpperConfidenceBound.with_options(
-        ...         rkhs_bound=2.0, noise_bound=0.1, any_lambda=True
-        ...     ),
-        ...     seed=0,
-        ... )
+        >>> model = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.2)
+        >>> rule = ImprovedUpperConfidenceBound.with_options(rkhs_bound=2.0, noise_bound=0.1)
+        >>> loop = BanditLoop(Box([[0.0], [1.0]]), model, rule, seed=0)
         >>> for _ in range(3):
         ...     query = loop.ask()
         ...     outcome = loop.tell(query.id, reward=-float((query.x - 0.3) ** 2))
@@ -161,6 +158,7 @@ class BanditLoop:
         context_dim: int = 0,
         seed: int = 0,
         maximize: bool = True,
+        repeats: float | None = None,
         clock: Callable[[], float] = time.time,
         history: History | None = None,
         journal: str | Path | None = None,
@@ -193,6 +191,7 @@ class BanditLoop:
             context_dim=context_dim,
             seed=seed,
             maximize=maximize,
+            repeats=repeats,
         )
         self._clock = clock
         self._lock = threading.RLock()

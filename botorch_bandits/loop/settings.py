@@ -64,6 +64,7 @@ from botorch_bandits.forgetting import (
 )
 from botorch_bandits.history import History
 from botorch_bandits.loop.many_rows import check_local_model
+from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
@@ -617,6 +618,8 @@ class LoopSettings:
         context_dim: The dimension of the contexts.
         seed: Seeds everything that is drawn.
         maximize: Whether large rewards are sought; if False, least costs.
+        repeats: By which factor the bound on regret may grow for points that are played several
+            times; None if each round is a choice.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -635,6 +638,7 @@ class LoopSettings:
     context_dim: int = 0
     seed: int = 0
     maximize: bool = added_field(True)
+    repeats: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
@@ -667,9 +671,11 @@ class LoopSettings:
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
             check_minimizing(model, acquisition, self.restart, self.constraints)
         check_forgetting(self.forgetting, model)
+        given = model, acquisition, self.forgetting, self.constraints
         store_checked(
             self,
             model=model,
+            repeats=check_repeats(self.repeats, *given),
             horizon=None if self.horizon is None else check_integer("horizon", self.horizon, 1),
             num_initial=check_integer("num_initial", self.num_initial, minimum=0),
             context_dim=context_dim,

@@ -54,6 +54,7 @@ ORIGINS = (
     ("exploration", "^", "exploration, random"),
     ("random", "v", "random"),
     ("acquisition", "o", "chosen"),
+    ("repeat", ".", "played again"),
     ("attached", "D", "attached"),
 )
 """Who chose a point, its marker, and what a legend calls it."""

@@ -70,6 +70,11 @@ BENCHMARKS = {
         Benchmark(
             "many-rows", "20000 rows on a box: repeated, and distinct with LocalGP", rows.many_rows
         ),
+        Benchmark(
+            "rounds-without-end",
+            "100000 rounds on a box that play points again",
+            rows.rounds_without_end,
+        ),
         Benchmark("memory-1000", "what a model of 1000 rows keeps", boxes.memory),
     )
 }

@@ -6,6 +6,7 @@ rows and whose time with the cube. So it is measured at fewer rows, and its grow
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -21,9 +22,20 @@ from benchmarks.measure import (
     smooth_data,
     standard_kernel,
 )
-from botorch_bandits import BanditGP, BanditLoop, Box, GPUpperConfidenceBound, History, LocalGP
+from botorch_bandits import (
+    BanditGP,
+    BanditLoop,
+    Box,
+    GPUpperConfidenceBound,
+    History,
+    ImprovedUpperConfidenceBound,
+    LocalGP,
+)
 
 NOISE = 0.01
+
+REPEATS = 1.5
+"""By which factor the bound on regret may grow."""
 
 
 def many_rows(scale: Scale) -> list[Measurement]:
@@ -109,6 +121,62 @@ def _distinct(scale: Scale, dim: int) -> Measurement:
             f"are {error:.1g} off; a round of a loop takes {in_loop:.2f} s"
         ),
     )
+
+
+SECONDS_OF_A_ROUND = 0.05
+"""What a round may take, however many came before it."""
+
+
+def rounds_without_end(scale: Scale) -> list[Measurement]:
+    """Rounds that play points again: their cost in each decade, and what the loop keeps."""
+    last = scale.of(100_000, 400)
+    sizes = (last // 100, last // 10, last)
+    model = BanditGP.with_kernel(standard_kernel(), noise=NOISE)
+    rule = ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=2.0, noise_bound=math.sqrt(NOISE), any_lambda=True
+    )
+    box = Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64))
+    loop = BanditLoop(box, model, rule, seed=scale.seed, repeats=REPEATS)
+    noise = math.sqrt(NOISE) * torch.randn(
+        last, dtype=torch.float64, generator=torch.Generator().manual_seed(scale.seed)
+    )
+    totals, spent = [], 0.0
+    for number, error in enumerate(noise.tolist(), 1):
+        start = time.process_time()
+        query = loop.ask()
+        spent += time.process_time() - start
+        x = query.x
+        reward = float(torch.sin(6.0 * x[0]) * torch.cos(4.0 * x[1])) + error
+        start = time.process_time()
+        loop.tell(query.id, reward)
+        spent += time.process_time() - start
+        if number in sizes:
+            totals.append(spent)
+    constants = loop.guarantee().constants
+    choices = f"{constants['choices']:.0f} choices of at most {constants['most_choices']:.0f}"
+    start = time.process_time()
+    again = BanditLoop(box, model, rule, seed=scale.seed, repeats=REPEATS, history=loop.history)
+    again.ask()
+    opened = time.process_time() - start
+    per_round = (totals[-1] - totals[-2]) / (sizes[-1] - sizes[-2])
+    rate = growth_exponent(sizes[1:], totals[1:])
+    return [
+        Measurement(
+            name=f"rounds-without-end: {last} rounds on a box",
+            ratio=SECONDS_OF_A_ROUND / per_round,
+            difference=0.0,
+            tolerance=0.0,
+            unit="round",
+            ordinary_seconds=SECONDS_OF_A_ROUND,
+            our_seconds=per_round,
+            at_least=1.0,
+            note=(
+                f"the ratio is {1000 * SECONDS_OF_A_ROUND:.0f} ms over a round of the last decade; "
+                f"all rounds cost n^{rate:.2f} there; {choices}; the first point after opening "
+                f"takes {opened:.1f} s"
+            ),
+        )
+    ]
 
 
 def _loop(model: Any, X: Tensor, Y: Tensor) -> BanditLoop:

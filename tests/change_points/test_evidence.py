@@ -746,7 +746,7 @@ def test_all_starts_together_take_the_memory_of_few_triangles(domain):
     [
         ({"alpha": 1.5}, "alpha is 1.5"),
         ({"change_scale": 0.0}, "change_scale is 0"),
-        ({"weights": (1.0, 2.0)}, "robust is True and weights are given"),
+        ({"weights": (1.0, 2.0)}, "robust is True, but the evidence is of a list of priors"),
         ({"robust": False, "weights": ()}, "weights is empty"),
         ({"robust": False, "weights": (1.0, -1.0)}, "weights is -1"),
         ({"statistic": "cusum"}, "known for one null only"),

@@ -201,7 +201,7 @@ def test_candidates_stand_for_hyperparameters_that_are_learned():
         BanditLoop(GRID, learned, UCB, restart=EvidenceRestart())
     with pytest.raises(ValueError, match="learned or unknown"):
         BanditLoop(BOX, FittedSingleTaskGP, UCB, restart=EvidenceRestart())
-    with pytest.raises(ValueError, match="robust is True and weights are given"):
+    with pytest.raises(ValueError, match="robust is True, but the evidence is of a list of priors"):
         EvidenceRestart(candidates=candidates)
     restart = EvidenceRestart(robust=False, candidates=candidates)
     assert restart == EvidenceRestart(robust=False, candidates=BanditGP.with_candidates(candidates))

@@ -1,0 +1,113 @@
+"""How often points are played: variances by dense algebra, regret and choices by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models.transforms import Standardize
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from botorch_bandits import BanditGP
+from botorch_bandits.confidence import most_choices, num_plays, num_plays_at, tail_on_box
+
+
+def rows(seed: int, n: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
+    stream = torch.Generator().manual_seed(seed)
+    X = torch.rand(n, 2, dtype=torch.float64, generator=stream)
+    return X, torch.randn(n, 1, dtype=torch.float64, generator=stream)
+
+
+@pytest.mark.parametrize("factor", [1.05, 1.5, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_play_has_the_promised_deviation_and_the_next_would_not(
+    seed: int, factor: float
+) -> None:
+    """Against dense conditioning on all plays before the last one."""
+    X, Y = rows(seed)
+    noise = 0.07
+    kernel = MaternKernel(nu=2.5).double()
+    model = BanditGP(X, Y, kernel=kernel, noise=noise)
+    x = torch.rand(2, dtype=torch.float64, generator=torch.Generator().manual_seed(99 + seed))
+
+    def variance(num_played: int) -> float:
+        Z = torch.cat([X, x.expand(num_played, -1)])
+        K = kernel(Z).to_dense().detach() + noise * torch.eye(len(Z), dtype=torch.float64)
+        k = kernel(x[None], Z).to_dense().detach()
+        return float(1.0 - k @ torch.linalg.solve(K, k.mT))
+
+    plays = num_plays_at(model, x, factor)
+    chosen = variance(0)
+    assert plays == num_plays(math.sqrt(chosen), noise, factor)
+    assert chosen <= factor**2 * variance(plays - 1) * (1.0 + 1e-9)
+    assert chosen > factor**2 * variance(plays) * (1.0 - 1e-9)
+    gain = 0.5 * math.log1p(plays * chosen / noise)
+    assert gain > math.log(factor)
+
+
+def test_units_are_those_of_outcomes() -> None:
+    X, Y = rows(1)
+    model = SingleTaskGP(X, 100.0 * Y, outcome_transform=Standardize(1)).eval()
+    x = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    scale = float((100.0 * Y).std())
+    noise = float(model.likelihood.noise) * scale**2
+    deviation = float(model.posterior(x[None]).variance.detach().sqrt())
+    assert num_plays_at(model, x, 1.5) == num_plays(deviation, noise, 1.5)
+
+
+def test_choices_are_few_where_the_gain_is() -> None:
+    """Points at random, each played as planned: choices stay below the bound of the gain."""
+    noise, factor = 0.05, 1.5
+    points = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    K = RBFKernel().double()
+    K.lengthscale = 0.3
+    covariance = K(points).to_dense().detach()
+    counts = torch.zeros(60, dtype=torch.float64)
+    stream = torch.Generator().manual_seed(6)
+    for choice in range(1, 120):
+        played = counts > 0
+        kept = covariance[played][:, played] + torch.diag(noise / counts[played])
+        arm = int(torch.randint(60, (1,), generator=stream))
+        k = covariance[arm, played]
+        variance = float(covariance[arm, arm] - k @ torch.linalg.solve(kept, k))
+        counts[arm] += num_plays(math.sqrt(max(variance, 0.0)), noise, factor)
+        played = counts > 0
+        D = counts[played].sqrt()
+        whole = (
+            torch.eye(len(D), dtype=torch.float64)
+            + covariance[played][:, played] * D * D[:, None] / noise
+        )
+        gain = 0.5 * float(torch.logdet(whole))
+        assert choice <= most_choices(gain, factor)
+    assert counts.sum() > 1000  # many rounds
+
+
+@pytest.mark.parametrize("factor", [1.1, 1.5, 2.0])
+def test_what_discretization_adds_is_bounded_by_the_worst_run_lengths(factor: float) -> None:
+    """Each run as long as it can be, with the least variance that rounds before can leave."""
+    lam, start, added = 1.0, 1, 0.0
+    for _ in range(200):
+        plays = num_plays(math.sqrt(lam / (lam + start - 1)), lam, factor)
+        added += plays / start**2
+        start += plays
+    assert added <= tail_on_box(math.pi**2 / 6.0, factor)
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    X, Y = rows(2)
+    model = BanditGP(X, Y, kernel=RBFKernel(), noise=0.1)
+    for factor in (1.0, 0.5, math.nan, math.inf):
+        with pytest.raises(ValueError, match="factor"):
+            num_plays(0.1, 0.1, factor)
+    with pytest.raises(ValueError, match="standard_deviation"):
+        num_plays(-1.0, 0.1, 2.0)
+    with pytest.raises(ValueError, match="noise"):
+        num_plays(1.0, 0.0, 2.0)
+    assert num_plays(0.0, 0.1, 2.0) == 2**53
+    with pytest.raises(ValueError, match="outputs"):
+        num_plays_at(ModelListGP(model, model), X[0], 2.0)
+    levels = SingleTaskGP(X, Y, train_Yvar=torch.full_like(Y, 0.1))
+    with pytest.raises(ValueError, match="FixedNoise"):
+        num_plays_at(levels, X[0], 2.0)

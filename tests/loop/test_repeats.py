@@ -1,0 +1,196 @@
+"""Loops that play a point several times before the next choice (``repeats=``)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    EvidenceRestart,
+    GPThompsonSampling,
+    History,
+    ImprovedUpperConfidenceBound,
+    OracleRestart,
+    RandomSearch,
+    SlidingWindow,
+    TimeVaryingKernel,
+)
+from botorch_bandits.confidence import num_plays
+
+ARMS = Arms(torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
+BOX = Box([(0.0, 1.0), (0.0, 1.0)], num_restarts=3, raw_samples=32)
+NOISE, FACTOR = 0.04, 1.5
+MODEL = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=NOISE, lengthscale=0.4)
+LEARNED = BanditGP.with_kernel(MaternKernel(), 0.1, refit_every=2)
+RULE = ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.5, noise_bound=0.2, any_lambda=True)
+
+
+def build(domain: Any = ARMS, **options: Any) -> BanditLoop:
+    given = {"repeats": FACTOR, "seed": 4, "clock": lambda: 0.0, **options}
+    return BanditLoop(domain, given.pop("model", MODEL), given.pop("acquisition", RULE), **given)
+
+
+def go_on(loop: BanditLoop, num_rounds: int) -> None:
+    for _ in range(num_rounds):
+        t = loop.history.num_queries + 1
+        context = {"context": [0.2 * (t % 3 == 0)]} if loop.settings.context_dim else {}
+        query = loop.ask(**context)
+        loop.tell(query.id, math.cos(4.0 * float(query.x[0])) + 0.2 * math.sin(7.0 * t))
+
+
+def runs_of(loop: BanditLoop) -> list[list[Any]]:
+    runs: list[list[Any]] = []
+    for query in loop.history.queries:
+        if query.origin == "acquisition":
+            runs.append([query])
+        elif query.origin == "repeat":
+            runs[-1].append(query)
+    return runs
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_a_point_is_played_as_often_as_its_deviation_allows(domain: Any) -> None:
+    loop = build(domain)
+    go_on(loop, 60)
+    runs = runs_of(loop)
+    assert len(runs) < 50
+    for run in runs[:-1]:
+        deviation = run[0].diagnostics["standard_deviation"]
+        plays = num_plays(deviation, NOISE, FACTOR)
+        assert len(run) == plays == run[0].diagnostics["plays"]
+        assert all(torch.equal(query.x, run[0].x) for query in run)
+        assert [query.diagnostics["play"] for query in run[1:]] == list(range(2, plays + 1))
+    assert max(map(len, runs)) > 1
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_regret_of_repeats_is_bounded_by_that_of_their_choice(domain: Any) -> None:
+    loop = build(domain)
+    go_on(loop, 40)
+    total = 0.0
+    for run in runs_of(loop):
+        known = run[0].diagnostics
+        total += len(run) * min(2.0 * known["width"] * known["standard_deviation"], 3.0)
+    guarantee = loop.guarantee()
+    assert guarantee.regret is not None
+    assert guarantee.regret.holds
+    assert guarantee.regret.num_rounds == 40
+    assert guarantee.regret.bound == pytest.approx(total, rel=1e-12)
+    constants = guarantee.constants
+    assert constants["choices"] == len(runs_of(loop)) <= constants["most_choices"]
+    assert constants["repeats"] == FACTOR
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"context_dim": 1}, {"forgetting": SlidingWindow(8)}, {"acquisition": "draws"}],
+    ids=["plain", "context", "window", "draws"],
+)
+def test_a_rebuilt_loop_goes_on_in_the_middle_of_a_run(
+    domain: Any, options: dict[str, Any]
+) -> None:
+    if options.get("acquisition"):
+        options = {"acquisition": GPThompsonSampling.with_options(width=1.0)}
+    for num_rounds in (7, 8, 9, 10):
+        whole = build(domain, **options)
+        go_on(whole, num_rounds)
+        sizes = {"dim": 2, "context_dim": options.get("context_dim", 0)}
+        history = History.from_records(whole.history.to_records(), **sizes)
+        again = build(domain, history=history, **options)
+        go_on(whole, 4)
+        go_on(again, 4)
+        assert again.history.to_records() == whole.history.to_records()
+
+
+def test_the_journal_has_the_factor_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "run.journal"
+    known = build()
+    go_on(known, 12)
+    for _ in range(3):
+        with build(journal=path) as loop:
+            go_on(loop, 4)
+    assert loop.history.to_records() == known.history.to_records()
+    with pytest.raises(ValueError, match="repeats"):
+        build(journal=path, repeats=2.0)
+    with pytest.raises(ValueError, match="repeats"):
+        build(journal=path, repeats=None)
+
+
+def test_runs_end_with_the_context_a_failure_a_retraction_or_a_reset() -> None:
+    loop = build(context_dim=1, repeats=8.0)  # three plays of the first point
+    origins = [loop.ask(context=[c]).origin for c in (0.0, 0.0, 0.7, 0.7, 0.7, 0.7)]
+    assert origins == ["acquisition", "repeat", "acquisition", "repeat", "repeat", "acquisition"]
+
+    for end in ("failed", "retracted"):
+        loop = build()
+        go_on(loop, 6)
+        query = loop.ask()
+        while query.diagnostics.get("plays", 1.0) < 3.0 or query.origin == "repeat":
+            loop.tell(query.id, 0.1)
+            query = loop.ask()
+        if end == "failed":
+            loop.tell_failed(query.id)
+        else:
+            loop.tell(query.id, 0.1)
+            loop.retract(query.id, "wrong")
+        assert loop.ask().origin == "acquisition"
+
+    loop = build(restart=OracleRestart([5]))
+    go_on(loop, 12)
+    later = [q.origin for q in loop.history.queries[5:] if q.origin != "exploration"]
+    assert later[0] == "acquisition"
+    starts = [q.diagnostics["choice_round"] for q in loop.history.queries if q.origin == "repeat"]
+    assert all(loop.history.queries[int(t) - 1].origin == "acquisition" for t in starts)
+    assert "most_choices" not in loop.guarantee().constants
+
+
+def test_what_is_not_chosen_from_all_is_chosen_anew_and_pending_points_are_played_again() -> None:
+    loop = build(repeats=8.0)
+    first = loop.ask()
+    assert first.diagnostics["plays"] == 3.0
+    assert loop.ask(available=list(range(10))).origin == "acquisition"
+    loop = build(repeats=8.0)
+    queries = [loop.ask() for _ in range(4)]
+    assert [q.origin for q in queries] == ["acquisition", "repeat", "repeat", "acquisition"]
+    assert queries[2].diagnostics == {"play": 3.0, "plays": 3.0, "choice_round": 1.0}
+
+
+def test_repeats_go_with_detection() -> None:
+    loop = build(restart=EvidenceRestart())
+    for t in range(60):
+        query = loop.ask()
+        loop.tell(query.id, float(query.x[0]) if t < 30 else -3.0 * float(query.x[1]) - 2.0)
+    assert loop.resets
+    assert any(query.origin == "repeat" for query in loop.history.queries)
+
+
+REFUSED = {
+    "factor": ("above 1", {"repeats": 1.0}),
+    "not a number": ("repeats", {"repeats": math.nan}),
+    "learned": (
+        "fixed kernel",
+        {"model": BanditGP.with_kernel(MaternKernel(), 0.1, refit_every=2)},
+    ),
+    "default model": ("fixed kernel", {"model": None}),
+    "random": ("standard deviation", {"acquisition": RandomSearch()}),
+    "drift": ("drifts", {"forgetting": TimeVaryingKernel(0.1)}),
+    "constraints": ("multipliers", {"constraints": AdditiveEpochs(1, 4, surrogate="relabeled")}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_repeats_do_not_go_with_is_refused(name: str) -> None:
+    reason, options = REFUSED[name]
+    with pytest.raises(ValueError, match=reason):
+        build(**options)
