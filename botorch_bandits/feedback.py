@@ -124,10 +124,12 @@ class Censored(Censoring, Feedback):
             it in units of the reward; otherwise a twentieth of ``outcome_bound``, where that is in
             units of the reward; otherwise a quarter of how far the largest of ten rewards or more
             lies above ``minimum``, and before that any amount, unless none of three lies above it.
-        constraint_bounds: In a loop with ``constraints=`` whose penalized outcomes are modeled: a
-            pair ``(least, largest)`` for each constraint, between which every value that is told
-            lies. A pending query is then at the smallest penalized outcome under the multipliers
-            in force, see :meth:`penalized`. No theorem covers it.
+        constraint_bounds: In a loop with ``constraints=``: a pair ``(least, largest)`` for each
+            constraint, between which every value that is told lies. Where penalized outcomes are
+            modeled, a pending query is at the smallest one under the multipliers in force, see
+            :meth:`penalized`. Where constraints have models of their own, its constraint values
+            are 0, the border between met and violated, which the share of outcomes that arrive
+            does not move; see :meth:`outcome_bounds`. No theorem covers either.
     """
 
     minimum: float | None = None  # a loop has one reward
@@ -265,6 +267,24 @@ class Censored(Censoring, Feedback):
         if self.outcome_bound is not None:
             bound = penalize(self.minimum + self.outcome_bound, least) - minimum
         return replace(self, minimum=minimum, outcome_bound=bound, constraint_bounds=None)
+
+    def outcome_bounds(self, num_constraints: int) -> tuple[float | None, ...]:
+        r"""Return how far each outcome can be from its pseudo-value, the reward's bound first.
+
+        With models of their own, constraints have the pseudo-value 0, and so the bound
+
+        .. math:: B_{g_j} = \max(|g_j^{\min}|, |g_j^{\max}|).
+
+        Args:
+            num_constraints: How many there are.
+
+        Returns:
+            ``1 + num_constraints`` numbers; None for all without ``outcome_bound``.
+        """
+        if self.outcome_bound is None:
+            return (None,) * (1 + num_constraints)
+        pairs = self.constraint_bounds or ()
+        return (self.outcome_bound, *(max(abs(low), abs(high)) for low, high in pairs))
 
     def least_reward(self, history: History, scale: OutcomeScale | None = None) -> float | None:
         """Return the worst reward that is recorded, or the largest cost; None if every one is.

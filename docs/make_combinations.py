@@ -195,11 +195,10 @@ def render() -> str:
     for names, row in entries.items():
         cells = [cell(refusals, reasons) for refusals in row.values()]
         lines.append(f"| {' | '.join((*names, *cells))} |")
-    lines += [
-        "",
-        f"Of {total} combinations {num_refused} are refused. The reasons, as the loop gives",
-    ]
-    lines += ["them:", ""]
+    told = f"Of {total} combinations {num_refused} are refused."
+    if not reasons:
+        return "\n".join([*lines, "", told]) + "\n"
+    lines += ["", f"{told} The reasons, as the loop gives", "them:", ""]
     lines += [f"{number}. {reason}" for number, reason in enumerate(reasons, start=1)]
     return "\n".join(lines) + "\n"
 

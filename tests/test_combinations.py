@@ -211,4 +211,4 @@ def test_what_the_table_says_works_is_played(contexts, domain):
             told = {"constraints": [x - 0.6]} if has_constraints else {}
             loop.tell(query.id, math.cos(3.0 * x), **told)
         assert loop.guarantee().method
-    assert played == 156
+    assert played == 180

@@ -65,6 +65,8 @@ def test_every_documented_combination_is_a_row():
         {"forgetting": "`TimeVaryingKernel(...)`", "contexts": "with contexts, product kernel"},
         {"constraints": SEPARATE, "forgetting": "`TimeVaryingKernel(...)`"},
         {"constraints": PRIMAL_DUAL, "restart": "`EvidenceRestart()`"},
+        {"constraints": SEPARATE, "feedback": "`Censored(...)`"},
+        {"constraints": PRIMAL_DUAL, "feedback": "`Censored(...)`", "contexts": "with contexts"},
         {"acquisition": "GP-TS", "constraints": SEPARATE},
         {"acquisition": "list of priors, TS"},
         {"domain": "on a box", "contexts": "with contexts"},

@@ -173,6 +173,19 @@ class LagrangianAcquisition(WarnsOfWideness, BanditAcquisition):
     def _compute_widths(self) -> None:
         self.widths = self._output_widths.compute().to(self.widths.device)
 
+    def set_rules(self, rules: Sequence[WidthRule]) -> None:
+        """Take another width rule for each output; a draw has the same random numbers.
+
+        Args:
+            rules: Compute the widths from now on, ``1 + num_constraints`` of them.
+        """
+        self._output_widths.rules = tuple(rules)
+        self._compute_widths()
+        if isinstance(self, SeededDraw):
+            check_outcomes(type(self).__name__, self.model, "gaussian")
+            self._forget_draw()
+        self.warn_if_wide()
+
     def _base_guarantee(self, method: str) -> Guarantee:
         """Return what the widths of all outputs promise together."""
         guarantee = self._output_widths.guarantee(method, self.delta)

@@ -500,11 +500,17 @@ def read_waiting(
                 )
         feedback: Feedback = Hallucinated() if name == "hallucinated" else Ignored()
     else:
-        if getattr(options, "budget", None):
+        if getattr(options, "budget", None) and options.multiplier_rule != "primal-dual":
             raise ValueError(
-                "--feedback censored does not go with --budget: the smallest penalized reward "
-                "would follow from the largest value of each cost, and these have none. Leave one "
-                "of the two out."
+                "--feedback censored goes with --budget only where costs are modeled apart: the "
+                "smallest penalized reward would follow from the largest value of each cost, and "
+                "these have none. Add --multiplier-rule primal-dual, or leave one of the two out."
+            )
+        if getattr(options, "budget", None) and options.outcome_bound is not None:
+            raise ValueError(
+                f"--outcome-bound is {options.outcome_bound}, which does not go with --budget: "
+                "widths would grow by the largest value of each cost, too, and these have none. "
+                "Leave it out."
             )
         if known.get("feedback") == "censored":
             given = {key: known.get(key) if v is None else v for key, v in given.items()}

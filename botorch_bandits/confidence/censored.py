@@ -772,7 +772,8 @@ class PendingWidth(WidthRule):
         """
         if self.deviation_sum is None:
             return self.censored.width(summary, self.round_number)
-        return self.censored.censored_width(summary, (self.deviation_sum,))
+        sums = (self.deviation_sum,) * summary.num_outputs  # of several outputs one is active
+        return self.censored.censored_width(summary, sums)
 
     def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
         """See :meth:`WidthRule.guarantee`."""

@@ -1,30 +1,47 @@
-"""The rows of a censored model: outcomes that came in time, and pseudo-values for the others.
+r"""The rows of a censored model: outcomes that came in time, and pseudo-values for the others.
 
 :func:`build_censored` makes the model of a round from the queries that count in it, which
 :class:`CountedRows` says: all of them, or with a model that forgets those in its window.
-:func:`widen` gives the acquisition function on it the width of censored feedback.
+:class:`CensoredRound` gives the acquisition function on it the width of censored feedback.
+
+Where constraints have models of their own (:class:`SeparatePriors`), a query without an outcome has
+the constraint values 0. With :math:`\rho_m` the probability that an outcome arrives in time, the
+models estimate :math:`\rho_m (f - y_{\min})` and :math:`\rho_m g_j`. The second has the sign of
+:math:`g_j` whatever :math:`\rho_m` is, so that the same points meet the constraints; and
+:math:`\rho_m (f - \sum_j \kappa_j g_j)` has the same maximizer. Any other pseudo-value ``c`` would
+move the border to :math:`g_j = -c (1 - \rho_m) / \rho_m`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.models import ModelListGP
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition import GPThompsonSampling
+from botorch_bandits.acquisition import AcquisitionRecipe, GPThompsonSampling, RandomSearch
+from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
-from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.confidence import WidthRule
+from botorch_bandits.confidence.censored import PendingWidth, censored_rule
+from botorch_bandits.confidence.width_rules import read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.feedback import Censored, CensoredView
+from botorch_bandits.domains import Domain
+from botorch_bandits.feedback import Censored, CensoredView, Feedback
 from botorch_bandits.history import History
-from botorch_bandits.models import condition
+from botorch_bandits.loop.settings import AcquisitionFactory
+from botorch_bandits.loop.state import PenalizedHistory, StackedHistory
+from botorch_bandits.models import BanditGPRecipe, condition
 from botorch_bandits.models.censoring import least_lower_bounds
+from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.moments import prior_means, variances_of_outputs
 
 
@@ -35,7 +52,7 @@ class CountedRows:
     Attributes:
         ids: Of these queries, in asking order.
         inputs: From ids to ``n x d`` inputs of the model.
-        build: From ids and ``n x 1`` outcomes to a model.
+        build: From ids and ``n x m`` outcomes to a model.
         is_recipe: Whether a recipe makes the model, which is not fitted to pseudo-values.
         joins: Whether pseudo-values of an unknown minimum join the model of what arrived. Where
             outcomes fade they do not, for they are to fade likewise.
@@ -46,6 +63,40 @@ class CountedRows:
     build: Callable[[list[int], Tensor], Model]
     is_recipe: bool
     joins: bool = True
+
+
+class SeparatePriors:
+    """Builds a model of the reward and of each constraint, whose prior means are pseudo-values.
+
+    Args:
+        recipe: Of the reward, with its minimum as the prior mean. That of constraints is 0.
+        num_constraints: How many there are.
+        builder_of: From the recipe of one output to what makes its models.
+    """
+
+    def __init__(
+        self,
+        recipe: BanditGPRecipe,
+        num_constraints: int,
+        builder_of: Callable[[BanditGPRecipe], Callable[..., Any]],
+    ) -> None:
+        """See the class."""
+        means = [recipe.prior_mean, *[0.0] * num_constraints]
+        self._builders = [
+            builder_of(replace(recipe, kernel=kernel_of_output(recipe.kernel, j), prior_mean=mean))
+            for j, mean in enumerate(means)
+        ]
+
+    def __call__(self, X: Tensor, Y: Tensor, *others: Any) -> ModelListGP:
+        """Return one model for each output.
+
+        Args:
+            X: ``n x d``.
+            Y: ``n x (1 + num_constraints)``.
+            *others: What builders take beside them.
+        """
+        columns = zip(self._builders, Y.split(1, dim=-1), strict=True)
+        return ModelListGP(*(build(X, column, *others) for build, column in columns))
 
 
 def build_censored(
@@ -68,82 +119,235 @@ def build_censored(
         history: Of these queries.
         rows: The queries that count.
     """
+    met = _constraints_at_the_border(history)
     if rows.is_recipe and minimum is not None:
-        values = [minimum if rewards[i] is None else rewards[i] for i in rows.ids]
-        return rows.build(list(rows.ids), _column(values))
+        values = [
+            (minimum, *met) if rewards[i] is None else _told(rewards[i], history, i)
+            for i in rows.ids
+        ]
+        return rows.build(list(rows.ids), _table(values, 1 + len(met)))
     told = [i for i in rows.ids if rewards[i] is not None]
     censored = [i for i in rows.ids if rewards[i] is None]
     if rows.is_recipe:  # in order of arrival, rows are appended only
         counted = set(told)
         told = [o.query_id for o in history.outcomes if o.query_id in counted]
-    observed = [rewards[i] for i in told]
-    model = rows.build(told, _column(observed))
+    observed = [_told(rewards[i], history, i) for i in told]
+    model = rows.build(told, _table(observed, 1 + len(met)))
     if not censored:
         return model
     if minimum is None:
         assert feedback.minimum_proxy is not None
         places = rows.inputs(told or censored)
-        (minimum,) = least_lower_bounds(model, feedback.minimum_proxy, (1.0,), places)
-    pseudo_values = [minimum] * len(censored)
+        signs = (1.0,) * (1 + len(met))
+        minimum = least_lower_bounds(model, feedback.minimum_proxy, signs, places)[0]
+    pseudo_values = [(minimum, *met)] * len(censored)
     if not rows.joins:
-        return rows.build([*told, *censored], _column([*observed, *pseudo_values]))
+        table = _table([*observed, *pseudo_values], 1 + len(met))
+        return rows.build([*told, *censored], table)
     X = rows.inputs(censored)
-    return condition(model, X, _column(pseudo_values).to(X.device))
+    return condition(model, X, _table(pseudo_values, 1 + len(met)).to(X.device))
 
 
-def widen(
-    acquisition: AcquisitionFunction,
-    feedback: Censored,
-    view: CensoredView,
-    model: Model,
-    history: History,
-    rows: CountedRows,
-    round_number: int,
-) -> AcquisitionFunction:
-    """Give an acquisition function the width of censored feedback, and return it.
+@dataclass(frozen=True)
+class CensoredRound:
+    """A round of a loop with censored feedback.
 
-    Args:
-        acquisition: On the censored model.
-        feedback: Says what the width grows by.
+    Attributes:
+        feedback: Says what widths grow by.
         view: What the model sees of the queries.
         model: That model.
         history: Of these queries.
         rows: Those that count; what has left a window is waited for no more.
-        round_number: The number of the round, from 1.
+        number: The number of the round, from 1.
     """
-    assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
-    deviation_sum = torch.zeros((), dtype=DTYPE)
-    ids = [i for i in feedback.summed(view.pending, round_number - 1) if i in rows.ids]
-    if ids:
+
+    feedback: Censored
+    view: CensoredView
+    model: Model
+    history: History
+    rows: CountedRows
+    number: int
+
+    def widen(self, acquisition: AcquisitionFunction) -> AcquisitionFunction:
+        """Give an acquisition function the width of censored feedback, and return it.
+
+        Args:
+            acquisition: On the censored model.
+        """
+        if isinstance(acquisition, LagrangianAcquisition):
+            acquisition.set_rules(self.widened(acquisition.width_rules))
+            return acquisition
+        assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
+        rule = censored_rule(acquisition.rule, self.feedback.outcome_bound, self.feedback.unit)
+        gaps = partial(self._gaps, rule.censored.units)
+        width = rule.in_round(self._deviations().sum(), self.number, gaps)
+        if isinstance(acquisition, GPThompsonSampling):
+            acquisition.set_rule(width)
+        else:
+            acquisition.set_rule(width, self.feedback.predictive)
+        return acquisition
+
+    def widened(self, rules: Sequence[WidthRule]) -> tuple[PendingWidth, ...]:
+        """Return the width rules of reward and constraints with the terms that censoring adds.
+
+        Args:
+            rules: One an output, for outcomes without delay.
+        """
+        sums = self._deviations().sum(dim=(0, 1))
+        bounds, found = self.feedback.outcome_bounds(len(rules) - 1), []
+        for j, (rule, bound) in enumerate(zip(rules, bounds, strict=True)):
+            if j and bound is not None and getattr(rule, "units", "outcome") == "prior":
+                bound /= float(read_prior(self.model)[j].standard_deviation)
+            censored = censored_rule(rule, bound, self.feedback.unit)
+            found.append(censored.in_round(sums[j], self.number))
+        return tuple(found)
+
+    def _deviations(self) -> Tensor:
+        """Posterior deviations at what is waited for, ``n x 1 x m``."""
+        counted = set(self.rows.ids)
+        summed = self.feedback.summed(self.view.pending, self.number - 1)
+        ids = [i for i in summed if i in counted]
+        if not ids:
+            return torch.zeros(0, 1, int(self.model.num_outputs), dtype=DTYPE)
         with torch.no_grad():
-            posterior = model.posterior(
-                rows.inputs(ids).unsqueeze(-2), observation_noise=feedback.predictive
+            posterior = self.model.posterior(
+                self.rows.inputs(ids).unsqueeze(-2), observation_noise=self.feedback.predictive
             )
-            variance = variances_of_outputs(posterior, model)
-        deviation_sum = variance.clamp_min(0.0).sqrt().sum()
-    rule = censored_rule(acquisition.rule, feedback.outcome_bound, feedback.unit)
-    gaps = partial(_gaps, feedback, view, model, history, rule.censored.units)
-    width = rule.in_round(deviation_sum, round_number, gaps)
-    if isinstance(acquisition, GPThompsonSampling):
-        acquisition.set_rule(width)
-    else:
-        acquisition.set_rule(width, feedback.predictive)
-    return acquisition
+            variance = variances_of_outputs(posterior, self.model)
+        return variance.clamp_min(0.0).sqrt()
+
+    def _gaps(self, units: str) -> Iterator[str]:
+        """Why the theorem does not cover this use, beside what the width rule knows."""
+        minimum = self.feedback.current_minimum(self.history)
+        observed = [reward for reward in self.view.rewards if reward is not None]
+        values = () if minimum is None else (minimum,)
+        outcomes = (torch.tensor(observed, dtype=DTYPE),)
+        return self.feedback.gaps(values, prior_means(self.model), outcomes, units)
 
 
-def _gaps(
-    feedback: Censored, view: CensoredView, model: Model, history: History, units: str
-) -> Iterator[str]:
-    """Why the theorem does not cover this use, beside what the width rule knows."""
-    minimum = feedback.current_minimum(history)
-    observed = [reward for reward in view.rewards if reward is not None]
-    values = () if minimum is None else (minimum,)
-    outcomes = (torch.tensor(observed, dtype=DTYPE),)
-    return feedback.gaps(values, prior_means(model), outcomes, units)
+class BuildsCensored(ABC):
+    """What builds models and acquisition functions, where queries without an outcome are censored.
+
+    It is a part of what the loop builds them with in each round.
+    """
+
+    _given: Any
+    _history: History
+    _feedback: Feedback
+    _seed: int
+    _collapses: bool
+    _separates_outputs: bool | str
+    _build_model: Callable[..., Any]
+    _cached_model: tuple[Any, Model] | None
+    _num_separate: int
+
+    @abstractmethod
+    def model(self, round_number: int, now: float) -> Model:
+        """Return the model with which a round's query is chosen.
+
+        Args:
+            round_number: The number of the round, from 1.
+            now: Clock time in seconds.
+        """
+
+    @abstractmethod
+    def _seed_of(self, round_number: int) -> int:
+        """The seed of what is built in a round."""
+
+    @property
+    def _censored_now(self) -> Censored:
+        """What is made of pending queries; with constraints it changes with the multipliers."""
+        assert isinstance(self._feedback, Censored)
+        if isinstance(self._history, PenalizedHistory):
+            return self._history.censored(self._feedback)
+        return self._feedback
+
+    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
+        """The model with a row a query; see :func:`build_censored`."""
+        minimum = feedback.current_minimum(self._history)
+        key = (view.rewards, minimum)
+        if self._cached_model is None or self._cached_model[0] != key:
+            if (
+                isinstance(self._history, PenalizedHistory)
+                and isinstance(self._given, BanditGPRecipe)
+                and minimum not in (None, self._given.prior_mean)
+            ):  # with other multipliers
+                self._begin_models(replace(self._given, prior_mean=minimum))
+            rows = self._counted(round_number)
+            model = build_censored(feedback, minimum, view.rewards, self._history, rows)
+            self._cached_model = (key, model)
+        return self._cached_model[1]
+
+    def _begin_models(self, given: BanditGPRecipe) -> None:
+        """Build models by another recipe from now on."""
+        self._given = given
+        self._build_model = given.builder(self._seed, self._collapses, self._separates_outputs)
+
+    def _counted(self, round_number: int) -> CountedRows:
+        """The queries that count in a round, where what is pending is censored."""
+        X = self._history.inputs()
+        return CountedRows(
+            range(self._history.num_queries),
+            lambda ids: X[ids],
+            lambda ids, Y: self._build_model(X[ids], Y.to(X.device)),
+            isinstance(self._given, BanditGPRecipe),
+        )
+
+    def _build_censored(
+        self,
+        feedback: Censored,
+        recipe: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
+        round_number: int,
+        domain: Domain,
+        now: float,
+    ) -> AcquisitionFunction:
+        """The acquisition on the censored model, with the width of censored feedback."""
+        view = feedback.view(self._history, round_number, now)
+        model = self._censored_model(feedback, view, round_number)
+        assert isinstance(recipe, AcquisitionRecipe)
+        acquisition = recipe.build(
+            model,
+            domain,
+            round_number=round_number,
+            seed=self._seed_of(round_number),
+        )
+        rows = self._counted(round_number)
+        given = (feedback, view, model, self._history, rows, round_number)
+        return CensoredRound(*given).widen(acquisition)
+
+    def widened(self, rules: Sequence[WidthRule], now: float) -> tuple[WidthRule, ...]:
+        """Return rules for reward and constraints with what pending queries add in the next round.
+
+        Args:
+            rules: One an output, for outcomes without delay.
+            now: Clock time in seconds.
+        """
+        if not self._num_separate:
+            return tuple(rules)
+        feedback, next_round = self._censored_now, self._history.num_queries + 1
+        view = feedback.view(self._history, next_round, now)
+        model, rows = self.model(next_round, now), self._counted(next_round)
+        given = (feedback, view, model, self._history, rows, next_round)
+        return CensoredRound(*given).widened(rules)
 
 
-def _column(values: Sequence[float | None]) -> Tensor:
-    return torch.tensor(values, dtype=DTYPE).unsqueeze(-1)
+def _constraints_at_the_border(history: History) -> tuple[float, ...]:
+    """The constraint values of a query without an outcome, where they have models of their own."""
+    is_separate = isinstance(history, StackedHistory)
+    return (0.0,) * history.num_constraints if is_separate else ()
+
+
+def _told(reward: float | None, history: History, query_id: int) -> tuple[float | None, ...]:
+    """The row of an outcome that came in time."""
+    if not isinstance(history, StackedHistory):
+        return (reward,)
+    outcome = history.outcome(query_id)
+    assert outcome is not None
+    return (reward, *outcome.constraints)
+
+
+def _table(values: Sequence[tuple[float | None, ...]], num_outputs: int) -> Tensor:
+    return torch.tensor(values, dtype=DTYPE).reshape(-1, num_outputs)
 
 
 fill_in_docstrings(__name__)

@@ -10,7 +10,6 @@ operation, so that a loop that is rebuilt from its history goes on to the last b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,7 +40,7 @@ from botorch_bandits.feedback import (
 from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
-from botorch_bandits.loop.censored_rows import CountedRows, build_censored, widen
+from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
@@ -72,8 +71,8 @@ from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import (
     UNIFORM_ORIGINS,
     Multipliers,
-    PenalizedHistory,
     Segments,
+    StackedHistory,
     at_multipliers,
     with_feedback,
 )
@@ -172,7 +171,8 @@ class Chooser:
             known = None
             if isinstance(self._stream, OutputsStream):
                 known = self._stream.smallest_lower_bounds
-            self._watch.look(self.segments, self._history, lambda: self.model(now), known)
+            given = (self.segments, self._history, lambda: self.model(now))
+            self._watch.look(*given, known, lambda rules: self._builder.widened(rules, now))
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
         rule, repeats = self._settings.constraints, self._settings.repeats
         if repeats is not None and origin == "acquisition":
@@ -282,9 +282,8 @@ class Chooser:
         """
         assert self.segments is not None
         assert self.segments.multipliers is not None
-        bounds = smallest_lower_bounds(
-            self._settings, self.segments, self._history, lambda: self.model(now), width
-        )
+        given = (self._settings, self.segments, self._history, lambda: self.model(now), width)
+        bounds = smallest_lower_bounds(*given, lambda rules: self._builder.widened(rules, now))
         return feasibility_of(self.segments.multipliers, self._history, bounds)
 
     def guarantee(self, now: float, num_given: int) -> Guarantee:
@@ -525,7 +524,7 @@ class Chooser:
         return domain if context is None else domain.in_context(context)
 
 
-class AcquisitionBuilder:
+class AcquisitionBuilder(BuildsCensored):
     """Builds models and acquisition functions from a history; remembers the last model.
 
     Args:
@@ -562,16 +561,15 @@ class AcquisitionBuilder:
             if isinstance(settings.model, CandidatesRecipe)
             else self._call_factory
         )
+        self._num_separate = 0  # constraints with pseudo-values and a model of their own
+        if isinstance(settings.feedback, Censored) and isinstance(history, StackedHistory):
+            self._num_separate = history.num_constraints
+            if isinstance(settings.model, BanditGPRecipe):
+                self._build_model = SeparatePriors(
+                    settings.model, self._num_separate, lambda prior: prior.builder(self._seed)
+                )
         self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
         self._has_warned = False  # that the model has many rows
-
-    @property
-    def _censored_now(self) -> Censored:
-        """What is made of pending queries; with constraints it changes with the multipliers."""
-        assert isinstance(self._feedback, Censored)
-        if isinstance(self._history, PenalizedHistory):
-            return self._history.censored(self._feedback)
-        return self._feedback
 
     def latest_fit(self) -> dict[str, Any] | None:
         """Return a recipe's hyperparameters and to which rows they were fitted; None if never."""
@@ -671,58 +669,6 @@ class AcquisitionBuilder:
         builder = self._build_model
         return builder.distinct(X) if isinstance(builder, MergingBuilder) else X
 
-    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
-        """The model with a row a query; see :func:`.build_censored`."""
-        minimum = feedback.current_minimum(self._history)
-        key = (view.rewards, minimum)
-        if self._cached_model is None or self._cached_model[0] != key:
-            if (
-                isinstance(self._history, PenalizedHistory)
-                and isinstance(self._given, BanditGPRecipe)
-                and minimum not in (None, self._given.prior_mean)
-            ):  # with other multipliers
-                self._begin_models(replace(self._given, prior_mean=minimum))
-            rows = self._counted(round_number)
-            model = build_censored(feedback, minimum, view.rewards, self._history, rows)
-            self._cached_model = (key, model)
-        return self._cached_model[1]
-
-    def _begin_models(self, given: BanditGPRecipe) -> None:
-        """Build models by another recipe from now on."""
-        self._given = given
-        self._build_model = given.builder(self._seed, self._collapses, self._separates_outputs)
-
-    def _counted(self, round_number: int) -> CountedRows:
-        """The queries that count in a round, where what is pending is censored."""
-        X = self._history.inputs()
-        return CountedRows(
-            range(self._history.num_queries),
-            lambda ids: X[ids],
-            lambda ids, Y: self._build_model(X[ids], Y.to(X.device)),
-            isinstance(self._given, BanditGPRecipe),
-        )
-
-    def _build_censored(
-        self,
-        feedback: Censored,
-        recipe: AcquisitionRecipe | RandomSearch | AcquisitionFactory,
-        round_number: int,
-        domain: Domain,
-        now: float,
-    ) -> AcquisitionFunction:
-        """The acquisition on the censored model, with the width of censored feedback."""
-        view = feedback.view(self._history, round_number, now)
-        model = self._censored_model(feedback, view, round_number)
-        assert isinstance(recipe, AcquisitionRecipe)
-        acquisition = recipe.build(
-            model,
-            domain,
-            round_number=round_number,
-            seed=self._seed_of(round_number),
-        )
-        rows = self._counted(round_number)
-        return widen(acquisition, feedback, view, model, self._history, rows, round_number)
-
     def _seed_of(self, round_number: int) -> int:
         return derive_seed(self._seed, self._rounds_before + round_number, "acquisition")
 
@@ -752,10 +698,18 @@ class ForgettingBuilder(AcquisitionBuilder):
         self._censored_round = 0  # the one whose model is cached
         self._forgetting = settings.forgetting
         self._models: ForgettingModels | WindowModels | None = None
+        self._build_rows: Callable[..., Any] | None = None
         if isinstance(settings.model, BanditGPRecipe):
             self._models = ForgettingModels(
                 settings.model, self._forgetting, self._collapses, self._separates_outputs
             )
+            self._build_rows = self._models.build
+            if self._num_separate:
+                self._build_rows = SeparatePriors(
+                    settings.model,
+                    self._num_separate,
+                    lambda prior: ForgettingModels(prior, self._forgetting).build,
+                )
         elif isinstance(settings.model, CandidatesRecipe):
             assert isinstance(self._forgetting, SlidingWindow)
             self._models = WindowModels(self._forgetting, settings.model.builder)
@@ -857,6 +811,7 @@ class ForgettingBuilder(AcquisitionBuilder):
     def _begin_models(self, given: BanditGPRecipe) -> None:
         self._given = given
         self._models = ForgettingModels(given, self._forgetting, self._collapses)
+        self._build_rows = self._models.build
 
     def _counted(self, round_number: int) -> CountedRows:
         X, rounds = self._history.inputs(), _rounds(self._history.queries)
@@ -869,8 +824,8 @@ class ForgettingBuilder(AcquisitionBuilder):
             lambda ids: self._inputs(X[ids], rounds[ids]),
             lambda ids, Y: (
                 self._call_factory(X[ids], Y.to(X.device))
-                if models is None
-                else models.build(X[ids], Y.to(X.device), rounds[ids], round_number)
+                if self._build_rows is None
+                else self._build_rows(X[ids], Y.to(X.device), rounds[ids], round_number)
             ),
             isinstance(models, ForgettingModels),
             joins=models is None,

@@ -8,7 +8,7 @@ without them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +29,7 @@ from botorch_bandits.acquisition.candidates import INGREDIENTS
 from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.scores import RandomizedArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE, level_of_users_line
-from botorch_bandits.confidence import PriorSummary
+from botorch_bandits.confidence import PriorSummary, WidthRule
 from botorch_bandits.constraints import (
     InfeasibleConstraintsWarning,
     MultiplierRule,
@@ -138,6 +138,7 @@ def smallest_lower_bounds(
     history: History,
     separate_model: Callable[[], Model],
     width: float | None = None,
+    widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]] = tuple,
 ) -> Tensor:
     """Return the minimum over the domain of each constraint's lower confidence bound.
 
@@ -151,6 +152,9 @@ def smallest_lower_bounds(
         history: The whole history.
         separate_model: Gives the loop's model of reward and constraints, where that is separate.
         width: A constant in place of the acquisition's width.
+        widened: Adds to the rules of separate surrogates what pending queries do, where these are
+            censored. Bounds are then on constraints times the share of outcomes that arrive, which
+            has their sign.
 
     Returns:
         ``num_constraints`` numbers. They are found by an optimizer where the domain is a box, so
@@ -189,7 +193,7 @@ def smallest_lower_bounds(
             used = _model_of(settings, X, -values[:, j : j + 1], *weights)
         factor = width
         if factor is None:
-            factor = _width_of(settings, recipe, rule, used, j, round_number)
+            factor = _width_of(settings, recipe, rule, used, j, round_number, widened)
         bound = ImprovedUpperConfidenceBound(used, width=factor, posterior_transform=transform)
         largest = [domain.maximize(bound, seed)[1] for domain in domains]
         bounds.append(-sum(largest) / len(largest))
@@ -247,6 +251,7 @@ def _width_of(
     model: Model,
     constraint: int,
     round_number: int,
+    widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]],
 ) -> float:
     """The loop's width for one constraint."""
     num_outputs = 1 + rule.num_constraints
@@ -254,7 +259,7 @@ def _width_of(
         name = recipe.acquisition_class.__name__
         if evaluated_as(recipe.acquisition_class) in LAGRANGIAN:
             options = recipe.acquisition_class.complete_options(recipe.options, None)
-            of_output = output_rules(name, num_outputs, options)[constraint + 1]
+            of_output = widened(output_rules(name, num_outputs, options))[constraint + 1]
             summary = PriorSummary(model, select_output(constraint + 1, num_outputs))
             return float(options["scale"] * of_output.width(summary, 1))
         shared = recipe.at_share_of_delta(lambda delta: delta / num_outputs)
@@ -346,6 +351,7 @@ class ConstraintWatch:
         history: History,
         separate_model: Callable[[], Model],
         known_bounds: Callable[[], Tensor] | None = None,
+        widened: Callable[[Sequence[WidthRule]], Sequence[WidthRule]] = tuple,
     ) -> None:
         """Warn at the end of an epoch if a constraint seems infeasible; to be called every round.
 
@@ -358,6 +364,7 @@ class ConstraintWatch:
             history: The whole history.
             separate_model: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
             known_bounds: Gives these bounds where the loop has them at hand, without a model.
+            widened: See :func:`~botorch_bandits.loop.feasibility.smallest_lower_bounds`.
         """
         multipliers = segments.multipliers
         assert multipliers is not None
@@ -373,7 +380,8 @@ class ConstraintWatch:
         self._next_look = history.num_queries + max(history.num_queries // 5, 10)
         try:
             if known_bounds is None:
-                bounds = smallest_lower_bounds(self._settings, segments, history, separate_model)
+                given = (self._settings, segments, history, separate_model)
+                bounds = smallest_lower_bounds(*given, widened=widened)
             else:
                 bounds = known_bounds()
         except NoWidthError:  # only loop.feasibility(width=...) can tell then

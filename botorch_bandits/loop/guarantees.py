@@ -535,6 +535,12 @@ def with_constraints(
     if rule.surrogate_in_use == "separate":
         constants = {**guarantee.constants, **promised.constants}
         told = replace(guarantee, method=method, constants=constants)
+        if isinstance(settings.feedback, Censored):
+            told = told.with_gaps(
+                "no theorem is stated here for censored feedback with constraints: the bounds are "
+                "on the reward less the minimum, and on each constraint, times the probability "
+                "that an outcome arrives in time"
+            )
         clipped_at = getattr(rule, "constraint_bound", None)
         return with_certificate(told, history, starts, clipped_at)
     rates: list[str] = []

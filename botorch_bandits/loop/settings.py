@@ -36,6 +36,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
+from botorch_bandits.acquisition.output_widths import output_rules
 from botorch_bandits.acquisition.scores import ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointDetector,
@@ -202,21 +203,35 @@ CENSORABLE = (
 )
 """What has a width to which censored feedback can add its terms."""
 
+CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
+"""What has one for the reward and one for each constraint."""
+
+OF_LISTS = (
+    CandidatesUpperConfidenceBound,
+    CandidatesThompsonSampling,
+    CandidatesLagrangianUpperConfidenceBound,
+)
+"""What looks at the evidence for the priors of a list."""
+
+NO_EVIDENCE = (
+    "pseudo-values are no evidence for a prior, and the reward times the share of outcomes that "
+    "arrive, which a censored model learns, is no draw of a prior on the list"
+)
+"""Why lists of priors do not go with censored feedback."""
+
 
 def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> None:
     cls = acquisition.acquisition_class if isinstance(acquisition, AcquisitionRecipe) else None
     played = cls and evaluated_as(cls)
-    if cls is None or played not in CENSORABLE:
+    is_separate = played in CENSORABLE_WITH_CONSTRAINTS
+    if cls is None or not (played in CENSORABLE or is_separate):
         name = getattr(cls or acquisition, "__name__", acquisition)
         if cls and issubclass(cls, CensoredUpperConfidenceBound | CensoredThompsonSampling):
             reason = f"with {name}, which censors pending points itself, would censor them twice"
-        elif cls and played in LAGRANGIAN:
+        elif cls and issubclass(cls, OF_LISTS):
             raise ValueError(
-                f"feedback=Censored(...) does not go with {name}, which models constraints apart: "
-                "a censored model sees the share of outcomes that arrive times the distance from "
-                "the worst value. A reward so scaled has the same maximizer, but a constraint so "
-                "scaled is met elsewhere. Use surrogate='relabeled' or 'fresh', which model the "
-                "penalized outcome, or feedback=Hallucinated()."
+                f"feedback=Censored(...) does not go with {name}: {NO_EVIDENCE}. Use "
+                "Hallucinated() or Ignored(), or one prior."
             )
         else:
             reason = f"has no width for the acquisition {name}, to which it could add its terms"
@@ -230,11 +245,14 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
             "minimum must be the worst outcome. Pass maximize=False to the loop in its place."
         )
-    if feedback.predictive and played in (GPThompsonSampling, RandomizedUpperConfidenceBound):
+    is_published = not is_separate and played is not GPThompsonSampling
+    if feedback.predictive and (not is_published or played is RandomizedUpperConfidenceBound):
         raise ValueError(
             f"predictive=True is for upper confidence bounds as published, not for {cls.__name__}. "
             "Leave it out."
         )
+    if is_separate:
+        return  # :func:`_check_separately_censored` has the bounds on constraints
     if options["posterior_transform"] is None:
         rule = cls.arms_rule(options)
         assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
@@ -319,7 +337,9 @@ def check_history(
     return history
 
 
-def check_minimizing(model: Any, acquisition: Any, restart: Any, constraints: Any) -> None:
+def check_minimizing(
+    model: Any, acquisition: Any, restart: Any, constraints: Any, feedback: Feedback
+) -> None:
     """Raise unless all that a loop with ``maximize=False`` has can be turned.
 
     Args:
@@ -327,6 +347,7 @@ def check_minimizing(model: Any, acquisition: Any, restart: Any, constraints: An
         acquisition: The loop's.
         restart: The loop's.
         constraints: The loop's.
+        feedback: The loop's.
 
     Raises:
         ValueError: If something cannot.
@@ -355,9 +376,10 @@ def check_minimizing(model: Any, acquisition: Any, restart: Any, constraints: An
                 "maximize=False cannot turn in a model that is built already. Put "
                 "BanditGP.with_kernel(..., prior_mean=...) on the list."
             )
-    is_shared = constraints is not None and (
-        constraints.surrogate_in_use == "separate" or hasattr(restart, "candidates")
-    )
+    is_separate = constraints is not None and constraints.surrogate_in_use == "separate"
+    is_shared = is_separate or (constraints is not None and hasattr(restart, "candidates"))
+    if is_separate and isinstance(feedback, Censored):
+        is_shared = getattr(restart, "candidates", None) is not None  # of constraints it is 0
     means = [prior.prior_mean for prior in priors if prior.prior_mean]
     if is_shared and means:
         raise ValueError(
@@ -438,6 +460,8 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         _check_censored_constraints(feedback, rule)
     if isinstance(acquisition, RandomSearch):
         return
+    if isinstance(feedback, Censored) and is_lagrangian:
+        _check_separately_censored(feedback, rule.num_constraints, acquisition)
     noise_bound = getattr(acquisition, "options", {}).get("noise_bound")
     if rule.surrogate_in_use != "separate" and isinstance(noise_bound, str):
         raise ValueError(
@@ -467,7 +491,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
 def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> None:
     """Raise unless the smallest penalized outcome under any multipliers is known."""
     if rule.surrogate_in_use == "separate":
-        return  # refused with the acquisition, which weighs constraints itself
+        return  # constraints have a pseudo-value of their own
     if feedback.minimum is None or feedback.on_lower == "lower":
         given = "minimum_proxy=" if feedback.minimum is None else "on_lower='lower'"
         raise ValueError(
@@ -496,6 +520,39 @@ def _check_censored_constraints(feedback: Censored, rule: MultiplierRule) -> Non
             f"multipliers; it must be at least {-LARGEST_OUTCOME:g}. Pass smaller bounds, or a "
             "penalty that grows more slowly."
         )
+
+
+def _check_separately_censored(
+    feedback: Censored, num_constraints: int, acquisition: AcquisitionRecipe
+) -> None:
+    """Raise unless each output has the terms that its width needs where constraints are censored.
+
+    Args:
+        feedback: Of the loop.
+        num_constraints: How many there are.
+        acquisition: Weighs reward and constraints.
+    """
+    cls = acquisition.acquisition_class
+    known = None if feedback.constraint_bounds is None else len(feedback.constraint_bounds)
+    if known != num_constraints and (known is not None or feedback.outcome_bound is not None):
+        told = "no constraint_bounds=" if known is None else f"constraint_bounds= for {known}"
+        raise ValueError(
+            f"feedback=Censored(...) has {told}, but there are {num_constraints} constraints: the "
+            "width of each grows by how far its values can be from 0, as that of the reward by "
+            "outcome_bound. Pass constraint_bounds=((least, largest), ...), or feedback="
+            "Hallucinated(), the default."
+        )
+    if acquisition.options.get("posterior_transform") is not None:
+        raise ValueError(
+            f"{cls.__name__} has posterior_transform=, which does not go with feedback="
+            "Censored(...): pseudo-values and their bounds are those of reward and constraints as "
+            "they are told. Tell them as they are to be modeled, and leave it out."
+        )
+    options = cls.complete_options(acquisition.options, None)
+    rules = output_rules(cls.__name__, 1 + num_constraints, options)
+    bounds = feedback.outcome_bounds(num_constraints)
+    for rule, bound in zip(rules, bounds, strict=True):
+        censored_rule(rule, bound)
 
 
 def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:
@@ -566,8 +623,8 @@ def check_list_of_priors(
             )
     if isinstance(feedback, Censored):
         raise ValueError(
-            "feedback=Censored(...) does not go with BanditGP.with_candidates(...): pseudo-values "
-            "are no evidence. Use Hallucinated() or Ignored()."
+            "feedback=Censored(...) does not go with BanditGP.with_candidates(...): "
+            f"{NO_EVIDENCE}. Use Hallucinated() or Ignored()."
         )
     if constraints is not None and not is_lagrangian:
         raise ValueError(
@@ -669,7 +726,7 @@ class LoopSettings:
         check_local_model(model, acquisition, self.constraints)
         check_list_of_priors(model, acquisition, self.feedback, self.constraints)
         if not check_instance("maximize", self.maximize, bool, "Pass True or False."):
-            check_minimizing(model, acquisition, self.restart, self.constraints)
+            check_minimizing(model, acquisition, self.restart, self.constraints, self.feedback)
         check_forgetting(self.forgetting, model)
         given = model, acquisition, self.forgetting, self.constraints
         store_checked(

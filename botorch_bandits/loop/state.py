@@ -418,7 +418,11 @@ class Segments:
         keeps = restart is not None and restart.keep_multipliers
         pairs = getattr(feedback, "constraint_bounds", None)
         worst = None
-        if isinstance(feedback, Censored) and feedback.minimum is not None and pairs:
+        is_separate = rule is not None and rule.surrogate_in_use == "separate"
+        is_censored = isinstance(feedback, Censored) and feedback.minimum is not None
+        if is_censored and pairs and not is_separate:
+            assert isinstance(feedback, Censored)
+            assert feedback.minimum is not None
             worst = (feedback.minimum, tuple(high for _, high in pairs))
         self.multipliers = None if rule is None else Multipliers(rule, keeps, worst)
         self._engines: dict[str, DetectorEngine] = {}
@@ -429,6 +433,10 @@ class Segments:
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
         self._evidence: EvidenceModelStream | None = None
+        self._constraint_offset = 0.0  # where the prior mean is that of the reward alone
+        is_apart = is_separate and isinstance(feedback, Censored)
+        if is_apart and getattr(restart, "candidates", None) is None:
+            self._constraint_offset = getattr(model, "prior_mean", 0.0)
         if isinstance(restart, EvidenceRestart):
             num_outputs = 1 if rule is None else 1 + rule.num_constraints
             evidence = restart.on(domain, model, num_outputs, context_dim)
@@ -635,7 +643,8 @@ class Segments:
 
     def _weigh(self, stream: EvidenceModelStream, outcome: Outcome) -> Reset | None:
         """Let the evidence take in an outcome of the whole history."""
-        test = stream.tell(outcome.query_id + 1, [outcome.reward, *outcome.constraints])
+        values = [value + self._constraint_offset for value in outcome.constraints]
+        test = stream.tell(outcome.query_id + 1, [outcome.reward, *values])
         if test is None:
             return None
         self.change_tests.append(

@@ -72,6 +72,8 @@ MINIMUM = -4.0
 CONSTRAINT_BOUNDS = (-1.5, 2.0)
 """Between which the constraint values are, where that must be known."""
 
+OUTCOME_BOUND = 8.0
+
 SIZES = {200: 2, 1000: 2}
 """Numbers of rows, and how many rounds are measured: whole epochs, after two that are not."""
 
@@ -375,15 +377,18 @@ def build_loop(one: Combination, history: History | None, num_arms: int = 1000) 
         "`ExponentialWeights(...)`": ExponentialWeights(DISCOUNT),
         "`TimeVaryingKernel(...)`": TimeVaryingKernel(RATE),
     }
+    bounds = CONSTRAINT_BOUNDS
+    if one.has_separate_models:  # both outputs have the same width then
+        bounds = (-OUTCOME_BOUND, OUTCOME_BOUND)
     feedback: dict[str, Any] = {
         SEQUENTIAL: Hallucinated(),
         "`Hallucinated()`": Hallucinated(),
         "`Ignored()`": Ignored(),
         "`Censored(...)`": Censored(
             minimum=MINIMUM,
-            outcome_bound=8.0,
+            outcome_bound=OUTCOME_BOUND,
             max_delay=5,
-            constraint_bounds=(CONSTRAINT_BOUNDS,) if one.observes_constraints else None,
+            constraint_bounds=(bounds,) if one.observes_constraints else None,
         ),
     }
     domain: Arms | Box = _choices(num_arms) if one.on_arms else Box([(0.0, 1.0)] * one.dim)
@@ -615,7 +620,8 @@ class Player:
             in_front.insert(0, torch.tensor([float(t)], dtype=torch.float64))
         pseudo = None
         if "Censored" in one.feedback:
-            Y, pseudo = Y - least, 0.0
+            Y = torch.cat([Y[:, :1] - least, Y[:, 1:]], dim=-1)  # constraints have 0
+            pseudo = 0.0
         if "Ignored" in one.feedback:
             pending = pending[:0]
         width = diagnostics.get("width", 1.0)

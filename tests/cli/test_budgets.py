@@ -183,7 +183,14 @@ BUDGET = ["--budget", "fit_seconds<=0.05"]
         ),
         (
             [*BUDGET, "--delay", "poisson:2", "--feedback", "censored"],
-            "--feedback censored does not go with --budget",
+            "--feedback censored goes with --budget only where costs are modeled apart",
+        ),
+        (
+            [
+                *(*BUDGET, "--multiplier-rule", "primal-dual"),
+                *("--delay", "poisson:2", "--feedback", "censored", "--outcome-bound", "1"),
+            ],
+            "--outcome-bound is 1.0, which does not go with --budget",
         ),
     ],
 )

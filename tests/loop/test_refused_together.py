@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         {"acquisition": DMMUpperConfidenceBound.with_options(), "feedback": CENSORED},
     ),
     "list, censored": (
-        "no width",
+        "no evidence",
         {"model": LIST, "acquisition": OF_LIST, "feedback": CENSORED},
     ),
     "list and a plain rule, censored": (
