@@ -489,7 +489,9 @@ class Box(Domain):
     nonlinear_inequality_constraints: tuple[Any, ...] = ()
     feasible: FeasibleSet | None = None
 
-    def _constrain(self, inequality: Any, equality: Any, nonlinear: Any) -> None:
+    def _constrain(
+        self, inequality: Any, equality: Any, nonlinear: Any, names: tuple[str, ...] = ()
+    ) -> None:
         """Take in constraints; :attr:`feasible` is None without any."""
         self.inequality_constraints = read_linear("inequality_constraints", inequality, self.dim)
         self.equality_constraints = read_linear("equality_constraints", equality, self.dim)
@@ -498,7 +500,7 @@ class Box(Domain):
         )
         given = [getattr(self, name) for name in CONSTRAINTS]
         if any(given):
-            feasible = FeasibleSet(self.bounds, given[0], given[1], given[2], self.discrete_dims)
+            feasible = FeasibleSet(self.bounds, *given, self.discrete_dims, names=names)
             feasible.check_not_empty(self._from_unit, self.integer_dims)
             self.feasible = feasible
 
@@ -519,6 +521,7 @@ class Box(Domain):
         integer_dims: Sequence[int] = (),
         num_restarts: int = 10,
         raw_samples: int = 256,
+        **constraints: Any,
     ) -> Box:
         """Return the box of one ``(low, high)`` pair a dimension.
 
@@ -528,6 +531,7 @@ class Box(Domain):
             integer_dims: As for the class.
             num_restarts: As for the class.
             raw_samples: As for the class.
+            constraints: As for the class, such as ``inequality_constraints=``.
 
         Raises:
             TypeError: If ``pairs`` is a tensor of another dtype than float64.
@@ -542,7 +546,7 @@ class Box(Domain):
             pairs = pairs if hasattr(pairs, "dtype") else rows_in_lists("pairs", list(pairs))
         rows = check_matrix("pairs", pairs, 2, "one (low, high) pair a row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
-        return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples)
+        return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples, **constraints)
 
     def _pairs_meant(self, bounds: Any) -> str:
         """Say so if nested lists make sense as pairs, with integers."""
