@@ -498,9 +498,11 @@ class Box(Domain):
         self.nonlinear_inequality_constraints = read_nonlinear(
             "nonlinear_inequality_constraints", nonlinear
         )
-        given = [getattr(self, name) for name in CONSTRAINTS]
-        if any(given):
-            feasible = FeasibleSet(self.bounds, *given, self.discrete_dims, names=names)
+        inequality, equality, nonlinear = (getattr(self, name) for name in CONSTRAINTS)
+        if inequality or equality or nonlinear:
+            feasible = FeasibleSet(
+                self.bounds, inequality, equality, nonlinear, self.discrete_dims, names=names
+            )
             feasible.check_not_empty(self._from_unit, self.integer_dims)
             self.feasible = feasible
 
