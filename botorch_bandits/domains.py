@@ -622,9 +622,11 @@ class Box(Domain):
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
         own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
-        if getattr(acquisition, "X_baseline", None) is not None:
+        rows, near = getattr(acquisition, "X_baseline", None), dict[str, Any]()
+        if rows is not None and (len(rows) or own["gen_candidates"]):  # BoTorch needs one
             near = {"sample_around_best": True, "sample_around_best_sigma": NEAR}
-            own["options"] = {**common["options"], **near, "init_batch_limit": 2 * self.raw_samples}
+            near["init_batch_limit"] = 2 * self.raw_samples
+            own["options"] = {**common["options"], **near}
         scale = value_scale_of(acquisition) or ValueScale()
         is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
         if is_ordinary:  # as it is, to the last bit
@@ -638,12 +640,8 @@ class Box(Domain):
             return x, scale.offset + scale.unit * found
         is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
         bounds, to_box = self.bounds, None
-        if not is_mixed and getattr(acquisition, "X_baseline", None) is not None:
-            common["options"] |= {
-                "sample_around_best": True,
-                "sample_around_best_sigma": NEAR,
-                "init_batch_limit": 2 * self.raw_samples,
-            }
+        if near and not is_mixed:
+            common["options"] |= near
         if is_mixed or own["gen_candidates"] is None:  # BoTorch's searches know no sides
             to_box = self._cube(values)
         if to_box is not None:

@@ -188,3 +188,28 @@ def test_points_of_a_small_space_are_counted(context_dim: int) -> None:
             model=ONE,
             acquisition=RandomizedUpperConfidenceBound.with_options(),
         )
+
+
+@pytest.mark.parametrize("context_dim", [0, 1])
+def test_the_best_point_of_a_small_space_is_sought(context_dim: int) -> None:
+    """Top-two Thompson sampling draws on all points of a space of few."""
+    space = Space({"depth": Integer(1, 5), "kind": Categorical(["a", "b", "c"])})
+    recipe = TopTwoThompsonSampling.with_options()
+    loop = BanditLoop(space, model=ONE, acquisition=recipe, context_dim=context_dim, seed=0)
+    for t in range(6):
+        query = loop.ask(context=[0.1 * t]) if context_dim else loop.ask()
+        assert space.decode(query.x)
+        loop.tell(query.id, float(query.x[0]))
+    points = space.few_points()
+    assert points is not None
+    assert len(points.choices) == 15
+    model = ONE(points.choices[:3], points.choices[:3, :1])
+    whole = recipe.build(model, space, round_number=4, seed=7)
+    given = TopTwoThompsonSampling(model, choices=points.choices, seed=7)
+    X = points.choices.unsqueeze(-2)
+    assert torch.equal(whole(X), given(X))
+    if not context_dim:
+        away = loop.ask(avoid=[space.decode(points.choices[0])])
+        assert not torch.equal(away.x, points.choices[0])
+    with pytest.raises(ValueError, match="points are few"):
+        BanditLoop(Space({"rate": Float(0.0, 1.0)}), model=ONE, acquisition=recipe)
