@@ -25,7 +25,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.bounds import Bounds
-from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
+from botorch_bandits.acquisition.candidates_engine import CandidatesEngine, build_candidates_engine
 from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
 from botorch_bandits.checks import DTYPE
@@ -64,7 +64,7 @@ from botorch_bandits.loop.minimizing import (
     turned_history,
 )
 from botorch_bandits.loop.probing import probe
-from botorch_bandits.loop.repeats import next_play, with_plays, with_repeats
+from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
@@ -174,9 +174,7 @@ class Chooser:
             given = (self.segments, self._history, lambda: self.model(now))
             self._watch.look(*given, known, lambda rules: self._builder.widened(rules, now))
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
-        rule, repeats = self._settings.constraints, self._settings.repeats
-        if repeats is not None and origin == "acquisition":
-            diagnostics = with_plays(diagnostics, self._settings.model, repeats)
+        rule = self._settings.constraints
         if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
         if self.segments is not None:
@@ -383,6 +381,10 @@ class Chooser:
         if self._stream is not None:
             among = None if limits is None else limits.among
             x, diagnostics = self._stream.choose(local_round, now, context, among)
+            if settings.repeats is not None:
+                engine = self._stream.engine
+                ratio = engine.noise_ratio_at(x) if isinstance(engine, CandidatesEngine) else None
+                diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
             return x, "acquisition", diagnostics
         domain = self._domain_in(context, local_round)
         acquisition = self._builder.build(self._played, local_round, domain, now)
@@ -392,6 +394,9 @@ class Chooser:
         diagnostics = {"acquisition_value": value}
         if isinstance(acquisition, BanditAcquisition):
             diagnostics = acquisition.describe(whole)
+        if settings.repeats is not None:
+            ratio = noise_ratio_of(acquisition, whole)
+            diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
         return whole[-settings.domain.dim :], "acquisition", diagnostics
 
     def begin_round(self, round_number: int) -> None:
