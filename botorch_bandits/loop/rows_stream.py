@@ -50,7 +50,8 @@ def _is_plain(feedback: Censored, engine: RowsEngine | LagrangianRowsEngine) -> 
     """Whether no model has to say pseudo-values, and only the width is another one."""
     rule = engine.rule if isinstance(engine, RowsEngine) else None
     has_width = type(rule) in (WidthArmsRule, RandomizedArmsRule, ThompsonArmsRule)
-    return has_width and feedback.minimum is not None and not feedback.predictive
+    is_published = feedback.minimum is not None and not feedback.fills_in
+    return has_width and is_published and not feedback.predictive
 
 
 class RowsStream:
