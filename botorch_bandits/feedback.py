@@ -320,7 +320,12 @@ class Censored(Censoring, Feedback):
         return min(self.minimum, min(rewards, default=self.minimum))
 
     def delay_of(self, query: Query, outcome: Outcome) -> float:
-        """Return after how many rounds (or seconds) an outcome could be used."""
+        """Return after how many rounds (or seconds) an outcome could be used.
+
+        Args:
+            query: The query.
+            outcome: What came of it.
+        """
         if self.unit == "seconds":
             return outcome.arrived_at - query.asked_at
         return outcome.arrived_round + 1 - query.round_number

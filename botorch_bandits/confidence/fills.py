@@ -45,8 +45,8 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.fingerprints import added_field
 
 FILLS = ("minimum", "middle", "soft", "lower_bound")
-"""At the minimum; half-way to the largest outcome; at the posterior mean of what arrived, weighted by
-how likely the outcome is to come; at a lower confidence bound of what arrived."""
+"""At the minimum; half-way to the largest outcome; at the posterior mean of what arrived, weighted
+by how likely the outcome is to come; at a lower confidence bound of what arrived."""
 
 LOWER_BOUND_DEVIATIONS = 2.0
 """So many posterior standard deviations below the mean is the fill ``"lower_bound"``."""
@@ -88,7 +88,7 @@ class Filling:
     """
 
     fill: str = added_field("minimum")
-    delay_distribution: tuple[float, ...] | Callable[[float], float] | None = added_field(None)
+    delay_distribution: DelayDistribution | None = added_field(None)  # noqa: RUF009
 
     @property
     def fills_in(self) -> bool:

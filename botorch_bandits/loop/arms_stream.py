@@ -280,11 +280,9 @@ class ArmsStream:
             heights = self._heights(feedback, pending)
             shift = self._shift(pending, heights)
             assert feedback.outcome_bound is not None
-            shares = dict(
-                zip(pending, share_of_bound(heights, feedback.outcome_bound), strict=True)
-            )
-            one = torch.ones((), dtype=terms.dtype, device=terms.device)
-            terms = terms * torch.stack([shares.get(i, one) for i in ids]) if ids else terms
+            own = share_of_bound(heights, feedback.outcome_bound).tolist()
+            share_of = dict(zip(pending, own, strict=True))
+            terms = terms * terms.new_tensor([share_of.get(i, 1.0) for i in ids])
         width = self._censored_width.in_round(terms.sum(), round_number)
         censored = replace(rule, rule=width)
         if feedback.predictive:
