@@ -206,7 +206,8 @@ def test_the_estimate_against_another_computation_of_it(seed: int) -> None:
     for delay in (0.0, 1.0, 2.5, 4.0, 7.0, 11.0, 20.0):
         expected = redistributed(arrived, [*waiting, *[math.inf] * num_longer], delay)
         assert found.beyond(delay) == pytest.approx(expected, abs=1e-12)
-    before, after = (redistributed(arrived, [*waiting, *[99.0] * num_longer], t) for t in (3.0, 8.0))
+    everyone = [*waiting, *[99.0] * num_longer]
+    before, after = (redistributed(arrived, everyone, delay) for delay in (3.0, 8.0))
     if before > 1e-9:
         assert found.still_to_come(3.0, 8.0) == pytest.approx(1.0 - after / before, abs=1e-10)
 
