@@ -461,7 +461,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         fill: What pending points enter at: ``"minimum"``, ``"middle"`` (half-way to
             ``minimum + outcome_bound``), ``"soft"`` (the posterior mean of ``model``, weighted with
             the probability that the outcome is still to come in time) or ``"lower_bound"`` (its
-            mean less two standard deviations), clipped to the range from ``minimum`` to
+            mean less one standard deviation), clipped to the range from ``minimum`` to
             ``minimum + outcome_bound``; see :mod:`botorch_bandits.confidence.fills`. All but the
             first need ``outcome_bound``, and noisy outcomes within this range. Queries that were
             given up had better stay in front in ``X_pending`` than be rows of ``model``: they are

@@ -70,7 +70,7 @@ def fills_of(
             w = sum(PROBABILITIES[age + 1 : end]) / later if later else 0.0
             height = w * sign * (mean[i] - minimum)
         else:
-            height = sign * (mean[i] - minimum) - 2.0 * sqrt(covariance[i, i])
+            height = sign * (mean[i] - minimum) - sqrt(covariance[i, i])
         values.append(minimum + sign * min(max(height, 0.0), BOUND))
     return np.array(values)
 

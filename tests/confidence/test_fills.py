@@ -229,7 +229,7 @@ def test_heights_of_every_fill_by_hand() -> None:
         "minimum": [0.0, 0.0, 0.0, 0.0],
         "middle": [2.0, 2.0, 2.0, 2.0],
         "soft": [0.25, 0.0, 4.0, 0.5],
-        "lower_bound": [0.3, 0.0, 4.0, 0.0],
+        "lower_bound": [0.4, 0.0, 4.0, 0.5],
     }
     assert set(expected) == set(FILLS) == set(arguments.FILLS)
     for fill, heights in expected.items():

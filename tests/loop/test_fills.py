@@ -191,7 +191,7 @@ def expected(
         if feedback.fill == "middle":
             fill = MINIMUM + 0.5 * BOUND
         elif feedback.fill == "lower_bound":
-            fill = mean - 2.0 * sd
+            fill = mean - sd
         else:
             w = share_to_come(feedback, name, rows, t - 1 - i, view)
             fill = w * mean + (1.0 - w) * MINIMUM
