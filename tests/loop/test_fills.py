@@ -99,21 +99,25 @@ def build(domain: str = "arms", feedback: Any = FEEDBACKS["middle"], **options: 
 
 def play(loop: BanditLoop, rounds: int, seen: Any = None, sign: float = 1.0) -> None:
     """Outcomes come after Poisson delays, a few too late; every eleventh fails."""
-    delays, history = PoissonDelay(5.0), loop.history
     for _ in range(rounds):
-        t = history.num_queries + 1
-        for query in history.pending():
-            delay = max(1.0, delays.of_query(query.x, 5, query.round_number))
-            if query.id % 11 == 10 and t > query.round_number + 1:
-                loop.tell_failed(query.id)
-            elif t - query.round_number >= delay:
-                x = float(query.x[0])
-                told = {} if loop.settings.constraints is None else {"constraints": [0.5 - 0.2 * x]}
-                loop.tell(query.id, sign * reward(x), **told)
+        play_outcomes(loop, sign)
+        t = loop.history.num_queries + 1
         view = loop.feedback_view() if isinstance(loop.settings.feedback, Censored) else None
         query = loop.ask(context=[math.cos(t)] if loop.settings.context_dim else None)
         if seen is not None:
             seen(query, view)
+
+
+def play_outcomes(loop: BanditLoop, sign: float = 1.0) -> None:
+    delays, t = PoissonDelay(5.0), loop.history.num_queries + 1
+    for query in loop.history.pending():
+        delay = max(1.0, delays.of_query(query.x, 5, query.round_number))
+        if query.id % 11 == 10 and t > query.round_number + 1:
+            loop.tell_failed(query.id)
+        elif t - query.round_number >= delay:
+            x = float(query.x[0])
+            told = {} if loop.settings.constraints is None else {"constraints": [0.5 - 0.2 * x]}
+            loop.tell(query.id, sign * reward(x), **told)
 
 
 class Dense:
@@ -479,6 +483,44 @@ def test_penalized_outcomes_have_a_fill_of_their_range(domain: str) -> None:
     assert len(rows) > 1
     assert rows.tolist() == pytest.approx([(low + high) / 2] * len(rows), abs=1e-10)
     assert any("no theorem is stated" in gap for gap in loop.guarantee().gaps)
+
+
+STREAMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "contexts": {"context_dim": 1},
+    "window": {"forgetting": FORGETTING["window"]},
+    "weights": {"forgetting": FORGETTING["weights"]},
+    "time and contexts": {"forgetting": FORGETTING["time"], "context_dim": 1},
+    "penalized": {"constraints": AdditiveEpochs(1, 5, step_size=0.5, surrogate="relabeled")},
+    "restart": {"restart": OracleRestart((9,))},
+}
+
+
+@pytest.mark.parametrize("fill", ["middle", "soft", "lower_bound"])
+@pytest.mark.parametrize("name", STREAMS)
+def test_arms_need_no_model_and_choose_as_one(name: str, fill: str) -> None:
+    options = STREAMS[name]
+    bounds = ((-1.0, 1.0),) if "constraints" in options else None
+    feedback = Censored(MINIMUM, BOUND, MAX_DELAY, fill=fill, constraint_bounds=bounds)
+    loop = build("arms", feedback, **options)
+    for _ in range(24):
+        chooser = loop._chooser
+        chooser.begin_round(loop.history.num_queries + 1)
+        assert chooser._stream is not None
+        context = [0.3] if loop.settings.context_dim else None
+        now = None if context is None else torch.tensor(context, dtype=torch.float64)
+        acqf, domain = chooser.acquisition_now(now, 0.0)
+        query = loop.ask(context=context)
+        whole = (
+            query.x
+            if not isinstance(domain, Arms)
+            else domain.choices[(domain.choices[:, -1] == query.x[-1]).nonzero()[0, 0]]
+        )
+        if query.origin == "acquisition":
+            described = acqf.describe(whole)
+            for key in ("mean", "standard_deviation", "width", "acquisition_value"):
+                assert query.diagnostics[key] == pytest.approx(described[key], abs=1e-7), key
+        play_outcomes(loop)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
