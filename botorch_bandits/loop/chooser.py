@@ -574,6 +574,8 @@ class AcquisitionBuilder(BuildsCensored):
                     settings.model, self._num_separate, lambda prior: prior.builder(self._seed)
                 )
         self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
+        self._cached_arrived: tuple[Any, Model] | None = None
+        self._shares: Mapping[int, float] = {}
         self._has_warned = False  # that the model has many rows
 
     def latest_fit(self) -> dict[str, Any] | None:
@@ -613,7 +615,7 @@ class AcquisitionBuilder(BuildsCensored):
         if isinstance(self._feedback, Censored):
             feedback = self._censored_now
             view = feedback.view(self._history, round_number, now)
-            return self._censored_model(feedback, view, round_number)
+            return self._censored_model(feedback, view, round_number, now)
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             rows = (*self._history.arrived(), *self._weights())
@@ -808,10 +810,12 @@ class ForgettingBuilder(AcquisitionBuilder):
         kept = self._forgetting.keeps(self._history.rounds(), round_number)
         return tuple(each[kept.to(each.device)] for each in self._weights())
 
-    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
+    def _censored_model(
+        self, feedback: Censored, view: CensoredView, round_number: int, now: float
+    ) -> Model:
         if round_number != self._censored_round:
             self._cached_model, self._censored_round = None, round_number
-        return super()._censored_model(feedback, view, round_number)
+        return super()._censored_model(feedback, view, round_number, now)
 
     def _begin_models(self, given: BanditGPRecipe) -> None:
         self._given = given

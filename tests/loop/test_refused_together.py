@@ -69,6 +69,15 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
             "constraints": RULE,
         },
     ),
+    "fill, bounds in prior units": (
+        "in the units of outcomes",
+        {
+            "feedback": Censored(minimum=-1.0, outcome_bound=2.0, fill="soft"),
+            "acquisition": ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=1.0, noise_bound=0.1, units="prior"
+            ),
+        },
+    ),
     "list, penalized outcomes": (
         "lists of their own",
         {"model": LIST, "acquisition": OF_LIST, "constraints": RULE},
@@ -126,6 +135,23 @@ def test_what_does_not_go_together_is_refused_with_its_reason(name: str) -> None
         BanditLoop(given.pop("domain"), **given)
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"minimum": None, "minimum_proxy": 1.0}, "needs minimum="),
+        ({"on_lower": "lower"}, "minimum that holds"),
+        ({"outcome_bound": None}, "needs outcome_bound="),
+        ({"fill": "middle", "delay_distribution": (1.0,)}, "does not use it"),
+    ],
+)
+def test_what_a_fill_does_not_go_with_is_refused_with_its_reason(
+    options: dict[str, Any], reason: str
+) -> None:
+    given = {"minimum": -1.0, "outcome_bound": 2.0, "fill": "soft", **options}
+    with pytest.raises(ValueError, match=reason):
+        Censored(**given)
+
+
 def test_the_table_names_them() -> None:
     page = Path("docs/compatibility.md").read_text("utf-8")
     table = page.split("| Refused together |")[1].split("\n\n")[0]
@@ -140,6 +166,8 @@ def test_the_table_names_them() -> None:
         "TopTwoThompsonSampling",
         "RandomizedUpperConfidenceBound",
         "count=",
+        "Censored(fill=",
+        "delay_distribution=",
     ):
         assert name in table, name
 
