@@ -65,6 +65,8 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
     if repeats is None:
         return check_model(model)
     if settings.constraints is not None and settings.constraints.surrogate_in_use != "separate":
+        if len(repeats) == history.num_arrived:  # weights of outcomes, none of which were merged
+            return check_model(model, weights=repeats)
         raise RuntimeError(
             "the model's rows are means of penalized rewards, whose order is lost. Use "
             "surrogate='separate', or a domain whose points are not repeated."

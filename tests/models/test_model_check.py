@@ -212,6 +212,15 @@ def test_weights_with_other_settings() -> None:
         X, Y = (each[:, :1] for each in separate.history.arrived())
         expected = check_model(gp(X, Y), X, Y, counts)
         torch.testing.assert_close(separate.check_model().one_step, expected.one_step)
+    relabeled = AdditiveEpochs(num_constraints=1, epoch_length=4)
+    loop = play(BanditLoop(box, recipe, UCB, constraints=relabeled, seed=0), 1)
+    X, _ = loop.history.arrived()
+    penalized = loop.current_model().train_targets
+    expected = check_model(gp(X, penalized.unsqueeze(-1)), X, penalized, counts)
+    torch.testing.assert_close(loop.check_model().one_step, expected.one_step)
+    loop = play(BanditLoop(arms, recipe, UCB, constraints=relabeled, seed=0), 1)
+    with pytest.raises(RuntimeError, match="means of penalized rewards"):
+        loop.check_model()
     varying = play(BanditLoop(box, recipe, UCB, forgetting=TimeVaryingKernel(0.1), seed=0))
     X, Y = varying.history.arrived()
     rounds = torch.arange(12, dtype=DTYPE)
