@@ -45,7 +45,7 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
         history: What happened since the last reset.
 
     Raises:
-        RuntimeError: If the rows are no outcomes, or the model is a list of priors.
+        RuntimeError: If the rows are no outcomes.
     """
     if isinstance(settings.feedback, Censored):
         raise RuntimeError(
@@ -56,11 +56,11 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
     if isinstance(model, ModelList):  # of the reward, then of the constraints
         model = model.models[0]
     if isinstance(model, CandidatesModel):
-        raise RuntimeError(
-            "the loop's model is a list of priors; loop.evidence() says what the outcomes say of "
-            "each of them, and botorch_bandits.models.check_model(loop.current_model().member(0)) "
-            "what they say of the first one alone."
-        )
+        likeliest = int(model.evidence.posterior_weights.argmax())
+        name, count = model.evidence.names[likeliest], model.evidence.num_candidates
+        check = check_model(model.member(likeliest))
+        which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
+        return replace(check, learned=(*check.learned, which))
     repeats = getattr(model, "repeats", None)
     if repeats is None:
         return check_model(model)

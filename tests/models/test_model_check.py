@@ -240,6 +240,28 @@ def test_weights_with_other_settings() -> None:
         check_model(gp(X, Y), X, Y, torch.zeros(20, dtype=DTYPE))
 
 
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("domain", [Box([[0.0], [1.0]]), Arms([[0.0], [0.4], [0.7], [1.0]])])
+def test_of_a_list_of_priors_the_likeliest_is_checked(domain: Box | Arms, maximize: bool) -> None:
+    names = ["long", "short"]
+    lengthscales = dict(zip(names, (10.0, 0.3), strict=True))
+    priors = {
+        name: BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=lengthscales[name])
+        for name in names
+    }
+    listed = BanditGP.with_candidates(list(priors.values()), names=names)
+    loop = BanditLoop(domain, listed, maximize=maximize, seed=0)
+    for _ in range(12):
+        query = loop.ask()
+        loop.tell(query.id, float((9.0 * query.x).sin()))
+    check = loop.check_model()
+    X, Y = loop.history.arrived()
+    likeliest = max(loop.evidence(), key=lambda row: row.posterior_weight).name
+    expected = check_model(gp(X, Y, lengthscale=lengthscales[likeliest]))
+    torch.testing.assert_close(check.one_step, expected.one_step, atol=1e-8, rtol=1e-8)
+    assert f"that prior {likeliest!r}, which is checked, is the likeliest of 2" in str(check)
+
+
 def test_what_cannot_be_checked() -> None:
     box = Box([[0.0], [1.0]])
     with pytest.raises(RuntimeError, match="no model"):
@@ -249,13 +271,10 @@ def test_what_cannot_be_checked() -> None:
     censored.tell(censored.ask().id, 1.0)
     with pytest.raises(RuntimeError, match="pseudo-values"):
         censored.check_model()
-    listed = BanditLoop(box, BanditGP.with_candidates([recipe, recipe], weights=[0.5, 0.5]))
-    listed.tell(listed.ask().id, 1.0)
-    with pytest.raises(RuntimeError, match=r"loop\.evidence.*member\(0\)"):
-        listed.check_model()
-    assert len(check_model(listed.current_model().member(0)).one_step) == 1
+    listed = BanditGP.with_candidates([recipe, recipe])(*draw(0))
     with pytest.raises(ValueError, match=r"list of priors; check each .* model\.member\(0\)"):
-        check_model(listed.current_model())
+        check_model(listed)
+    assert len(check_model(listed.member(0)).one_step) == 20
     X, Y = draw(0)
     with pytest.raises(ValueError, match="2 outputs"):
         check_model(SingleTaskGP(X, torch.cat([Y, Y], -1)))
