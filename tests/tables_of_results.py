@@ -83,6 +83,13 @@ def verma_tuning(task: str) -> Rows:
     return side_by_side(poisson, fixed)
 
 
+def fills() -> Rows:
+    columns = "mean standard_error cumulative_mean cumulative_standard_error"
+    kinds = ("given", "theory", "learned", "svm-given", "svm-learned")
+    tables = (panel("beyond-fills", f"beyond-fills-{kind}", columns) for kind in kinds)
+    return {method: in_pairs(cells) for method, cells in side_by_side(*tables).items()}
+
+
 def verma_contextual(task: str) -> Rows:
     joined: Rows = {}
     for kind in ("ucb", "ts"):

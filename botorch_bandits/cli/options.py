@@ -456,7 +456,7 @@ class Waiting:
 
 CENSORED_OPTIONS = ("max_delay", "minimum", "outcome_bound", "tolerance")
 FILL_OPTIONS = ("fill", "delay_distribution")
-"""Those of later versions, which are recorded only where they are in use."""
+"""Likewise; runs of earlier versions lack them."""
 
 
 def read_waiting(

@@ -205,6 +205,7 @@ def test_a_censored_run_of_an_earlier_version_keeps_its_bound(folder: Path) -> N
 
 
 DELAY = ["--delay", "poisson:2"]
+FILLED = ["--feedback", "censored", "--outcome-bound", "1", "--fill", "soft"]
 FUNCTION_ARGUMENTS = ["optimize", "waiting_module:reward", "--bounds", "0:1"]
 
 
@@ -232,6 +233,19 @@ FUNCTION_ARGUMENTS = ["optimize", "waiting_module:reward", "--bounds", "0:1"]
             "--feedback censored needs --outcome-bound beside --rkhs-bound",
         ),
         (["tune", *DELAY, "--tolerance", "1"], "--tolerance is 1.0, but it goes with --feedback"),
+        (["tune", *DELAY, "--fill", "soft"], "--fill is soft, but it goes with --feedback"),
+        (
+            ["tune", *DELAY, "--feedback", "censored", "--fill", "middle"],
+            "fill='middle' needs outcome_bound=",
+        ),
+        (
+            ["tune", *DELAY, *FILLED, "--method", "igp-ucb"],
+            "in the units of outcomes, but ImprovedUpperConfidenceBound has units='prior'",
+        ),
+        (
+            ["tune", *DELAY, *FILLED, "--delay-distribution", "0.5", "0.4"],
+            "delay_distribution sums to 0.9, not 1",
+        ),
         (
             [*FUNCTION_ARGUMENTS, *DELAY, "--feedback", "censored"],
             "--feedback censored needs --minimum",
@@ -260,6 +274,21 @@ def test_tune_with_censored_feedback_has_defaults(folder: Path) -> None:
     assert settings["minimum"] == 0.0
     assert settings["outcome_bound"] is settings["tolerance"] is None
     assert settings["max_delay"] == 2
+
+
+def test_a_fill_is_kept_by_a_run_that_goes_on(folder: Path) -> None:
+    arguments = ["tune", "--dataset", "iris", "--folds", "3", "--quiet", "--initial", "2"]
+    arguments += ["--delay", "constant:3", "--journal", "run.journal", "--out", "run"]
+    filled = [*FILLED, "--max-delay", "5", "--delay-distribution", "0", "0", "0.25", "0.75"]
+    assert main([*arguments, *filled, "--rounds", "6"]) == 0
+    assert main([*arguments, "--feedback", "censored", "--rounds", "8"]) == 0
+    settings = json.loads((folder / "run" / "result.json").read_text())["settings"]
+    assert settings["fill"] == "soft"
+    assert settings["delay_distribution"] == [0.0, 0.0, 0.25, 0.75]
+    plain = [*arguments[:-3], "plain.journal", "--out", "plain"]
+    assert main([*plain, "--feedback", "censored", "--rounds", "4"]) == 0
+    settings = json.loads((folder / "plain" / "result.json").read_text())["settings"]
+    assert settings.get("fill") is settings.get("delay_distribution") is None
 
 
 def test_a_tuning_problem_can_be_sent_to_another_process() -> None:

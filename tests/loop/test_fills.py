@@ -367,6 +367,28 @@ def test_the_default_is_recorded_as_before_there_were_fills(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"context_dim": 1}, {"domain": "box"}])
+def test_what_was_taken_back_is_no_outcome_any_more(options: dict[str, Any]) -> None:
+    loop = build(feedback=FEEDBACKS["soft, estimated"], **options)
+    play(loop, 14)
+    told = [outcome.query_id for outcome in loop.history.outcomes][2:4]
+    for query_id in told:
+        loop.retract(query_id, "a wrong unit")
+    assert {*told} <= {*loop.feedback_view().lost}
+    records = loop.history.to_records()
+    size = {"dim": 1, "context_dim": options.get("context_dim", 0)}
+    again = build(
+        feedback=FEEDBACKS["soft, estimated"],
+        history=History.from_records(records, **size),
+        **options,
+    )
+    play(loop, 5)
+    play(again, 5)
+    for a, b in zip(loop.history.queries, again.history.queries, strict=True):
+        assert torch.equal(a.x, b.x)
+        assert a.diagnostics == b.diagnostics
+
+
 def test_the_queue_knows_the_shares_of_the_view() -> None:
     for unit in ("rounds", "seconds"):
         feedback = Censored(MINIMUM, BOUND, 4, fill="soft", unit=unit)

@@ -55,6 +55,7 @@ LENGTHSCALES = (0.005, 2.0)
 """Bounds of the learned lengthscale of the functions; theirs is 0.02."""
 
 ROUNDS, TUNING_ROUNDS = 100, 50
+NUM_TRIALS, NUM_SPLITS = 50, 20
 
 
 def poisson(mean: float, num_delays: int) -> tuple[float, ...]:
@@ -91,7 +92,7 @@ def fills(
     """Return the panels: functions with given and learned hyperparameters, then the machine.
 
     Args:
-        num_trials: Functions, or splits of the data; 50, 24 and 20 if omitted.
+        num_trials: Functions, or splits of the data; 50 and 20 if omitted.
         num_rounds: Rounds each; 100 and 50 if omitted.
         seed: Seeds functions, splits, delays and initial points; a trial's are the same for every
             method.
@@ -116,7 +117,7 @@ def fills(
             "learned",
             "functions, hyperparameters learned",
             LearnedPlayer(choices, tables, start=small, as_published=False),
-            (24, ROUNDS),
+            (NUM_TRIALS, ROUNDS),
             *size,
         ),
         *(
@@ -126,7 +127,7 @@ def fills(
                 LearnedPlayer(
                     unit, accuracies, tuned, learns=name == "learned", as_published=False
                 ),
-                (20, TUNING_ROUNDS),
+                (NUM_SPLITS, TUNING_ROUNDS),
                 *size,
             )
             for name in ("given", "learned")
@@ -168,7 +169,7 @@ def _synthetic(
         name=f"beyond-fills-{name}",
         title=f"functions, hyperparameters given, lam = {lam:g}",
         published="",
-        num_trials=num_trials or 50,
+        num_trials=num_trials or NUM_TRIALS,
         num_rounds=rounds,
         make_study=make_study,
         make_methods=lambda study: methods,
