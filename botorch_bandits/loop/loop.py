@@ -849,7 +849,7 @@ class BanditLoop:
         if self._journal is not None:
             self._journal.append(*entries, fit=fit)
         for entry in entries:
-            self._history.record(entry)
+            self._history.record_journaled(entry)
         if self._journal is not None:
             self._num_records = self._journal.num_records
             self._journal.write_snapshot_if_due(self._history)
@@ -863,6 +863,7 @@ class BanditLoop:
     def _read_journal(self) -> None:
         assert self._journal is not None
         self._history = self._journal.read()
+        self._history.keep_in_journal(self._journal.path)
         self._history.name_points(self.settings.domain.decode)
         self._num_records = self._journal.num_records
 
