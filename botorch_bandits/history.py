@@ -35,6 +35,7 @@ from botorch_bandits.queries import (
     Outcome,
     Query,
     Retraction,
+    checked_records,
     flatten_record,
     flatten_records,
     frame_of_records,
@@ -405,9 +406,8 @@ class History(KeptInJournal):
             maximize: See the class.
 
         Raises:
-            ValueError: If the records are not a history: ids out of order, an outcome that
-                arrived before its query was asked or before an earlier one, orders of arrival
-                with gaps.
+            ValueError: If the records are not a history: missing entries, ids out of order,
+                an outcome before its query or before an earlier one, orders of arrival with gaps.
         """
         history = cls(dim, context_dim, num_constraints, maximize)
         fill(history, records)
@@ -824,7 +824,7 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
         ValueError: See :meth:`History.from_records`.
     """
     arrivals = []
-    for i, record in enumerate(records):
+    for i, record in enumerate(checked_records(records)):
         context = record["context"]
         if record["id"] != i:
             raise ValueError(f"records[{i}] has the id {record['id']}; it must be {i}.")

@@ -7,13 +7,14 @@ A :class:`Query` is one row of a history, which an :class:`Outcome`, a :class:`F
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from botorch_bandits.checks import shown_value
 from botorch_bandits.docstrings import fill_in_docstrings
 
 if TYPE_CHECKING:
@@ -320,6 +321,59 @@ def weighting_of(outcome: Outcome) -> dict[str, Any]:
     """Return ``count`` or ``noise`` of an outcome by name, as far as it has one."""
     told = {"count": outcome.count, "noise": outcome.noise}
     return {name: value for name, value in told.items() if value is not None}
+
+
+RECORDED = (
+    "id",
+    "origin",
+    "x",
+    "context",
+    "asked_at",
+    "reward",
+    "arrived_at",
+    "arrived_round",
+    "arrival_order",
+    "diagnostics",
+)
+"""What each record of a history has; the rest is there where it is in use."""
+
+
+def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return records if each has its entries; what stands in them is checked where it is read.
+
+    Args:
+        records: One mapping a query.
+
+    Raises:
+        ValueError: Naming the first record that has not, and the entry.
+    """
+    remedy = "Pass records as History.to_records() returned them."
+    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+        raise ValueError(f"records is {shown_value(records)}, which is no list. {remedy}")
+    found = list(records)
+    for i, record in enumerate(found):
+        if not isinstance(record, Mapping):
+            raise ValueError(f"records[{i}] is {shown_value(record)}, which is no dict. {remedy}")
+        missing = [name for name in RECORDED if name not in record]
+        if record.get("state") == "retracted":
+            retracted = ("retraction_order", "retracted_at", "retracted_round", "retracted_reward")
+            missing += [name for name in retracted if name not in record]
+        if missing:
+            raise ValueError(f"records[{i}] has no {', '.join(map(repr, missing))}. {remedy}")
+        for name in ("diagnostics", "parameters", "restriction"):
+            value = record.get(name)
+            if value is not None and not isinstance(value, Mapping):
+                raise ValueError(
+                    f"records[{i}][{name!r}] is {shown_value(value)}, which is no dict. {remedy}"
+                )
+        for name in ("arrival_order", "arrived_round", "retraction_order", "retracted_round"):
+            value = record.get(name)
+            if value is not None and type(value) is not int:
+                raise ValueError(
+                    f"records[{i}][{name!r}] is {shown_value(value)}, which is no whole number. "
+                    f"{remedy}"
+                )
+    return found
 
 
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ same point, to the last bit on the same platform.
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +61,7 @@ from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, ModelCheck
+from botorch_bandits.random_streams import Turns
 
 
 class BanditLoop:
@@ -194,7 +194,7 @@ class BanditLoop:
             repeats=repeats,
         )
         self._clock = clock
-        self._lock = threading.RLock()
+        self._lock = Turns()
         sizes = settings.history_sizes
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
@@ -306,7 +306,7 @@ class BanditLoop:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make a lock of one's own."""
         vars(self).update(state)
-        self._lock = threading.RLock()
+        self._lock = Turns()
 
     def ask(
         self,
