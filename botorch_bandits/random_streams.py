@@ -151,14 +151,15 @@ class Turns:
 
     def __init__(self) -> None:
         """See the class."""
-        self._lock = threading.RLock()
+        lock = threading.RLock()
+        self._acquire, self._release = lock.acquire, lock.release
         self._guards: list[ExitStack | None] = []  # of the thread that has the lock
 
     def __enter__(self) -> Self:
         """Wait for the turn."""
-        self._lock.acquire()
+        self._acquire()
         guard = None
-        if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+        if not torch.is_grad_enabled():  # nor are they in inference mode
             guard = ExitStack()
             guard.enter_context(torch.inference_mode(False))
             guard.enter_context(torch.enable_grad())
@@ -175,7 +176,7 @@ class Turns:
         guard = self._guards.pop()
         if guard is not None:
             guard.close()
-        self._lock.release()
+        self._release()
 
 
 @contextmanager
