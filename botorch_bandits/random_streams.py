@@ -16,7 +16,6 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -166,12 +165,7 @@ class Turns:
         self._guards.append(guard)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the rest as it was, and give the turn to others."""
         guard = self._guards.pop()
         if guard is not None:

@@ -41,6 +41,7 @@ from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
+from botorch_bandits.loop.checking import maximize_checked
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
@@ -388,7 +389,7 @@ class Chooser:
         acquisition = self._builder.build(self._played, local_round, domain, now)
         there = domain if limits is None else self._domain_in(context, local_round, limits)
         seed = derive_seed(settings.seed, round_number, "maximize")
-        whole, value = there.maximize(acquisition, seed=seed)
+        whole, value = maximize_checked(there, acquisition, seed)
         diagnostics = {"acquisition_value": value}
         if isinstance(acquisition, BanditAcquisition):
             diagnostics = acquisition.describe(whole)

@@ -226,7 +226,8 @@ def check_kernel_columns(kernel: Kernel, num_columns: int, name: str = "kernel")
 
     Example:
         >>> from gpytorch.kernels import RBFKernel, ScaleKernel
-        >>> check_kernel_columns(ScaleKernel(RBFKernel(ard_num_dims=2)), 3)
+        >>> kernel = ScaleKernel(RBFKernel(ard_num_dims=2))
+        >>> check_kernel_columns(kernel, 3)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         ValueError: kernel has a RBFKernel with ard_num_dims=2 on 3 columns. Build it with ...
