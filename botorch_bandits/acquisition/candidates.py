@@ -192,7 +192,7 @@ class CandidateWidths:
             if self.on_box
             else "on all arms (with contexts: at the context of each round)"
         )
-        in_force = _in_force(model, self.level)
+        in_force = model.evidence.numpy_in_force(self.level)
         tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max()) if self.on_box else 0.0
         added = ", plus the prior standard deviation times 1 / t^2" if self.on_box else ""
         constants = {
@@ -252,12 +252,6 @@ class CandidateWidths:
                 f"{self.level:g}"
             )
         return guarantee
-
-
-def _in_force(model: CandidatesModel, level: float) -> NDArray[np.bool_]:
-    """The survivors, or all where none survives; without a warning."""
-    survivors = model.evidence.numpy_survivors(level)
-    return survivors if survivors.any() else np.ones_like(survivors)
 
 
 class CandidatesUpperConfidenceBound(BanditAcquisition):
@@ -532,7 +526,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         if not self.widths.on_box:
             return 0.0
         scales = self.base_model.recipe.groups.scales
-        scales = scales[_in_force(self.base_model, self.widths.level)]
+        scales = scales[self.base_model.evidence.numpy_in_force(self.widths.level)]
         return math.sqrt(float(scales.max())) / self.round_number**2
 
     def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,9 @@ from torch import Tensor
 
 from botorch_bandits.change_points.detector import ChangePointDetector
 from botorch_bandits.change_points.evidence import EvidenceDetector, EvidenceEngine
+from botorch_bandits.change_points.first_outcomes import LateEvidenceEngine
 from botorch_bandits.checks import (
+    DTYPE,
     check_instance,
     check_integer,
     check_nonnegative,
@@ -37,6 +39,7 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.fingerprints import added_field
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
+from botorch_bandits.models.prior_lists import DefaultCandidates
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
 """``xi`` of the paper's experiments."""
@@ -228,7 +231,10 @@ class EvidenceRestart(Restart):
             rows that were dropped showed the new function and chose the restart.
         change_scale: On which number of rounds a change is expected.
         candidates: Recipes of candidate priors, or what :meth:`.BanditGP.with_candidates` returns,
-            for hyperparameters that are not known. None takes the loop's model.
+            for hyperparameters that are not known. None takes the loop's model. Of a
+            :class:`~botorch_bandits.models.DefaultCandidates`, here or as the loop's model, the
+            first outcomes that arrive in the run choose the output scales, for all segments; they
+            are not tested.
         strict: Level :math:`6 \alpha / (\pi s)^2` for a segment that begins with round ``s``, with
             ``keep="nothing"``: the probability of ever a false alarm is at most ``alpha``, if the
             times of changes do not depend on the new functions.
@@ -294,7 +300,8 @@ class EvidenceRestart(Restart):
                 "in each segment already, and strict levels would cost power only. Leave strict= "
                 "out."
             )
-        if self.candidates is not None and not isinstance(self.candidates, CandidatesRecipe):
+        lists = (CandidatesRecipe, DefaultCandidates)
+        if self.candidates is not None and not isinstance(self.candidates, lists):
             check_instance(
                 "candidates",
                 self.candidates,
@@ -313,6 +320,8 @@ class EvidenceRestart(Restart):
             model: The loop's. ``candidates`` take its place if there are any.
         """
         listed = self.candidates if self.candidates is not None else model
+        if isinstance(listed, DefaultCandidates):  # weights do not depend on the outcomes
+            listed = listed.list_of(torch.empty(0, dtype=DTYPE))
         is_list = isinstance(listed, CandidatesRecipe)
         return EvidenceDetector(
             alpha=self.alpha,
@@ -327,7 +336,7 @@ class EvidenceRestart(Restart):
 
     def on(
         self, domain: Domain, model: Any, num_outputs: int = 1, context_dim: int = 0
-    ) -> EvidenceEngine:
+    ) -> EvidenceEngine | LateEvidenceEngine:
         """Prepare the detector for a loop.
 
         Args:
@@ -337,9 +346,22 @@ class EvidenceRestart(Restart):
             context_dim: The dimension of the contexts.
 
         Raises:
-            ValueError: If the hyperparameters are learned and no candidates are given.
+            ValueError: If the hyperparameters are learned and no candidates are given, or there
+                are constraints and the first outcomes are to choose the scales.
         """
         listed = self.candidates if self.candidates is not None else model
+        if isinstance(listed, DefaultCandidates):
+            if num_outputs > 1:
+                raise ValueError(
+                    f"the evidence is of {listed!r}, but with constraints= each entry of the list "
+                    "has one noise variance for reward and constraints, whose scales differ. Pass "
+                    "EvidenceRestart(robust=False, candidates=[BanditGP.with_kernel(...), ...])."
+                )
+            detector = self.detector_for(model)
+            return LateEvidenceEngine(
+                listed,
+                lambda known: detector.on(domain, list(known.candidates), 1, context_dim),
+            )
         if isinstance(listed, CandidatesRecipe):
             models: Any = list(listed.candidates)
         elif isinstance(listed, BanditGPRecipe) and listed.refit_every is None:
@@ -349,7 +371,8 @@ class EvidenceRestart(Restart):
                 f"model is {listed!r}, whose hyperparameters are learned or unknown, so that its "
                 "predictions are no bets made beforehand. Pass EvidenceRestart(robust=False, "
                 "candidates=[BanditGP.with_kernel(...), ...]), a list that was fixed before the "
-                "data."
+                "data, or candidates=DefaultCandidates(bounds), whose scales the first outcomes "
+                "choose."
             )
         return self.detector_for(model).on(domain, models, num_outputs, context_dim)
 
@@ -368,6 +391,8 @@ class EvidenceRestart(Restart):
                 f"{self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
             )
         priors = self.candidates if self.candidates is not None else model
+        if isinstance(priors, DefaultCandidates):
+            priors = priors.list_of(torch.empty(0, dtype=DTYPE))
         listed, given = "", ""
         if isinstance(priors, CandidatesRecipe):
             listed = "the prior is one of the candidates, "

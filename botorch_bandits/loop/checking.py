@@ -31,6 +31,7 @@ from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
+from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import CandidatesModel, ModelCheck, check_model
@@ -38,6 +39,12 @@ from botorch_bandits.spaces import Space
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
+
+ALIKE = (
+    "the model fades old outcomes, and the check takes all of them alike: as if the reward "
+    "did not change"
+)
+"""What a check of a model with exponential weights passes over."""
 
 
 def check_of_loop(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
@@ -76,7 +83,14 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
             "the model's rows are means of penalized rewards, whose order is lost. Use "
             "surrogate='separate', or a domain whose points are not repeated."
         )
-    return check_model(model, *history.arrived())
+    X, Y = history.arrived()
+    if isinstance(settings.forgetting, SlidingWindow):
+        kept = settings.forgetting.keeps(history.rounds(), history.num_queries + 1).to(X.device)
+        return check_model(model, X[kept], Y[kept])
+    check = check_model(model, X, Y)
+    if isinstance(settings.forgetting, ExponentialWeights):
+        return replace(check, cautions=(ALIKE,))
+    return check
 
 
 def check_given(domain: Domain, query: Query) -> None:

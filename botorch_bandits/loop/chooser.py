@@ -25,7 +25,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.bounds import Bounds
-from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
+from botorch_bandits.acquisition.candidates_engine import CandidatesEngine, build_candidates_engine
 from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
 from botorch_bandits.checks import DTYPE
@@ -65,7 +65,7 @@ from botorch_bandits.loop.minimizing import (
     turned_history,
 )
 from botorch_bandits.loop.probing import probe
-from botorch_bandits.loop.repeats import next_play, with_plays, with_repeats
+from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
@@ -175,9 +175,7 @@ class Chooser:
             given = (self.segments, self._history, lambda: self.model(now))
             self._watch.look(*given, known, lambda rules: self._builder.widened(rules, now))
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
-        rule, repeats = self._settings.constraints, self._settings.repeats
-        if repeats is not None and origin == "acquisition":
-            diagnostics = with_plays(diagnostics, self._settings.model, repeats)
+        rule = self._settings.constraints
         if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
         if self.segments is not None:
@@ -384,6 +382,10 @@ class Chooser:
         if self._stream is not None:
             among = None if limits is None else limits.among
             x, diagnostics = self._stream.choose(local_round, now, context, among)
+            if settings.repeats is not None:
+                engine = self._stream.engine
+                ratio = engine.noise_ratio_at(x) if isinstance(engine, CandidatesEngine) else None
+                diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
             return x, "acquisition", diagnostics
         domain = self._domain_in(context, local_round)
         acquisition = self._builder.build(self._played, local_round, domain, now)
@@ -393,6 +395,9 @@ class Chooser:
         diagnostics = {"acquisition_value": value}
         if isinstance(acquisition, BanditAcquisition):
             diagnostics = acquisition.describe(whole)
+        if settings.repeats is not None:
+            ratio = noise_ratio_of(acquisition, whole)
+            diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
         return whole[-settings.domain.dim :], "acquisition", diagnostics
 
     def begin_round(self, round_number: int) -> None:
@@ -570,6 +575,8 @@ class AcquisitionBuilder(BuildsCensored):
                     settings.model, self._num_separate, lambda prior: prior.builder(self._seed)
                 )
         self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
+        self._cached_arrived: tuple[Any, Model] | None = None
+        self._shares: Mapping[int, float] = {}
         self._has_warned = False  # that the model has many rows
 
     def latest_fit(self) -> dict[str, Any] | None:
@@ -609,7 +616,7 @@ class AcquisitionBuilder(BuildsCensored):
         if isinstance(self._feedback, Censored):
             feedback = self._censored_now
             view = feedback.view(self._history, round_number, now)
-            return self._censored_model(feedback, view, round_number)
+            return self._censored_model(feedback, view, round_number, now)
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             rows = (*self._history.arrived(), *self._weights())
@@ -804,10 +811,12 @@ class ForgettingBuilder(AcquisitionBuilder):
         kept = self._forgetting.keeps(self._history.rounds(), round_number)
         return tuple(each[kept.to(each.device)] for each in self._weights())
 
-    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
+    def _censored_model(
+        self, feedback: Censored, view: CensoredView, round_number: int, now: float
+    ) -> Model:
         if round_number != self._censored_round:
             self._cached_model, self._censored_round = None, round_number
-        return super()._censored_model(feedback, view, round_number)
+        return super()._censored_model(feedback, view, round_number, now)
 
     def _begin_models(self, given: BanditGPRecipe) -> None:
         self._given = given

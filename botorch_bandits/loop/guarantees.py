@@ -127,8 +127,10 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
     is_censored = isinstance(settings.feedback, Censored)  # which has an assumption on delays
     if not is_censored and (history.num_pending or _any_late(history)):
         yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
-    minimum = settings.feedback.minimum if isinstance(settings.feedback, Censored) else None
-    if minimum is not None:
+    feedback = settings.feedback
+    minimum = feedback.minimum if isinstance(feedback, Censored) else None
+    # where pending queries have a fill, the feedback itself says that they are a gap
+    if minimum is not None and not getattr(feedback, "fills_in", False):
         below = [minimum - o.reward for o in history.outcomes if o.reward < minimum]
         if below:
             yield below_the_minimum(len(below), max(below))

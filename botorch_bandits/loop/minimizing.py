@@ -23,7 +23,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored, CensoredView
 from botorch_bandits.history import Event, History, Outcome, Query, Retraction
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, ModelCheck
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, DefaultCandidates, ModelCheck
 
 _Entry = TypeVar("_Entry", bound=Query | Event)
 
@@ -134,7 +134,11 @@ def _turned_restart(restart: Restart | None) -> Restart | None:
         mean = turned(restart.detector.prior_mean)
         return replace(restart, detector=replace(restart.detector, prior_mean=mean))
     if isinstance(restart, EvidenceRestart) and restart.candidates is not None:
-        return replace(restart, candidates=_turned_model(restart.candidates))
+        listed = restart.candidates
+        if isinstance(listed, DefaultCandidates):
+            listed = replace(listed, prior_mean=turned(listed.prior_mean))
+            return replace(restart, candidates=listed)
+        return replace(restart, candidates=_turned_model(listed))
     return restart
 
 

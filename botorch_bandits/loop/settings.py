@@ -253,6 +253,12 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"predictive=True is for upper confidence bounds as published, not for {cls.__name__}. "
             "Leave it out."
         )
+    if feedback.fills_in and options.get("units") == "prior":
+        raise ValueError(
+            f"fill={feedback.fill!r} needs outcome_bound= in the units of outcomes, but "
+            f"{cls.__name__} has units='prior', which makes it a multiple of the prior standard "
+            'deviation. State all bounds in the units of outcomes, or use fill="minimum".'
+        )
     if is_separate:
         return  # :func:`_check_separately_censored` has the bounds on constraints
     if options["posterior_transform"] is None:

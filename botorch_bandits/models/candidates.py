@@ -439,6 +439,17 @@ class CandidatesModel(Model):
         shape = (*X.shape[:-1], len(self.recipe.groups))
         return mean.mT.reshape(shape), variance.mT.reshape(shape)
 
+    def least_noise_ratio(self, x: Tensor, in_force: NDArray[np.bool_]) -> float:
+        """Return the least noise variance over posterior variance at a point.
+
+        Args:
+            x: ``d``, raw.
+            in_force: The entries that count.
+        """
+        with torch.no_grad():
+            _, variances = self.group_moments(x)
+        return self.recipe.groups.least_noise_ratio(variances.cpu().numpy(), in_force)
+
     def closed_forms_of_groups(self) -> list[ClosedForm | TransformedClosedForm] | None:
         """Return the posterior of each group, at output scale 1, as functions of raw inputs.
 

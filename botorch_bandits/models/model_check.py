@@ -53,6 +53,7 @@ class ModelCheck:
         left_out_deviations: Standard deviations of that, noise included.
         learned: What can have been learned from the same outcomes, in words; residuals are smaller
             for it than those of the rounds themselves were.
+        cautions: What else of the model the check passes over, in words.
     """
 
     outcomes: Tensor
@@ -60,6 +61,7 @@ class ModelCheck:
     left_out_means: Tensor
     left_out_deviations: Tensor
     learned: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     def coverage(self, level: float = 0.95) -> Tensor:
         """Return the share of outcomes, up to each, that were within the predicted interval.
@@ -115,8 +117,8 @@ class ModelCheck:
 
     def __str__(self) -> str:
         """Say the verdict, and what limits it."""
-        cautions = [f"  learned from the same outcomes: {each}" for each in self.learned]
-        return "\n".join([self.verdict, *cautions])
+        learned = [f"  learned from the same outcomes: {each}" for each in self.learned]
+        return "\n".join([self.verdict, *learned, *(f"  caution: {c}" for c in self.cautions)])
 
     def _repr_html_(self) -> str:
         """Show the verdict with its numbers, in a notebook."""
@@ -128,6 +130,7 @@ class ModelCheck:
             if n
             else None,
             "learned from the same outcomes": ", ".join(self.learned) or None,
+            "caution": "; ".join(self.cautions) or None,
         }
         return display(self.verdict, facts)
 

@@ -22,7 +22,7 @@ from botorch_bandits.acquisition.engines import (
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.loop.settings import check_restart
-from botorch_bandits.models import CandidatesRecipe
+from botorch_bandits.models import CandidatesRecipe, DefaultCandidates
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedArmsProblem
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
@@ -235,8 +235,9 @@ def _play(
 ) -> SimulationResult:
     on_arms = [p for p in problems if is_on_arms(p)]
     played = None
-    if policy.forgetting is not None:
-        pass  # no engine of replicates forgets
+    lists = policy.model, getattr(policy.restart, "candidates", None)
+    if policy.forgetting is not None or any(isinstance(x, DefaultCandidates) for x in lists):
+        pass  # no engine of replicates forgets, or has priors that differ between replicates
     elif on_arms:
         played = _simulate_arms(on_arms, policy, num_rounds, seeds, device, with_bounds, on_round)
     else:
@@ -278,6 +279,7 @@ def _simulate_arms(
             return None
         engine = CandidatesReplicates(policy.model, policy.acquisition, arms, seeds)
     else:
+        assert not isinstance(policy.model, DefaultCandidates)
         engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         return None
@@ -326,6 +328,7 @@ def _simulate_box(
         if isinstance(policy.model, CandidatesRecipe):
             return None
         there = Box(box.bounds.to(device))
+        assert not isinstance(policy.model, DefaultCandidates)
         engine = build_box_engine(policy.model, policy.acquisition, there, seeds)
         if engine is None:
             return None

@@ -17,6 +17,7 @@ from botorch_bandits import (
     BanditLoop,
     Box,
     Censored,
+    ExponentialWeights,
     GPUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     RandomSearch,
@@ -136,8 +137,15 @@ def test_the_loop_on_a_box_on_arms_and_in_a_window() -> None:
     run(arms, lambda x: float(x), 20, progress=False)
     X, Y = arms.history.arrived()
     torch.testing.assert_close(arms.check_model().one_step, check_model(gp(X, Y)).one_step)
+    arms = BanditLoop(arms.settings.domain, recipe, UCB, forgetting=SlidingWindow(5))
+    run(arms, lambda x: float(x), 20, progress=False)
+    X, Y = (each[-5:] for each in arms.history.arrived())
+    torch.testing.assert_close(arms.check_model().one_step, check_model(gp(X, Y)).one_step)
+    arms = BanditLoop(arms.settings.domain, recipe, UCB, forgetting=ExponentialWeights(0.9))
+    run(arms, lambda x: float(x), 20, progress=False)
+    assert "caution: the model fades old outcomes" in str(arms.check_model())
     merged = BanditGP(
-        X, Y, kernel=gp(X, Y).covar_module, noise=0.04, repeats=torch.full((20,), 2.0).double()
+        X, Y, kernel=gp(X, Y).covar_module, noise=0.04, repeats=torch.full((5,), 2.0).double()
     )
     with pytest.raises(ValueError, match="Pass X and Y"):
         check_model(merged)

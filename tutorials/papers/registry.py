@@ -16,6 +16,7 @@ from papers import (
     beyond_changes,
     beyond_changes_hard,
     beyond_combined,
+    beyond_fills,
     beyond_forgetting,
     beyond_multipliers,
     beyond_priors,
@@ -155,6 +156,10 @@ EXPERIMENTS = {
         beyond_changes_hard.misspecified,
         "its false alarms where noise or functions are not those of the model",
         report=avanesov.report_comparison,
+    ),
+    "beyond-fills": Entry(
+        beyond_fills.fills,
+        "what pending queries are filled in with: the minimum, something else, or nothing",
     ),
     "beyond-combined": Entry(
         beyond_combined.combined,
