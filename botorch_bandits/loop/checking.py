@@ -7,16 +7,13 @@ loop's model refuses rows that are no outcomes as they were told.
 from __future__ import annotations
 
 import inspect
-import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
@@ -139,64 +136,6 @@ def check_request(
             "context, point or restriction, or by another method. Use another name."
         )
     return query
-
-
-def maximize_checked(
-    domain: Domain, acquisition: AcquisitionFunction, seed: int
-) -> tuple[Tensor, float]:
-    """Return what :meth:`.Domain.maximize` returns, or say which model is not finite.
-
-    Args:
-        domain: Where it is maximized.
-        acquisition: It may be NaN or infinite, because its model is.
-        seed: See :meth:`.Domain.maximize`.
-
-    Raises:
-        ValueError: If the acquisition function is not finite at its maximum, or the search fails
-            and it is not finite at some points of the domain.
-    """
-    try:
-        whole, value = domain.maximize(acquisition, seed=seed)
-    except (ArithmeticError, RuntimeError, ValueError) as error:
-        points = domain.sample(NUM_LOOKED_AT, torch.Generator().manual_seed(seed % 2**63))
-        if (told := _not_finite(acquisition, points)) is not None:
-            raise ValueError(told) from error
-        raise
-    if not math.isfinite(value):
-        told = _not_finite(acquisition, whole.unsqueeze(0))
-        raise ValueError(told or f"the acquisition function is {value} at its maximum.")
-    return whole, value
-
-
-NUM_LOOKED_AT = 64
-"""At so many points a model is looked at where a search failed."""
-
-
-def _not_finite(acquisition: AcquisitionFunction, points: Tensor) -> str | None:
-    """Return where an acquisition function is not finite, and what its model is there."""
-    try:
-        with torch.no_grad():
-            values = acquisition(points.unsqueeze(-2)).reshape(len(points))
-    except Exception:  # what the search raised says more
-        return None
-    bad = (~values.isfinite()).nonzero()
-    if len(bad) == 0:
-        return None
-    i, name = int(bad[0]), type(acquisition).__name__
-    told = f"the acquisition function ({name}) is {float(values[i])} at {points[i].tolist()}"
-    model = getattr(acquisition, "model", None)
-    if isinstance(model, Model):
-        with suppress(Exception), torch.no_grad():
-            posterior = model.posterior(points[i : i + 1])
-            moments = posterior.mean.reshape(-1).tolist(), posterior.variance.reshape(-1).tolist()
-            told += (
-                f", where the model ({type(model).__name__}) has the mean {moments[0]} and the "
-                f"variance {moments[1]}"
-            )
-    return (
-        f"{told}; both must be finite. Check model= on the outcomes so far: its transforms, "
-        "priors and noise, and whether rows repeat or outcomes are all equal."
-    )
 
 
 def checked_clock(clock: Any) -> Callable[[], float]:

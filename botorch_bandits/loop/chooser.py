@@ -41,7 +41,6 @@ from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
-from botorch_bandits.loop.checking import maximize_checked
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
@@ -68,6 +67,7 @@ from botorch_bandits.loop.probing import probe
 from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
+from botorch_bandits.loop.searching import maximize_checked
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import (
     UNIFORM_ORIGINS,
