@@ -533,7 +533,8 @@ class Box(Domain):
             integer_dims: As for the class.
             num_restarts: As for the class.
             raw_samples: As for the class.
-            constraints: As for the class, such as ``inequality_constraints=``.
+            constraints: ``inequality_constraints=``, ``equality_constraints=`` and
+                ``nonlinear_inequality_constraints=``, in the forms that the class takes.
 
         Raises:
             TypeError: If ``pairs`` is a tensor of another dtype than float64.

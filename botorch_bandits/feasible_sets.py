@@ -313,10 +313,17 @@ class FeasibleSet:
     def _value(self, function: Callable[[Tensor], Any], x: Tensor) -> float:
         with torch.no_grad():
             value = function(x[self.num_fixed :])
+        called = getattr(function, "__name__", type(function).__name__)
+        dtype = getattr(value, "dtype", None)
+        if isinstance(value, bool) or dtype in (torch.bool, np.dtype(bool)):
+            raise ValueError(
+                f"{called} of nonlinear_inequality_constraints returned {value} at one point, and "
+                "False counts as 0, which is feasible. Return a number that is negative where a "
+                "point is infeasible."
+            )
         try:
             return float(value)
         except (TypeError, ValueError, RuntimeError):
-            called = getattr(function, "__name__", type(function).__name__)
             what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise ValueError(
                 f"{called} of nonlinear_inequality_constraints returned {what} at one point; "
@@ -385,7 +392,8 @@ class FeasibleSet:
             whole: Dimensions that take whole numbers.
 
         Raises:
-            ValueError: If there is none, or an equality is on a discrete dimension.
+            ValueError: If there is none, an equality is on a discrete dimension, or a function has
+                no gradient where there are continuous ones.
         """
         for k, (indices, _, _) in enumerate(self.equality):
             on_discrete = sorted(set(indices) & set(self.discrete))
@@ -410,7 +418,27 @@ class FeasibleSet:
                 "are then fixed."
             )
         if self.nonlinear or self.discrete:
-            self.sample(1, torch.Generator().manual_seed(0), from_unit)
+            point = self.sample(1, torch.Generator().manual_seed(0), from_unit).squeeze(0)
+            if any(i not in self.discrete and i not in self.held for i in range(self.dim)):
+                self._check_gradients(point)
+
+    def _check_gradients(self, x: Tensor) -> None:
+        """Raise unless searches can follow the nonlinear constraints from a feasible point."""
+        for k, (function, _) in enumerate(self.nonlinear):
+            if getattr(function, "takes_rows", False):
+                continue
+            try:
+                value = function(x[self.num_fixed :].clone().requires_grad_(True))
+                has_gradient = isinstance(value, Tensor) and value.requires_grad
+            except (RuntimeError, TypeError):  # numpy takes no tensor with a gradient
+                has_gradient = False
+            if not has_gradient:
+                called = getattr(function, "__name__", type(function).__name__)
+                raise ValueError(
+                    f"{called} of nonlinear_inequality_constraints[{k}] has no gradient, which "
+                    "searches on continuous dimensions follow. Compute it from the point in torch, "
+                    "without float(), .numpy() or comparisons; or take Arms of feasible points."
+                )
 
     def _alone(self, whole: Sequence[int]) -> str:
         """Say which constraint cannot be met even alone, if one is that."""

@@ -320,6 +320,18 @@ def nothing(x: Tensor) -> None:
     return None
 
 
+def without_gradient(x: Tensor) -> float:
+    return 0.5 - float(x[0])
+
+
+def of_numpy(x: Tensor) -> Any:
+    return 0.5 - x.numpy()[0]
+
+
+def true_or_false(x: Tensor) -> Tensor:
+    return x.sum() < 0.5
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [
@@ -344,11 +356,33 @@ def nothing(x: Tensor) -> None:
         ({"inequality_constraints": [(0, [1.0], 0.0)]}, r"has 0 for indices; pass a list"),
         ({"nonlinear_inequality_constraints": [(both, True)]}, r"both of .* shape \(2,\) at one"),
         ({"nonlinear_inequality_constraints": [(nothing, True)]}, r"nothing of .* returned None"),
+        (
+            {"nonlinear_inequality_constraints": [(without_gradient, True)]},
+            r"without_gradient of nonlinear_inequality_constraints\[0\] has no gradient.* in torch",
+        ),
+        ({"nonlinear_inequality_constraints": [(of_numpy, True)]}, r"of_numpy .* no gradient"),
+        (
+            {"nonlinear_inequality_constraints": [(true_or_false, True)]},
+            r"returned (True|False) at one point, and False counts as 0.* Return a number",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(given: dict[str, Any], match: str) -> None:
     with pytest.raises((ValueError, TypeError), match=match):
         bb.Box(UNIT, **given)
+
+
+def test_no_gradient_is_needed_without_continuous_dimensions() -> None:
+    space = bb.Space(
+        {"n": bb.Integer(0, 4), "kind": bb.Categorical(["a", "b"])},
+        nonlinear_inequality_constraints=[(lambda x: 2.5 - float(x[0]), True)],
+    )
+    loop = bb.BanditLoop(space, seed=0)
+    for _ in range(7):
+        query = loop.ask()
+        assert query.parameters is not None
+        assert query.parameters["n"] <= 2
+        loop.tell(query.id, float(query.parameters["n"]))
 
 
 def test_a_box_from_pairs_takes_constraints() -> None:

@@ -8,6 +8,7 @@ than they must.
 from __future__ import annotations
 
 import importlib
+import inspect
 import multiprocessing
 import sys
 import traceback
@@ -93,10 +94,22 @@ class NamedFunction:
         """Return the function of this name.
 
         Raises:
-            ValueError: If it cannot be imported.
+            ValueError: If it cannot be imported, or takes something else than one argument.
         """
         function = cls(name, str(Path.cwd()))
-        function.load()
+        loaded = function.load()
+        try:
+            signature = inspect.signature(loaded)
+        except (TypeError, ValueError):  # of a function that is not written in Python
+            return function
+        try:
+            signature.bind(None)
+        except TypeError:
+            raise ValueError(
+                f"function {name!r} has the signature {signature}, but it is called with one "
+                "argument: with --param a dict of values by name, with --bounds a tensor of "
+                "coordinates. Write def f(p): and read p['name'], or p[0], in it."
+            ) from None
         return function
 
     def load(self) -> Callable[[Any], Any]:

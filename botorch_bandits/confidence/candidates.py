@@ -171,7 +171,7 @@ class EvidenceTable:
             import pandas as pd
         except ImportError as error:
             raise ImportError(
-                "to_dataframe needs pandas: pip install 'botorch-bandits[dataframe]'."
+                "to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'."
             ) from error
         return pd.DataFrame([asdict(row) for row in self.rows])
 

@@ -28,10 +28,11 @@ from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
-from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow
+from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import CandidatesModel, ModelCheck, check_model
+from botorch_bandits.loop.weighted import noise_of_one
+from botorch_bandits.models import CandidatesModel, FittedSingleTaskGP, ModelCheck, check_model
 from botorch_bandits.spaces import Space
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
         history: What happened since the last reset.
 
     Raises:
-        RuntimeError: If the rows are no outcomes, or the model is a list of priors.
+        RuntimeError: If the rows are no outcomes.
     """
     if isinstance(settings.feedback, Censored):
         raise RuntimeError(
@@ -64,27 +65,34 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
     if isinstance(model, ModelList):  # of the reward, then of the constraints
         model = model.models[0]
     if isinstance(model, CandidatesModel):
-        raise RuntimeError(
-            "the loop's model is a list of priors; loop.evidence() says what the outcomes say of "
-            "each of them."
-        )
-    if history.is_weighted:
-        raise RuntimeError(
-            "outcomes were told with count= or noise=, and the check takes each outcome for one "
-            "observation. Pass those that are to botorch_bandits.models.check_model."
-        )
-    if getattr(model, "repeats", None) is None:
+        likeliest = int(model.evidence.posterior_weights.argmax())
+        name, count = model.evidence.names[likeliest], model.evidence.num_candidates
+        check = check_model(model.member(likeliest))
+        which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
+        return replace(check, learned=(*check.learned, which))
+    repeats = getattr(model, "repeats", None)
+    if repeats is None:
         return check_model(model)
     if settings.constraints is not None and settings.constraints.surrogate_in_use != "separate":
+        if len(repeats) == history.num_arrived:  # weights of outcomes, none of which were merged
+            return check_model(model, weights=repeats)
         raise RuntimeError(
             "the model's rows are means of penalized rewards, whose order is lost. Use "
             "surrogate='separate', or a domain whose points are not repeated."
         )
     X, Y = history.arrived()
+    Y, weights = Y[:, :1], history.weights(noise_of_one(settings.model))
     if isinstance(settings.forgetting, SlidingWindow):
         kept = settings.forgetting.keeps(history.rounds(), history.num_queries + 1).to(X.device)
-        return check_model(model, X[kept], Y[kept])
-    check = check_model(model, X, Y)
+        X, Y, weights = X[kept], Y[kept], None if weights is None else weights[kept]
+    is_learned = isinstance(settings.model, FittedSingleTaskGP)
+    if isinstance(settings.forgetting, TimeVaryingKernel) or (
+        is_learned and len(repeats) == len(Y)
+    ):
+        return check_model(model, weights=repeats)  # with the times, and as bad outcomes are raised
+    if weights is not None and is_learned:
+        weights = weights * (repeats.sum() / weights.sum())  # counts are ratios there
+    check = check_model(model, X, Y, weights)
     if isinstance(settings.forgetting, ExponentialWeights):
         return replace(check, cautions=(ALIKE,))
     return check

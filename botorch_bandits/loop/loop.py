@@ -759,8 +759,8 @@ class BanditLoop:
         others predict of it. Kernel and noise are those of the model as it is now.
 
         Raises:
-            RuntimeError: If the loop has no model or no data, feedback is censored, outcomes have a
-                ``count`` or a ``noise``, or the model is a list of priors (see :meth:`evidence`).
+            RuntimeError: If the loop has no model or no data, feedback is censored, rows are means
+                of penalized rewards, or the model is a list of priors (see :meth:`evidence`).
             ValueError: If the model is no exact Gaussian process
                 (:class:`~botorch_bandits.confidence.UnreadablePriorError`).
 

@@ -239,6 +239,7 @@ def test_an_error_in_the_function_is_the_users_to_see(
         (["optimize", "mymodule", "--bounds", "0:1"], "must be MODULE:FUNCTION"),
         (["optimize", "nowhere:f", "--bounds", "0:1"], "'nowhere' cannot be imported"),
         (["optimize", "mymodule:f", "--bounds", "0:1"], "has no function 'f'"),
+        (["optimize", "statistics:correlation", "--bounds", "0:1"], "called with one argument"),
         (["compare", "--methods", "igp-ucb,magic"], "method is 'magic'"),
         (["compare", "--seeds", "0"], "--seeds is 0"),
         (["fly"], "invalid choice: 'fly'"),
