@@ -81,6 +81,8 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
         print("\ninterrupted; the same command continues", file=sys.stderr)
         return INTERRUPTED
     except _expected_errors() as error:
+        if shown := getattr(error, "shown", ""):  # of an error in the user's own module
+            print(shown, file=sys.stderr)
         print(f"{name}: error: {error}", file=sys.stderr)
         return BAD_ARGUMENTS
     return started if isinstance(started, int) else started.execute()

@@ -96,8 +96,39 @@ LARGEST_TARGET = 1e150
 """Sums of squares of what is smaller are finite in float64."""
 
 
+WAY_ON = (
+    "A loop goes on from what was told with another rule: BanditLoop(..., constraints=..., "
+    "history=loop.history), with a journal of its own if it has one."
+)
+"""After multipliers overflowed; outcomes are recorded apart from the multipliers."""
+
+
 class MultiplierOverflowError(OverflowError):
-    """A multiplier or a penalized outcome is too large for float64."""
+    """A multiplier or a penalized outcome is too large for float64.
+
+    Outcomes on record are not lost by it, for they are recorded without multipliers: a loop with
+    ``history=loop.history`` and another rule goes on from them, such as the same rule with
+    ``max_multiplier=``, at which multipliers are held.
+
+    Example:
+        >>> from botorch_bandits import Arms, BanditLoop, MultiplicativeEpochs, RandomSearch
+        >>> arms = Arms([[0.0], [1.0]])
+        >>> def loop_with(rule, history=None):
+        ...     return BanditLoop(arms, None, RandomSearch(), constraints=rule, history=history)
+        >>> exact = dict(num_constraints=1, epoch_length=2)
+        >>> loop = loop_with(MultiplicativeEpochs(**exact))
+        >>> query_ids = [loop.ask().id, loop.ask().id]
+        >>> outcome = loop.tell(query_ids[0], 0.5, [60.0])
+        >>> loop.tell(query_ids[1], 0.5, [60.0])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: constraints is [60.0], which MultiplicativeEpochs turns into a multiplier ...
+        >>> loop = loop_with(MultiplicativeEpochs(**exact, max_multiplier=1e6), loop.history)
+        >>> outcome = loop.tell(query_ids[1], 0.5, [60.0])
+        >>> query = loop.ask()
+        >>> round(loop.multipliers[0])
+        1000000
+    """
 
 
 def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
@@ -134,7 +165,7 @@ def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
         raise MultiplierOverflowError(
             "a penalized outcome is too large for float64 (largest multiplier "
             f"{float(multipliers.max()):.3g}). Use penalty=Polynomial(c, n), which grows more "
-            "slowly, or a smaller c."
+            f"slowly, or a smaller c. {WAY_ON}"
         )
     return targets
 
@@ -559,7 +590,7 @@ class MultiplicativeEpochs(EpochRule):
                 f"the logarithm of a multiplier is {float(state.levels.max()):.4g}, too large for "
                 "float64. Use penalty=Polynomial(c, n), which grows more slowly, a smaller c, "
                 "longer epochs, or max_multiplier=. If all points violate the constraint, no "
-                "multiplier will do: see Ledger and recognize_infeasibility."
+                f"multiplier will do: see Ledger and recognize_infeasibility. {WAY_ON}"
             )
         return multipliers
 

@@ -6,15 +6,24 @@ loop's model refuses rows that are no outcomes as they were told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from botorch_bandits.checks import LARGEST_OUTCOME, check_integer
+from botorch_bandits.checks import (
+    LARGEST_OUTCOME,
+    check_callable,
+    check_integer,
+    check_number,
+    shown_value,
+)
 from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -135,6 +144,41 @@ def check_request(
             "context, point or restriction, or by another method. Use another name."
         )
     return query
+
+
+def checked_clock(clock: Any) -> Callable[[], float]:
+    """Return a clock that says what is wrong with the times it reads.
+
+    Args:
+        clock: What a loop was given.
+
+    Raises:
+        TypeError: If it cannot be called, or not without arguments.
+    """
+    remedy = "Pass a function without arguments that returns seconds, such as time.time."
+    if clock is time.time:
+        return time.time
+    check_callable("clock", clock, remedy)
+    try:
+        inspect.signature(clock).bind()
+    except ValueError:  # a function in C may not show its arguments
+        pass
+    except TypeError as error:
+        raise TypeError(
+            f"clock is {shown_value(clock)}, which cannot be called without arguments ({error}). "
+            f"{remedy}"
+        ) from None
+    return partial(_read_clock, clock)
+
+
+def _read_clock(clock: Callable[[], Any]) -> float:
+    time_now = clock()
+    try:
+        return check_number("the time that clock= returned", time_now)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{error} A clock returns seconds as a number, as time.time does."
+        ) from None
 
 
 def evidence_of_loop(

@@ -67,6 +67,7 @@ from botorch_bandits.loop.probing import probe
 from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
+from botorch_bandits.loop.searching import maximize_checked
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import (
     UNIFORM_ORIGINS,
@@ -390,7 +391,7 @@ class Chooser:
         acquisition = self._builder.build(self._played, local_round, domain, now)
         there = domain if limits is None else self._domain_in(context, local_round, limits)
         seed = derive_seed(settings.seed, round_number, "maximize")
-        whole, value = there.maximize(acquisition, seed=seed)
+        whole, value = maximize_checked(there, acquisition, seed)
         diagnostics = {"acquisition_value": value}
         if isinstance(acquisition, BanditAcquisition):
             diagnostics = acquisition.describe(whole)

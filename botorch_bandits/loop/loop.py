@@ -7,7 +7,6 @@ same point, to the last bit on the same platform.
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +39,7 @@ from botorch_bandits.loop.checking import (
     check_given,
     check_of_loop,
     check_request,
+    checked_clock,
     evidence_of_loop,
     too_large_in,
 )
@@ -62,6 +62,7 @@ from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, ModelCheck
+from botorch_bandits.random_streams import Turns
 
 
 class BanditLoop:
@@ -126,8 +127,7 @@ class BanditLoop:
         JournalError: If the journal cannot be used; see :mod:`botorch_bandits.journal`.
 
     Warns:
-        EnvironmentWarning: If the journal was begun on another processor, with other versions or
-            another number of threads.
+        EnvironmentWarning: If the journal was begun with another processor, versions or threads.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -193,8 +193,8 @@ class BanditLoop:
             maximize=maximize,
             repeats=repeats,
         )
-        self._clock = clock
-        self._lock = threading.RLock()
+        self._clock = checked_clock(clock)
+        self._lock = Turns()
         sizes = settings.history_sizes
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
@@ -306,7 +306,7 @@ class BanditLoop:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make a lock of one's own."""
         vars(self).update(state)
-        self._lock = threading.RLock()
+        self._lock = Turns()
 
     def ask(
         self,
@@ -593,10 +593,9 @@ class BanditLoop:
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
 
-        It is the one with the largest observed reward, or least cost. With constraints it is the
-        best of those whose observed values meet all of them; see :meth:`feasibility` for the
-        nearest if there is none. Where the reward is not the same in all rounds, what counts now
-        counts:
+        It is the one with the largest observed reward, or least cost; with constraints, of those
+        that meet all of them as observed (:meth:`feasibility` has the nearest). Where the reward is
+        not the same in all rounds, what counts now counts:
 
         * After a reset only queries since then do.
         * With ``SlidingWindow`` only those in the window do.
@@ -828,12 +827,13 @@ class BanditLoop:
 
     @property
     def _chooser(self) -> Chooser:
-        """What is derived from the history; to be used while the lock is held."""
-        with self._lock:
-            if self._cached_chooser is None:
+        """What is derived from the history; used while the lock is held."""
+        chooser = self._cached_chooser
+        if chooser is None:
+            with self._lock:
                 fit = None if self._journal is None else self._journal.recorded_fit
-                self._cached_chooser = Chooser(self.settings, self._history, fit)
-            return self._cached_chooser
+                chooser = self._cached_chooser = Chooser(self.settings, self._history, fit)
+        return chooser
 
     def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
         """Write down what happened, then add it to the history.
@@ -849,13 +849,13 @@ class BanditLoop:
         if self._journal is not None:
             self._journal.append(*entries, fit=fit)
         for entry in entries:
-            self._history.record(entry)
+            self._history.record_journaled(entry)
         if self._journal is not None:
             self._num_records = self._journal.num_records
             self._journal.write_snapshot_if_due(self._history)
 
     def _catch_up(self) -> None:
-        """Read the journal anew if it is ahead, as after an interruption between the two."""
+        """Read the journal anew if it is ahead, as after an interruption."""
         if self._journal is not None and self._journal.num_records != self._num_records:
             self._read_journal()
             self._cached_chooser = None
@@ -863,6 +863,7 @@ class BanditLoop:
     def _read_journal(self) -> None:
         assert self._journal is not None
         self._history = self._journal.read()
+        self._history.keep_in_journal(self._journal.path)
         self._history.name_points(self.settings.domain.decode)
         self._num_records = self._journal.num_records
 

@@ -54,6 +54,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
@@ -73,6 +74,7 @@ from botorch_bandits.models import (
     LocalGPRecipe,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.kernels import check_kernel_columns
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.spaces import Space
 
@@ -721,6 +723,8 @@ class LoopSettings:
         check_feedback(self.feedback, acquisition, domain)
         for prior in _priors_of(model) if isinstance(domain, Box) else ():
             check_range_on_box(prior.kernel, prior.prior_mean)
+        for prior in _priors_of(model):
+            _check_columns(prior, domain, context_dim)
         minimum = getattr(self.feedback, "minimum", None)
         if minimum is not None and isinstance(model, BanditGPRecipe):
             model = replace(model, prior_mean=float(minimum))
@@ -785,6 +789,23 @@ def _priors_of(model: Any) -> tuple[BanditGPRecipe | LocalGPRecipe, ...]:
     if isinstance(model, CandidatesRecipe):
         return model.candidates
     return (model,) if isinstance(model, BanditGPRecipe | LocalGPRecipe) else ()
+
+
+def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, context_dim: int) -> None:
+    """Raise unless the kernel of a recipe is for the columns of contexts and points."""
+    num_columns, transform = context_dim + domain.dim, prior.input_transform
+    if transform is not None:
+        if learns_input_scale(transform):
+            return  # it needs rows
+        point = domain.sample(1, torch.Generator().manual_seed(0))
+        context = point.new_zeros(1, context_dim)
+        try:
+            with torch.no_grad():
+                rows = copy.deepcopy(transform).eval()(torch.cat([context, point], dim=-1))
+        except Exception:  # of a class of the user that wants something else: the model says what
+            return
+        num_columns = rows.shape[-1]
+    check_kernel_columns(prior.kernel, num_columns)
 
 
 def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) -> None:

@@ -48,6 +48,7 @@ from botorch_bandits.constraints import (
     MultiplierRule,
     PrimalDual,
 )
+from botorch_bandits.constraints.rules import WAY_ON
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
@@ -329,7 +330,7 @@ class Multipliers:
                 f"most {LARGEST_OUTCOME:g}. Tell the values in a larger unit, or use a penalty "
                 "that grows more slowly, such as Polynomial(c, n), a smaller c, or "
                 "max_multiplier=. If the values stand for an evaluation that failed, use "
-                "tell_failed(query_id, reason=...)."
+                f"tell_failed(query_id, reason=...). {WAY_ON}"
             )
 
     def _is_clearly_small(self, outcome: Outcome) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from gpytorch.constraints import GreaterThan
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from linear_operator.operators import DiagLinearOperator, LinearOperator
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.random_streams import usual_dtype
 
 
 class RepeatedNoise(HomoskedasticNoise):
@@ -66,6 +68,21 @@ class RepeatedGaussianLikelihood(GaussianLikelihood):
     def repeats(self) -> Tensor:
         """``batch_shape x n``; of how many observations each row is the mean."""
         return self.noise_covar.repeats
+
+
+def noise_likelihood(levels: Tensor, floor: float, repeats: Tensor | None) -> GaussianLikelihood:
+    """Return a likelihood of Gaussian noise, whose noise is still to be set.
+
+    Args:
+        levels: Noise variances, of the batch shape.
+        floor: No noise variance is below.
+        repeats: Of how many observations each row is the mean; None where all are single.
+    """
+    with usual_dtype():
+        given = {"noise_constraint": GreaterThan(floor), "batch_shape": levels.shape}
+        if repeats is None:
+            return GaussianLikelihood(**given)
+        return RepeatedGaussianLikelihood(repeats, **given)
 
 
 def check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:

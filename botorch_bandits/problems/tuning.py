@@ -317,7 +317,8 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
 
     Raises:
         ImportError: If pandas is not installed.
-        ValueError: If the file cannot be read, the column does not exist, or a value is missing.
+        ValueError: If the file cannot be read, as where it is compressed and damaged, has no rows,
+            the column does not exist, or a value is missing.
     """
     try:
         import pandas as pd
@@ -327,11 +328,18 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         ) from error
     try:
         table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"data file {path} cannot be read: {error}") from error
+    except Exception as error:  # each kind of compression has errors of its own
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise ValueError(
+            f"data file {path} cannot be read: {reason}. It "
+            "must be a CSV file in UTF-8 with a header, as it is or compressed as its ending says "
+            "(.gz, .bz2, .xz, .zip)."
+        ) from error
     if target not in table.columns:
         known = ", ".join(map(str, table.columns))
         raise ValueError(f"target column {target!r} is not in {path}; it has {known}.")
+    if len(table) == 0:
+        raise ValueError(f"data file {path} has a header and no rows below it; add the data.")
     missing = table.isna().sum()
     if missing.any():
         column = missing.idxmax()
