@@ -9,7 +9,7 @@ operation, so that a loop that is rebuilt from its history goes on to the last b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,7 @@ from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
+from botorch_bandits.loop.epochs import OtherEpoch, other_epochs
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
@@ -76,7 +77,13 @@ from botorch_bandits.loop.state import (
     at_multipliers,
     with_feedback,
 )
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, LocalGP, LocalGPRecipe
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    EpochModels,
+    LocalGP,
+    LocalGPRecipe,
+)
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.front_kernels import FrontCovariance
@@ -111,14 +118,15 @@ class Chooser:
         self, settings: LoopSettings, history: History, fit: Mapping[str, Any] | None = None
     ) -> None:
         """See the class."""
-        self._minimizes = not settings.maximize
+        self._minimizes, self._given_settings = not settings.maximize, settings
+        self.segments: Segments | None = None
+        self._settings = settings = self._settings_now()
         if self._minimizes:
-            settings, history = settings_of_model(settings), turned_history(history)
-        self._settings, self._history = settings, history
+            history = turned_history(history)
+        self._history = history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
         self._covariances: tuple[FrontCovariance, ...] = ()
-        self.segments: Segments | None = None
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
                 settings.restart,
@@ -134,6 +142,28 @@ class Chooser:
         place = (self.rounds_before, self.current.version)
         if fit is not None and self._stream is None and (fit["segment"], fit["epoch"]) == place:
             self._builder.restore_fit(fit)
+
+    def _settings_now(self) -> LoopSettings:
+        """Return the settings of the running epoch, for outcomes in the sign of the model."""
+        multipliers = self.multipliers
+        if multipliers is None or not isinstance(self._given_settings.model, EpochModels):
+            return self._settings_in()
+        return self._settings_in(multipliers.epoch, multipliers.values.tolist())
+
+    def _settings_in(
+        self, epoch: int = 1, multipliers: Sequence[float] | None = None
+    ) -> LoopSettings:
+        settings = self._given_settings.in_epoch(epoch, multipliers)
+        return settings_of_model(settings) if self._minimizes else settings
+
+    def _other_epochs(self, domain: Domain) -> list[OtherEpoch] | None:
+        """Earlier epochs with other models; None where one model is for all."""
+        if not isinstance(self._given_settings.model, EpochModels):
+            return None
+        if self._settings.restart is not None:
+            return []  # no statement is made of all epochs then
+        assert self.multipliers is not None
+        return other_epochs(self._settings_in, self.multipliers, domain)
 
     @property
     def multipliers(self) -> Multipliers | None:
@@ -342,11 +372,12 @@ class Chooser:
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
-            guarantee = with_constraints(guarantee, acquisition, settings, self._history, starts)
+            given = acquisition, settings, self._history, starts, self._other_epochs(domain)
+            guarantee = with_constraints(guarantee, *given)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
-            given = settings.restart, number, settings.num_constraints, settings.model
-            guarantee = with_restarts(guarantee, *given)
+            restart = settings.restart, number, settings.num_constraints, settings.model
+            guarantee = with_restarts(guarantee, *restart)
         guarantee = with_retractions(guarantee, self._history)
         guarantee = with_regret(guarantee, self._history, starts, num_given)
         if settings.repeats is not None:
@@ -426,6 +457,11 @@ class Chooser:
 
     def _begin_segment(self) -> None:
         """Derive anew what depends on the history that counts."""
+        if isinstance(self._given_settings.model, EpochModels):
+            self._settings = self._settings_now()
+            self._arms_prior, self._covariances = None, ()
+            if self._watch is not None:
+                self._watch.settings = self._settings
         self._played = self._acquisition_now()
         self._stream = self._new_stream()
         # arms that are played from sufficient statistics need no model to choose

@@ -8,7 +8,7 @@ and retractions add assumptions and gaps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +48,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import Failure, History, Query
+from botorch_bandits.loop.epochs import OtherEpoch, with_other_epochs
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.weighted import noise_of_weighted
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
@@ -517,6 +518,7 @@ def with_constraints(
     settings: LoopSettings,
     history: History,
     starts: Iterable[int] = (),
+    others: Sequence[OtherEpoch] | None = None,
 ) -> Guarantee:
     """Return what a loop with constraints promises.
 
@@ -526,6 +528,7 @@ def with_constraints(
         settings: The loop's settings.
         history: The history of all rounds.
         starts: See :func:`rounds_in_hand`.
+        others: Earlier epochs with other models, where each epoch has one of its own.
     """
     rule = settings.constraints
     assert rule is not None
@@ -593,6 +596,8 @@ def with_constraints(
         constants={**given, **constants, **promised.constants},
         gaps=tuple(dict.fromkeys((*promised.gaps, *about.gaps))),
     )
+    if others is not None:
+        combined = with_other_epochs(combined, others)
     for gap in rates:
         combined = _without_rates(combined, gap)
     if isinstance(settings.feedback, Censored):
@@ -611,7 +616,8 @@ def with_constraints(
     if len(rounds_in_hand(history, starts)) < history.num_queries:
         return combined  # the proof needs every round: :func:`with_regret` says so
     summary = PriorSummary(getattr(acquisition, "base_model", None) or acquisition.model)
-    return _with_epochs(combined, settings, history, summary)
+    deviations = [other.prior_deviation for other in others or ()]
+    return _with_epochs(combined, settings, history, summary, deviations)
 
 
 def _complete_options(settings: LoopSettings) -> dict[str, Any]:
@@ -623,7 +629,11 @@ def _complete_options(settings: LoopSettings) -> dict[str, Any]:
 
 
 def _with_epochs(
-    guarantee: Guarantee, settings: LoopSettings, history: History, summary: PriorSummary
+    guarantee: Guarantee,
+    settings: LoopSettings,
+    history: History,
+    summary: PriorSummary,
+    deviations: Sequence[float] = (),
 ) -> Guarantee:
     r"""Return a guarantee with the numbers of the proofs of both algorithms, from what was seen.
 
@@ -658,7 +668,8 @@ def _with_epochs(
         if not isinstance(noise, float | int):
             return guarantee
         if options["units"] == "prior":
-            noise *= float(summary.active_priors[0].standard_deviation)
+            # of the noise of all epochs, whose models may have several scales
+            noise *= max((float(summary.active_priors[0].standard_deviation), *deviations))
         names = [f"multiplier_{j + 1}" for j in range(rule.num_constraints)]
         multipliers = torch.tensor([[each[name] for name in names] for each in seen], dtype=DTYPE)
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)

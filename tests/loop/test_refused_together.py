@@ -28,6 +28,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
+from botorch_bandits.models import EpochModels
 from botorch_bandits.spaces import Categorical, Float, Integer, Space
 
 ARMS = Arms(torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1))
@@ -98,6 +99,18 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "told as it is",
         {"restart": EvidenceRestart(probing=True, exploration=1.0), "constraints": RULE},
     ),
+    "models of epochs, relabeled": (
+        "begin without data",
+        {"model": EpochModels([ONE]), "constraints": RULE},
+    ),
+    "models of epochs, evidence": (
+        "under one model",
+        {
+            "model": EpochModels([ONE]),
+            "constraints": AdditiveEpochs(1, 4, surrogate="fresh"),
+            "restart": EvidenceRestart(),
+        },
+    ),
     "top two, box": (
         "box",
         {"domain": BOX, "acquisition": TopTwoThompsonSampling.with_options()},
@@ -137,6 +150,7 @@ def test_the_table_names_them() -> None:
         "refit_every=",
         "robust=True",
         "probing=True",
+        "EpochModels",
         "TopTwoThompsonSampling",
         "RandomizedUpperConfidenceBound",
         "count=",
