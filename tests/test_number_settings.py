@@ -72,6 +72,7 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     RandomizedWidth,
     RKHSWidth,
+    VaryingWidth,
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
@@ -109,7 +110,7 @@ BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
 
 RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
-    (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
+    (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7, "variation": 0.1}),
     (ImprovedUpperConfidenceBound, {**BOUNDS, "information_gain": 3.0}),
     (ImprovedUpperConfidenceBound, {"width": 2.0}),
     (AMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
@@ -182,6 +183,7 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
 DETECTOR = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
 SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (KernelizedWidth, {**BOUNDS, "delta": 0.2, "explicit_gain": 3.0}),
+    (VaryingWidth, {"rule": KernelizedWidth(**BOUNDS, delta=0.2), "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
     (Budget, {"cost": "fit_seconds", "limit": 0.5}),

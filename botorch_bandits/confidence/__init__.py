@@ -67,6 +67,11 @@ from botorch_bandits.confidence.repeats import (
     num_plays_at,
     tail_on_box,
 )
+from botorch_bandits.confidence.varying import (
+    VaryingWidth,
+    realized_regret_bound,
+    width_of_variation,
+)
 from botorch_bandits.confidence.width_rules import (
     ConstantWidth,
     OutputPrior,
@@ -107,6 +112,7 @@ __all__ = [
     "Statement",
     "TruncatedSpectralGain",
     "UnreadablePriorError",
+    "VaryingWidth",
     "WaterFillingGain",
     "WidthRule",
     "amm_width",
@@ -135,8 +141,10 @@ __all__ = [
     "num_plays",
     "num_plays_at",
     "realized_information_gain",
+    "realized_regret_bound",
     "realized_ts_regret_bound",
     "regret_bound_of_width",
     "regret_exponent",
     "tail_on_box",
+    "width_of_variation",
 ]

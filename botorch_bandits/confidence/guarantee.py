@@ -269,11 +269,13 @@ class Statement:
 class RegretStatement(Statement):
     """A statement on regret, and how a loop makes a number of it.
 
-    The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2``.
+    The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2 +
+    added``.
 
     Attributes:
         factor: How often the width enters; None where rounds have no bounds of their own.
         tail: What is added in the first round, in raw outcome units.
+        added: What is added in every round, in raw outcome units.
         largest: A bound on the regret of any round, whoever chose its point; None without one.
         needs_every_round: Whether the proof needs that the method chose in every round.
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
@@ -285,6 +287,7 @@ class RegretStatement(Statement):
 
     factor: float | None = None
     tail: float = 0.0
+    added: float = 0.0
     largest: float | None = None
     needs_every_round: bool = False
     is_expected: bool = False

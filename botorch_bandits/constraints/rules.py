@@ -474,7 +474,9 @@ class EpochRule(MultiplierRule):
             theorem=f"{SOURCE}, {theorem}",
             regret=RegretStatement(
                 "with {probability} the cumulative regret against the best fixed point that meets "
-                "all constraints is bounded, and sublinear in T = L S for suitable L and S",
+                "all constraints is bounded, and sublinear in T = L S for suitable L and S; in "
+                "expected rewards, or in realized ones whose noise is the same at all points of a "
+                "round",
                 needs_every_round=True,
             ),
             violation=Statement(violation),

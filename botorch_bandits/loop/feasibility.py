@@ -310,7 +310,8 @@ class ConstraintWatch:
         assert rule is not None
         self._rule = rule
         # where functions change, a value that differs need not be noise
-        self._hears = rule.expects_exact_constraints and settings.forgetting is None
+        varies = bool(getattr(settings.acquisition, "options", {}).get("variation"))
+        self._hears = rule.expects_exact_constraints and settings.forgetting is None and not varies
         self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
         self._num_heard, self._segment = 0, 0
         self._looks = settings.forgetting is None

@@ -346,7 +346,7 @@ def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]
         return math.nan
     width, deviation = known["width"], known["standard_deviation"]
     tail = regret.tail / _round_of_segment(query, starts) ** 2
-    return regret.factor * width * deviation + tail
+    return regret.factor * width * deviation + tail + regret.added
 
 
 def _round_of_segment(query: Query, starts: Iterable[int]) -> int:
@@ -590,12 +590,18 @@ def with_constraints(
         promised,
         method=method,
         bands=bands,
-        regret=replace(promised.regret, delta=delta),
+        regret=replace(
+            promised.regret, delta=delta, added=0.0 if about.regret is None else about.regret.added
+        ),
         violation=replace(promised.violation, delta=delta),
         assumptions=tuple(dict.fromkeys((*promised.assumptions, *about.assumptions))),
         constants={**given, **constants, **promised.constants},
         gaps=tuple(dict.fromkeys((*promised.gaps, *about.gaps))),
     )
+    if combined.regret is not None and combined.regret.added:
+        combined = combined.with_assumptions(
+            "the fixed point that regret is against meets the constraints of every round"
+        )
     if others is not None:
         combined = with_other_epochs(combined, others)
     for gap in rates:
@@ -659,7 +665,9 @@ def _with_epochs(
     seen = [query.diagnostics for query in history.queries]
     if not all("width" in each for each in seen):
         return guarantee
-    bound = math.fsum(2.0 * each["width"] * each["standard_deviation"] for each in seen)
+    bound = math.fsum(
+        2.0 * each["width"] * each["standard_deviation"] + regret.added for each in seen
+    )
     told = [history.outcome(query.id) for query in history.queries]
     values = torch.tensor([each.constraints for each in told if each is not None], dtype=DTYPE)
     violations = values.sum(0)
@@ -675,6 +683,10 @@ def _with_epochs(
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)
         bound += noise_sum - float((multipliers * values).sum())
         share = delta / (4.0 * rule.num_constraints)
+        realized = float(violations.clamp_min(0.0).norm())  # Appendix D: a run knows it
+        guarantee = replace(
+            guarantee, constants={**guarantee.constants, "realized_violation": realized}
+        )
         violations = violations + _largest_noise_sum(float(len(values)), noise, share)
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())
