@@ -48,7 +48,6 @@ from botorch_bandits.checks import (
     DTYPE,
     check_integer,
     check_nonnegative,
-    check_positive,
     check_probability,
     store_checked,
 )
@@ -142,7 +141,7 @@ class VaryingWidth(WidthRule):
 
     def __post_init__(self) -> None:
         """Check the number."""
-        store_checked(self, variation=check_positive("variation", self.variation))
+        store_checked(self, variation=check_nonnegative("variation", self.variation))
 
     def width(self, summary: PriorSummary, round_number: int) -> Tensor:
         """See :meth:`WidthRule.width`.
