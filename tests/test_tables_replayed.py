@@ -143,6 +143,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "beyond-calm": (2, 60),
     "beyond-misspecified": (2, 60),
     "beyond-combined": (2, 40),
+    "beyond-varying": (1, None),
     "ringing": (1, None),
     "identification": (1, None),
 }

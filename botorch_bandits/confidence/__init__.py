@@ -13,7 +13,7 @@ from botorch_bandits.confidence.censored import (
     bounded_censored_width,
     censored_width,
 )
-from botorch_bandits.confidence.design_gain import BoxGain, DesignGain
+from botorch_bandits.confidence.design_gain import BoxGain, BoxSpectralGain, DesignGain
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet
 from botorch_bandits.confidence.gp_ucb import (
     CompactBoxWidth,
@@ -29,17 +29,24 @@ from botorch_bandits.confidence.gp_ucb_cpd import (
     gp_ucb_cpd_width,
     regret_exponent,
 )
-from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.guarantee import (
+    Forecast,
+    Guarantee,
+    RegretStatement,
+    Statement,
+)
 from botorch_bandits.confidence.horizon import (
     PenalizedBounds,
     censored_regret_bound,
     censored_ts_regret_bound,
     exact_constraints_bounds,
+    exact_violation_bound,
     gp_ts_regret_bound,
     igp_ucb_regret_bound,
     noisy_constraints_bounds,
     realized_ts_regret_bound,
     regret_bound_of_width,
+    smallest_slater_margin,
 )
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
@@ -86,6 +93,7 @@ __all__ = [
     "AMMWidth",
     "BoundsDiagnosis",
     "BoxGain",
+    "BoxSpectralGain",
     "CandidateEvidence",
     "CandidateStatus",
     "CensoredWidth",
@@ -95,6 +103,7 @@ __all__ = [
     "DesignGain",
     "EvidenceTable",
     "FiniteArmsWidth",
+    "Forecast",
     "GainBound",
     "GreedyGain",
     "Guarantee",
@@ -128,6 +137,7 @@ __all__ = [
     "diagnose_bounds",
     "exact_constraints_bounds",
     "exact_maximal_information_gain",
+    "exact_violation_bound",
     "gp_ts_regret_bound",
     "gp_ucb_compact_width",
     "gp_ucb_cpd_width",
@@ -145,6 +155,7 @@ __all__ = [
     "realized_ts_regret_bound",
     "regret_bound_of_width",
     "regret_exponent",
+    "smallest_slater_margin",
     "tail_on_box",
     "width_of_variation",
 ]

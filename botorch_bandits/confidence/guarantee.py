@@ -312,6 +312,28 @@ class RegretStatement(Statement):
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """A number of a theorem that is known before the run, or on what it rests.
+
+    Attributes:
+        theorem: Its source.
+        wording: What the number is, up to it.
+        value: The number; None where there is none, and the wording says why.
+        rest: What is said behind it.
+    """
+
+    theorem: str
+    wording: str
+    value: float | None = None
+    rest: str = ""
+
+    def __str__(self) -> str:
+        """Say it in one sentence."""
+        number = "" if self.value is None else f" {self.value:.6g}"
+        return f"{self.wording}{number}{self.rest} ({self.theorem})"
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """What a theorem says of confidence bounds, regret and violation, and whether it holds as used.
 
@@ -326,6 +348,7 @@ class Guarantee:
         gaps: Why no statement holds; they are among the gaps of each statement.
         theorem_of_draws: The source for Thompson sampling whose draws are scaled by the width, if
             that is another theorem.
+        forecasts: What is known before the run, of a loop that knows its horizon.
     """
 
     method: str
@@ -337,6 +360,7 @@ class Guarantee:
     constants: Mapping[str, float] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
     theorem_of_draws: str | None = field(default=None, repr=False)
+    forecasts: tuple[Forecast, ...] = ()
 
     def __post_init__(self) -> None:
         """Let each statement have the gaps of all."""
@@ -525,6 +549,7 @@ class Guarantee:
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
         for name, statement in self.statements.items():
             lines += statement.lines(names[name], self.gaps)
+        lines += [f"  before the run: {forecast}" for forecast in self.forecasts]
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         if self.constants:
             constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
@@ -546,7 +571,9 @@ class Guarantee:
         for name, statement in self.statements.items():
             first, *further = (line.strip() for line in statement.lines(names[name], self.gaps))
             parts += [element("p", first), *([listed(further)] if further else [])]
-        for title, texts in (("assumes", self.assumptions), ("not covered", self.gaps)):
+        told = tuple(map(str, self.forecasts))
+        titles = ("before the run", told), ("assumes", self.assumptions), ("not covered", self.gaps)
+        for title, texts in titles:
             parts += [element("p", f"{title}:"), listed(texts)] if texts else []
         return parts
 

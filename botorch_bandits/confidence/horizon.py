@@ -439,8 +439,42 @@ def exact_constraints_bounds(
         width, epoch_length, information_gain, lam, largest=2.0 * rkhs_bound
     )
     regret = num_epochs * (of_epoch + 2.0 * variation * epoch_length)
-    most = _invert(penalty, math.log1p(num_epochs * gap + regret / epoch_length))
-    return PenalizedBounds(regret, math.sqrt(num_constraints) * epoch_length * most)
+    return PenalizedBounds(
+        regret,
+        exact_violation_bound(num_epochs, epoch_length, regret, penalty, gap, num_constraints),
+    )
+
+
+def exact_violation_bound(
+    num_epochs: int,
+    epoch_length: int,
+    regret_bound: float,
+    penalty: Penalty,
+    unconstrained_gap: float,
+    num_constraints: int = 1,
+) -> float:
+    r"""Return bound (12) of Shi and Eryilmaz 2022 from a bound ``U`` on regret and penalties.
+
+    .. math:: V_{LS} \le \sqrt{m} \, S \, \psi_+^{-1}(1 + L \Delta + U / S)
+
+    Args:
+        num_epochs: ``L``.
+        epoch_length: ``S``.
+        regret_bound: ``U``, in raw outcome units; the multipliers of the first epoch are 1 in them.
+        penalty: ``psi``.
+        unconstrained_gap: ``Delta``, at least 0.
+        num_constraints: ``m``.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+    """
+    num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
+    epoch_length = check_integer("epoch_length", epoch_length, minimum=1)
+    num_constraints = check_integer("num_constraints", num_constraints, minimum=1)
+    gap = check_nonnegative("unconstrained_gap", unconstrained_gap)
+    regret_bound = check_nonnegative("regret_bound", regret_bound)
+    most = _invert(penalty, math.log1p(num_epochs * gap + regret_bound / epoch_length))
+    return math.sqrt(num_constraints) * epoch_length * most
 
 
 def noisy_constraints_bounds(
@@ -523,10 +557,7 @@ def noisy_constraints_bounds(
     )
     share = 0.5 * check_probability("delta", delta) / L
     B += _of_variation(variation, S, _check_lam(lam, any_lambda))
-    gain = _gain(information_gain, S - 1)
-    noise_term = float(_kernelized(gain, 0.0, R, share, lam, any_lambda))
-    g = math.sqrt(4.0 * m) + math.sqrt(math.log(1.0 / share))
-    W = 2.0 * math.sqrt(_sum_of_variances(S, information_gain, lam) / S)
+    noise_term, g, W = _of_noisy_epoch(S, information_gain, R, share, lam, m, any_lambda)
     untold = W * noise_term + 2.0 * R * g / math.sqrt(S)
     if margin <= untold:
         raise ValueError(
@@ -549,6 +580,43 @@ def noisy_constraints_bounds(
     return PenalizedBounds(
         min(regret, 2.0 * Q * L * S), min(violation, math.sqrt(m) * M * L * S), kappa, realized
     )
+
+
+def smallest_slater_margin(
+    num_epochs: int,
+    epoch_length: int,
+    information_gain: GainFunction,
+    *,
+    noise_bound: float,
+    delta: float,
+    lam: float,
+    num_constraints: int = 1,
+    any_lambda: bool = False,
+) -> float:
+    r"""Return the Slater margin that Theorem 2 of Shi and Eryilmaz 2022 needs more than.
+
+    That is :math:`W (w_0 - B) + 2 R g / \sqrt S`; see :func:`noisy_constraints_bounds`.
+
+    Args:
+        num_epochs: ``L``.
+        epoch_length: ``S``.
+        information_gain: See :func:`exact_constraints_bounds`.
+        noise_bound: ``R``.
+        delta: The bounds fail with at most this probability.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+        num_constraints: ``m``.
+        any_lambda: Takes the width that holds for every ``lam``.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the printed width is no bound.
+    """
+    L = check_integer("num_epochs", num_epochs, minimum=1)
+    S = check_integer("epoch_length", epoch_length, minimum=1)
+    m = check_integer("num_constraints", num_constraints, minimum=1)
+    R = check_nonnegative("noise_bound", noise_bound)
+    share = 0.5 * check_probability("delta", delta) / L
+    noise_term, g, W = _of_noisy_epoch(S, information_gain, R, share, lam, m, any_lambda)
+    return W * noise_term + 2.0 * R * g / math.sqrt(S)
 
 
 # --- what they are made of ----------------------------------------------------------------------
@@ -614,6 +682,23 @@ def _censored(
     return censored_width(0.0, *known), outcome_bound
 
 
+def _of_noisy_epoch(
+    length: int,
+    information_gain: GainFunction,
+    noise_bound: float,
+    share: float,
+    lam: float,
+    num_constraints: int,
+    any_lambda: bool,
+) -> tuple[float, float, float]:
+    """``w_0 - B``, ``g`` and ``W`` of :func:`noisy_constraints_bounds`."""
+    gain = _gain(information_gain, length - 1)
+    noise_term = float(_kernelized(gain, 0.0, noise_bound, share, lam, any_lambda))
+    g = math.sqrt(4.0 * num_constraints) + math.sqrt(math.log(1.0 / share))
+    W = 2.0 * math.sqrt(_sum_of_variances(length, information_gain, lam) / length)
+    return noise_term, g, W
+
+
 def _of_variation(variation: float, num_rounds: int, lam: float) -> float:
     """What functions that vary add to the width of the last of so many rounds."""
     variation = check_nonnegative("variation", variation)
@@ -665,7 +750,7 @@ def _invert(penalty: Penalty, log_value: float) -> float:
         return float(penalty.log_value(torch.tensor(x, dtype=DTYPE)))
 
     low, high = 0.0, 1.0
-    while log_psi(high) < log_value:
+    while log_psi(high) < log_value and high < math.inf:
         low, high = high, 2.0 * high
     for _ in range(200):
         middle = 0.5 * (low + high)

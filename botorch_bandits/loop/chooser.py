@@ -48,6 +48,7 @@ from botorch_bandits.loop.feasibility import (
     feasibility_of,
     smallest_lower_bounds,
 )
+from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
 from botorch_bandits.loop.guarantees import (
     guarantee_of,
     with_constraints,
@@ -127,6 +128,7 @@ class Chooser:
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
         self._covariances: tuple[FrontCovariance, ...] = ()
+        self._gains: dict[Any, Gains] = {}
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
                 settings.restart,
@@ -372,8 +374,8 @@ class Chooser:
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
-            given = acquisition, settings, self._history, starts, self._other_epochs(domain)
-            guarantee = with_constraints(guarantee, *given)
+            args = acquisition, settings, self._history, starts, self._other_epochs(domain)
+            guarantee = with_constraints(guarantee, *args)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
             restart = settings.restart, number, settings.num_constraints, settings.model
@@ -383,6 +385,12 @@ class Chooser:
         if settings.repeats is not None:
             keeps_all = settings.forgetting is None and not starts
             guarantee = with_repeats(guarantee, self._history, settings.repeats, keeps_all)
+        several = isinstance(self._given_settings.model, EpochModels)
+        told = guarantee, acquisition, settings, self._history
+        guarantee = with_forecasts(*told, cache=self._gains, has_several_models=several)
+        if settings.restart is not None:
+            given = acquisition, settings, resets, self._history.num_queries
+            guarantee = with_change_points(guarantee, *given)
         return guarantee_of_costs(guarantee) if self._minimizes else guarantee
 
     def _choose(
