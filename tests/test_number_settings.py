@@ -219,7 +219,10 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (OracleRestart, {"exploration": 0.3}),
     (EvidenceRestart, {"exploration": 0.3, "alpha": 0.25, "change_scale": 50.0}),
     (EvidenceRestart, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.1}),
-    (ChangePointRestart, {"exploration": 0.3, "detector": DETECTOR}),
+    (
+        ChangePointRestart,
+        {"exploration": 0.3, "detector": DETECTOR, "smallest_change": 0.5},
+    ),
     (
         ChangePointDetector,
         {
@@ -249,7 +252,25 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         },
     ),
     (AdditiveEpochs, {"num_constraints": 1, "epoch_length": 3, "step_size": 0.3}),
-    (MultiplicativeEpochs, {"num_constraints": 1, "epoch_length": 3, "max_multiplier": 9.0}),
+    (
+        AdditiveEpochs,
+        {
+            "num_constraints": 1,
+            "epoch_length": 3,
+            "slater_margin": 0.2,
+            "largest_reward": 2.0,
+            "largest_constraint": 1.5,
+        },
+    ),
+    (
+        MultiplicativeEpochs,
+        {
+            "num_constraints": 1,
+            "epoch_length": 3,
+            "max_multiplier": 9.0,
+            "unconstrained_gap": 0.5,
+        },
+    ),
     (
         PrimalDual,
         {
@@ -287,6 +308,7 @@ RESULTS = {  # what the package itself makes
     "EvidenceTest",
     "FalseAlarms",
     "Failure",
+    "Forecast",
     "Guarantee",
     "Outcome",
     "Query",

@@ -588,10 +588,10 @@ def smallest_slater_margin(
     information_gain: GainFunction,
     *,
     noise_bound: float,
-    delta: float,
-    lam: float,
     num_constraints: int = 1,
+    delta: float,
     any_lambda: bool = False,
+    lam: float,
 ) -> float:
     r"""Return the Slater margin that Theorem 2 of Shi and Eryilmaz 2022 needs more than.
 
@@ -602,10 +602,10 @@ def smallest_slater_margin(
         epoch_length: ``S``.
         information_gain: See :func:`exact_constraints_bounds`.
         noise_bound: ``R``.
-        delta: The bounds fail with at most this probability.
-        lam: The regularization; at least 1, or ``any_lambda=True``.
         num_constraints: ``m``.
+        delta: The bounds fail with at most this probability.
         any_lambda: Takes the width that holds for every ``lam``.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
 
     Raises:
         ValueError: If an argument is out of its range, or the printed width is no bound.

@@ -196,6 +196,8 @@ def with_forecasts(
         return guarantee
     if settings.forgetting is not None or len(acquisition.width_rules) != 1:
         return guarantee
+    if history.num_failed and not regret.covers_pending:
+        return guarantee  # rounds without an outcome gain no information
     try:
         model = getattr(acquisition, "base_model", None) or acquisition.model
         summary = PriorSummary(model)

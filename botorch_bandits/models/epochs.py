@@ -54,7 +54,7 @@ class EpochModels:
         (True, True)
     """
 
-    models: tuple[BanditGPRecipe, ...] | ModelOfEpoch
+    models: Sequence[BanditGPRecipe] | ModelOfEpoch
 
     def __post_init__(self) -> None:
         """Check the recipes; what a function returns is checked when its epoch begins."""
@@ -74,7 +74,7 @@ class EpochModels:
     @property
     def recipes(self) -> tuple[BanditGPRecipe, ...] | None:
         """The recipes, one an epoch; None if a function makes them."""
-        return None if callable(self.models) else self.models
+        return None if callable(self.models) else tuple(self.models)
 
     def in_epoch(self, epoch: int, multipliers: Sequence[float]) -> BanditGPRecipe:
         """Return the recipe of an epoch.

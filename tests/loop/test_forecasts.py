@@ -319,6 +319,14 @@ def test_nothing_is_said_where_nothing_is_guaranteed(changed: dict[str, Any]) ->
     assert not any("regret" in f.wording for f in play(loop).values())
 
 
+def test_rounds_that_fail_gain_nothing_so_that_nothing_is_said() -> None:
+    loop = loop_of(ImprovedUpperConfidenceBound.with_options(**BOUNDS))
+    assert play(loop)
+    loop.tell_failed(loop.ask().id, reason="power cut")
+    assert loop.guarantee().holds
+    assert loop.guarantee().forecasts == ()
+
+
 def test_rounds_of_others_add_what_they_can_cost() -> None:
     rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True)
     name = "Chowdhury and Gopalan 2017, Theorem 3"
