@@ -330,7 +330,15 @@ class Chooser:
         for query in self._history.queries[-1:]:
             latest = query.context
         acquisition, domain = self.acquisition_now(latest, now)
-        return self.guarantee_of(acquisition, domain, num_given)
+        told = self.guarantee_of(acquisition, domain, num_given), acquisition, self._settings
+        several = isinstance(self._given_settings.model, EpochModels)
+        guarantee = with_forecasts(
+            *told, self._history, cache=self._gains, has_several_models=several
+        )
+        if self._settings.restart is None:
+            return guarantee
+        resets = () if self.segments is None else self.segments.resets
+        return with_change_points(guarantee, *told[1:], resets, self._history.num_queries)
 
     def acquisition_now(
         self, context: Tensor | None, now: float
@@ -385,12 +393,6 @@ class Chooser:
         if settings.repeats is not None:
             keeps_all = settings.forgetting is None and not starts
             guarantee = with_repeats(guarantee, self._history, settings.repeats, keeps_all)
-        several = isinstance(self._given_settings.model, EpochModels)
-        told = guarantee, acquisition, settings, self._history
-        guarantee = with_forecasts(*told, cache=self._gains, has_several_models=several)
-        if settings.restart is not None:
-            given = acquisition, settings, resets, self._history.num_queries
-            guarantee = with_change_points(guarantee, *given)
         return guarantee_of_costs(guarantee) if self._minimizes else guarantee
 
     def _choose(
