@@ -57,7 +57,6 @@ from botorch_bandits.confidence.igp_ucb import (
 )
 from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
-from botorch_bandits.confidence.varying import VaryingWidth
 from botorch_bandits.confidence.width_rules import (
     Bound,
     ConstantWidth,
@@ -820,12 +819,6 @@ def censored_rule(
         missing = ("rkhs_bound", "noise_bound") if rule.is_default else ()
         return PendingWidth(
             CensoredWidth(outcome_bound=outcome_bound, constant=rule.value, not_given=missing)
-        )
-    if isinstance(rule, VaryingWidth):
-        raise ValueError(
-            f"feedback=Censored(...) does not go with variation={rule.variation:g}: the theorem on "
-            "censored outcomes is for one reward function. Leave variation= out, or use "
-            "Hallucinated() or Ignored()."
         )
     not_given = getattr(rule, "not_given", ())
     goes_without = isinstance(rule, KernelizedWidth) and not_given == ("rkhs_bound", "noise_bound")

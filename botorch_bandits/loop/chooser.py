@@ -9,7 +9,7 @@ operation, so that a loop that is rebuilt from its history goes on to the last b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -41,7 +41,7 @@ from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
-from botorch_bandits.loop.epochs import OtherEpoch, other_epochs
+from botorch_bandits.loop.epochs import SettingsOfEpochs
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
@@ -60,7 +60,6 @@ from botorch_bandits.loop.guarantees import (
 from botorch_bandits.loop.many_rows import MANY_FITTED_ROWS, warn_of_many_rows
 from botorch_bandits.loop.minimizing import (
     guarantee_of_costs,
-    settings_of_model,
     turned_diagnostics,
     turned_entry,
     turned_history,
@@ -81,7 +80,6 @@ from botorch_bandits.loop.state import (
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
-    EpochModels,
     LocalGP,
     LocalGPRecipe,
 )
@@ -119,9 +117,10 @@ class Chooser:
         self, settings: LoopSettings, history: History, fit: Mapping[str, Any] | None = None
     ) -> None:
         """See the class."""
-        self._minimizes, self._given_settings = not settings.maximize, settings
+        self._minimizes = not settings.maximize
         self.segments: Segments | None = None
-        self._settings = settings = self._settings_now()
+        self._of_epochs = SettingsOfEpochs(settings)
+        self._settings = settings = self._of_epochs.now(None)
         if self._minimizes:
             history = turned_history(history)
         self._history = history
@@ -144,28 +143,6 @@ class Chooser:
         place = (self.rounds_before, self.current.version)
         if fit is not None and self._stream is None and (fit["segment"], fit["epoch"]) == place:
             self._builder.restore_fit(fit)
-
-    def _settings_now(self) -> LoopSettings:
-        """Return the settings of the running epoch, for outcomes in the sign of the model."""
-        multipliers = self.multipliers
-        if multipliers is None or not isinstance(self._given_settings.model, EpochModels):
-            return self._settings_in()
-        return self._settings_in(multipliers.epoch, multipliers.values.tolist())
-
-    def _settings_in(
-        self, epoch: int = 1, multipliers: Sequence[float] | None = None
-    ) -> LoopSettings:
-        settings = self._given_settings.in_epoch(epoch, multipliers)
-        return settings_of_model(settings) if self._minimizes else settings
-
-    def _other_epochs(self, domain: Domain) -> list[OtherEpoch] | None:
-        """Earlier epochs with other models; None where one model is for all."""
-        if not isinstance(self._given_settings.model, EpochModels):
-            return None
-        if self._settings.restart is not None:
-            return []  # no statement is made of all epochs then
-        assert self.multipliers is not None
-        return other_epochs(self._settings_in, self.multipliers, domain)
 
     @property
     def multipliers(self) -> Multipliers | None:
@@ -331,9 +308,8 @@ class Chooser:
             latest = query.context
         acquisition, domain = self.acquisition_now(latest, now)
         told = self.guarantee_of(acquisition, domain, num_given), acquisition, self._settings
-        several = isinstance(self._given_settings.model, EpochModels)
         guarantee = with_forecasts(
-            *told, self._history, cache=self._gains, has_several_models=several
+            *told, self._history, cache=self._gains, has_several_models=self._of_epochs.differ
         )
         if self._settings.restart is None:
             return guarantee
@@ -382,8 +358,9 @@ class Chooser:
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
-            args = acquisition, settings, self._history, starts, self._other_epochs(domain)
-            guarantee = with_constraints(guarantee, *args)
+            others = self._of_epochs.others(self.multipliers, domain)
+            given = acquisition, settings, self._history, starts, others
+            guarantee = with_constraints(guarantee, *given)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
             restart = settings.restart, number, settings.num_constraints, settings.model
@@ -467,8 +444,8 @@ class Chooser:
 
     def _begin_segment(self) -> None:
         """Derive anew what depends on the history that counts."""
-        if isinstance(self._given_settings.model, EpochModels):
-            self._settings = self._settings_now()
+        if self._of_epochs.differ:
+            self._settings = self._of_epochs.now(self.multipliers)
             self._arms_prior, self._covariances = None, ()
             if self._watch is not None:
                 self._watch.settings = self._settings

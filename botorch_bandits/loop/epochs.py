@@ -16,9 +16,59 @@ from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import Guarantee, PriorSummary
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
+from botorch_bandits.loop.minimizing import settings_of_model
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.state import Multipliers
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models import BanditGPRecipe, EpochModels
+
+
+class SettingsOfEpochs:
+    """The settings of a loop epoch by epoch, for outcomes in the sign of the model.
+
+    Args:
+        settings: As its user gave them.
+
+    Attributes:
+        differ: Whether epochs have models of their own.
+    """
+
+    def __init__(self, settings: LoopSettings) -> None:
+        """See the class."""
+        self._settings = settings
+        self.differ = isinstance(settings.model, EpochModels)
+
+    def now(self, multipliers: Multipliers | None) -> LoopSettings:
+        """Return those of the running epoch.
+
+        Args:
+            multipliers: What the loop follows its history with, if there are constraints.
+        """
+        if multipliers is None or not self.differ:
+            return self.in_epoch()
+        return self.in_epoch(multipliers.epoch, multipliers.values.tolist())
+
+    def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
+        """Return those of an epoch.
+
+        Args:
+            epoch: Its number in its segment, from 1.
+            multipliers: In force in it; the initial ones if omitted.
+        """
+        settings = self._settings.in_epoch(epoch, multipliers)
+        return settings if settings.maximize else settings_of_model(settings)
+
+    def others(self, multipliers: Multipliers | None, domain: Domain) -> list[OtherEpoch] | None:
+        """Return earlier epochs with other models; None where one model is for all.
+
+        Args:
+            multipliers: See :meth:`now`.
+            domain: Where the acquisition function of the next round is maximized.
+        """
+        if not self.differ or multipliers is None:
+            return None
+        if self._settings.restart is not None:
+            return []  # no statement is made of all epochs then
+        return other_epochs(self.in_epoch, multipliers, domain)
 
 
 @dataclass(frozen=True)

@@ -247,6 +247,12 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
             "minimum must be the worst outcome. Pass maximize=False to the loop in its place."
         )
+    if options.get("variation"):
+        raise ValueError(
+            f"feedback=Censored(...) does not go with variation={options['variation']:g}: the "
+            "theorem on censored outcomes is for one reward function. Leave variation= out, or use "
+            "Hallucinated() or Ignored()."
+        )
     is_published = not is_separate and played is not GPThompsonSampling
     if feedback.predictive and (not is_published or played is RandomizedUpperConfidenceBound):
         raise ValueError(

@@ -17,6 +17,7 @@ import torch
 
 import botorch_bandits.loop.censored_rows
 import botorch_bandits.loop.chooser
+import botorch_bandits.loop.epochs
 import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition import dmm, upper_confidence_bound
@@ -43,6 +44,7 @@ chooser: Any = botorch_bandits.loop.chooser
 censored_rows: Any = botorch_bandits.loop.censored_rows
 guarantees: Any = botorch_bandits.loop.guarantees
 forecasts: Any = botorch_bandits.loop.forecasts
+epochs: Any = botorch_bandits.loop.epochs
 
 BOX = "box, d = 1"
 
@@ -306,7 +308,7 @@ def variation_ignored() -> contextlib.AbstractContextManager[Any]:
 
 def earlier_models_believed() -> contextlib.AbstractContextManager[Any]:
     """What the models of earlier epochs lack is not asked."""
-    return _patched((chooser, "other_epochs", lambda *args: []))
+    return _patched((epochs, "other_epochs", lambda *args: []))
 
 
 def gain_of_another_noise() -> contextlib.AbstractContextManager[Any]:

@@ -99,6 +99,15 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "told as it is",
         {"restart": EvidenceRestart(probing=True, exploration=1.0), "constraints": RULE},
     ),
+    "censored, variation": (
+        "for one reward function",
+        {
+            "feedback": CENSORED,
+            "acquisition": ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=1.0, noise_bound=0.1, any_lambda=True, variation=0.1
+            ),
+        },
+    ),
     "models of epochs, relabeled": (
         "begin without data",
         {"model": EpochModels([ONE]), "constraints": RULE},
@@ -151,6 +160,7 @@ def test_the_table_names_them() -> None:
         "robust=True",
         "probing=True",
         "EpochModels",
+        "variation=",
         "TopTwoThompsonSampling",
         "RandomizedUpperConfidenceBound",
         "count=",
