@@ -127,7 +127,7 @@ class Chooser:
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
         self._covariances: tuple[FrontCovariance, ...] = ()
-        self._gains: dict[Any, Gains] = {}
+        self._gains: dict[Any, Gains | None] = {}
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
                 settings.restart,

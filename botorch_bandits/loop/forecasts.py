@@ -100,15 +100,23 @@ class Gains:
     source: str = ""
 
 
-def gains_of(recipe: Any, settings: LoopSettings, lam: float) -> Gains:
+def gains_of(
+    recipe: Any, settings: LoopSettings, lam: float, is_stationary: bool = True
+) -> Gains | None:
     """Return bounds on the gain of any observations in the loop's domain.
 
     Args:
         recipe: Of the model.
         settings: Of the loop.
         lam: The noise variance over the prior variance.
+        is_stationary: Whether the prior variance is the same at all points.
+
+    Returns:
+        None if the prior variance may be larger somewhere than ``lam`` supposes.
     """
-    unrelated = Gains(lambda n: 0.5 * n * math.log1p(1.0 / lam), "points that share nothing")
+    unrelated = None
+    if is_stationary:
+        unrelated = Gains(lambda n: 0.5 * n * math.log1p(1.0 / lam), "points that share nothing")
     domain = settings.domain
     if not isinstance(recipe, BanditGPRecipe) or settings.context_dim:
         return unrelated
@@ -175,7 +183,7 @@ def with_forecasts(
     settings: LoopSettings,
     history: History,
     *,
-    cache: dict[Any, Gains],
+    cache: dict[Any, Gains | None],
     has_several_models: bool,
 ) -> Guarantee:
     """Return a guarantee with what is known before the run.
@@ -205,11 +213,14 @@ def with_forecasts(
         lam, deviation = float(prior.lam), float(prior.standard_deviation)
     except (UnreadablePriorError, ValueError):
         return guarantee
-    if not prior.is_stationary and not isinstance(settings.domain, Arms):
-        return guarantee  # the prior variance may be larger than it seems
+    if prior.row_noise is not None:
+        return guarantee  # that of rows to come is not known
     if settings.model not in cache:
-        cache[settings.model] = gains_of(settings.model, settings, lam)
-    loop = _Loop(settings, settings.horizon, cache[settings.model], deviation, lam)
+        cache[settings.model] = gains_of(settings.model, settings, lam, prior.is_stationary)
+    gains = cache[settings.model]
+    if gains is None:
+        return guarantee
+    loop = _Loop(settings, settings.horizon, gains, deviation, lam)
     (rule,) = acquisition.width_rules
     told = list(_forecasts(guarantee, rule, loop, summary, has_several_models))
     return replace(guarantee, forecasts=(*guarantee.forecasts, *told))

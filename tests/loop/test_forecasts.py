@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, ScaleKernel
 
 import botorch_bandits as bandits
 from botorch_bandits import BanditGP, BanditLoop, ImprovedUpperConfidenceBound
@@ -317,6 +317,19 @@ def test_nothing_is_said_where_nothing_is_guaranteed(changed: dict[str, Any]) ->
     given = {"acquisition": ImprovedUpperConfidenceBound.with_options(**BOUNDS), **changed}
     loop = loop_of(given.pop("acquisition"), **given)
     assert not any("regret" in f.wording for f in play(loop).values())
+
+
+def test_a_prior_variance_that_grows_with_the_point_is_looked_at() -> None:
+    kernel: Any = LinearKernel().double()
+    kernel.variance = torch.tensor(1.0, dtype=torch.float64)
+    model = BanditGP.with_kernel(kernel, noise=1.5)
+    rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS)
+    small = play(loop_of(rule, model=model, horizon=2000))  # arms in [0, 1]: at most 1
+    gain = DesignGain(kernel(ARMS.choices).to_dense().detach(), 1.5)
+    assert small["the best design on the arms"].value == pytest.approx(gain(2000), rel=1e-9)
+    large = bandits.Arms(3.0 * ARMS.choices)
+    for settings in ({"domain": large}, {"domain": BOX}):
+        assert play(loop_of(rule, model=model, **settings)) == {}
 
 
 def test_rounds_that_fail_gain_nothing_so_that_nothing_is_said() -> None:
