@@ -72,6 +72,7 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     RandomizedWidth,
     RKHSWidth,
+    VaryingWidth,
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
@@ -109,7 +110,7 @@ BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
 
 RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
-    (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
+    (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7, "variation": 0.1}),
     (ImprovedUpperConfidenceBound, {**BOUNDS, "information_gain": 3.0}),
     (ImprovedUpperConfidenceBound, {"width": 2.0}),
     (AMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
@@ -182,6 +183,7 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
 DETECTOR = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
 SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (KernelizedWidth, {**BOUNDS, "delta": 0.2, "explicit_gain": 3.0}),
+    (VaryingWidth, {"rule": KernelizedWidth(**BOUNDS, delta=0.2), "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
     (Budget, {"cost": "fit_seconds", "limit": 0.5}),
@@ -217,7 +219,10 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (OracleRestart, {"exploration": 0.3}),
     (EvidenceRestart, {"exploration": 0.3, "alpha": 0.25, "change_scale": 50.0}),
     (EvidenceRestart, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.1}),
-    (ChangePointRestart, {"exploration": 0.3, "detector": DETECTOR}),
+    (
+        ChangePointRestart,
+        {"exploration": 0.3, "detector": DETECTOR, "smallest_change": 0.5},
+    ),
     (
         ChangePointDetector,
         {
@@ -247,7 +252,25 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         },
     ),
     (AdditiveEpochs, {"num_constraints": 1, "epoch_length": 3, "step_size": 0.3}),
-    (MultiplicativeEpochs, {"num_constraints": 1, "epoch_length": 3, "max_multiplier": 9.0}),
+    (
+        AdditiveEpochs,
+        {
+            "num_constraints": 1,
+            "epoch_length": 3,
+            "slater_margin": 0.2,
+            "largest_reward": 2.0,
+            "largest_constraint": 1.5,
+        },
+    ),
+    (
+        MultiplicativeEpochs,
+        {
+            "num_constraints": 1,
+            "epoch_length": 3,
+            "max_multiplier": 9.0,
+            "unconstrained_gap": 0.5,
+        },
+    ),
     (
         PrimalDual,
         {
@@ -285,6 +308,7 @@ RESULTS = {  # what the package itself makes
     "EvidenceTest",
     "FalseAlarms",
     "Failure",
+    "Forecast",
     "Guarantee",
     "Outcome",
     "Query",

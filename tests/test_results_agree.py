@@ -88,6 +88,7 @@ TABLES = [
     ),
     ("Small feasible region:", results.multipliers("gardner")),
     ("Data rates:", results.multipliers("rates")),
+    ("20 environments of each kind", results.varying),
     ("100 arms in [0, 5]", results.forgetting),
     ("The setting of Figure 3 of Avanesov", results.changes),
     ("All methods play two deviations above the mean.", results.hard),

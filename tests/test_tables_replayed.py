@@ -145,6 +145,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "beyond-misspecified": (2, 60),
     "beyond-fills": (1, 15),
     "beyond-combined": (2, 40),
+    "beyond-varying": (1, None),
     "ringing": (1, None),
     "identification": (1, None),
 }

@@ -32,6 +32,7 @@ from botorch_bandits.checks import (
     check_integer,
     check_nonnegative,
     check_one_of,
+    check_positive,
     store_checked,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -169,6 +170,9 @@ class ChangePointRestart(Restart):
             arrives.
         constraint_detectors: With constraints, one for each of them: their values are tested too,
             and any detection counts. Empty tests the reward alone.
+        smallest_change: ``Delta``, the least L2 norm of the difference of two consecutive reward
+            functions, where it is known. Only what ``guarantee()`` says of spacing and rate of the
+            changes looks at it.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -189,10 +193,14 @@ class ChangePointRestart(Restart):
 
     detector: ChangePointDetector
     constraint_detectors: tuple[ChangePointDetector, ...] = ()
+    smallest_change: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
+        if self.smallest_change is not None:
+            smallest = check_positive("smallest_change", self.smallest_change)
+            object.__setattr__(self, "smallest_change", smallest)
         remedy = "Pass ChangePointDetector(kernel, ...), without .on(domain)."
         check_instance("detector", self.detector, ChangePointDetector, remedy)
         check_instance(

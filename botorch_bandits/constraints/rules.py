@@ -30,6 +30,7 @@ from botorch_bandits.checks import (
     DTYPE,
     check_double,
     check_integer,
+    check_nonnegative,
     check_number,
     check_one_of,
     check_positive,
@@ -38,6 +39,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.fingerprints import added_field
 from botorch_bandits.penalties import (
     CustomPenalty,
     Exponential,
@@ -505,7 +507,9 @@ class EpochRule(MultiplierRule):
             theorem=f"{SOURCE}, {theorem}",
             regret=RegretStatement(
                 "with {probability} the cumulative regret against the best fixed point that meets "
-                "all constraints is bounded, and sublinear in T = L S for suitable L and S",
+                "all constraints is bounded, and sublinear in T = L S for suitable L and S; in "
+                "expected rewards, or in realized ones whose noise is the same at all points of a "
+                "round",
                 needs_every_round=True,
             ),
             violation=Statement(violation),
@@ -531,6 +535,8 @@ class MultiplicativeEpochs(EpochRule):
         penalty: ``psi``.
         max_multiplier: Multipliers are held at this value, at least 1, once they reach it. No
             theorem covers that. If None, a multiplier beyond float64 is an error.
+        unconstrained_gap: ``Delta``, by how much the largest reward of all exceeds that of the best
+            feasible point at most. Only the bound on violation before a run needs it (12).
         surrogate: One of :data:`SURROGATES`.
 
     Raises:
@@ -548,6 +554,7 @@ class MultiplicativeEpochs(EpochRule):
 
     penalty: Penalty = field(default_factory=Exponential)
     max_multiplier: float | None = None
+    unconstrained_gap: float | None = added_field(None)
 
     expects_exact_constraints: ClassVar[bool] = True
 
@@ -561,6 +568,9 @@ class MultiplicativeEpochs(EpochRule):
             )
         if self.penalty.is_linear:
             check_penalty_properties(self.penalty, largest=0.5)  # it is not 1 for x <= 0
+        gap = self.unconstrained_gap
+        if gap is not None:
+            store_checked(self, unconstrained_gap=check_nonnegative("unconstrained_gap", gap))
         if self.max_multiplier is None:
             return
         store_checked(self, max_multiplier=check_number("max_multiplier", self.max_multiplier))
@@ -635,6 +645,10 @@ class AdditiveEpochs(EpochRule):
         num_constraints: ``m``.
         epoch_length: ``S``, the rounds of an epoch.
         step_size: ``mu``, of order ``1 / sqrt(L)`` in the theorem; 0.5 in the paper's experiments.
+        slater_margin: ``epsilon``: at some point every constraint is at most ``-epsilon``. Only the
+            bounds before a run need it, and the next two.
+        largest_reward: ``Q``, bounds the absolute value of the reward.
+        largest_constraint: ``M``, bounds that of each constraint.
         surrogate: One of :data:`SURROGATES`.
 
     Example:
@@ -648,11 +662,17 @@ class AdditiveEpochs(EpochRule):
     """
 
     step_size: float = 0.5
+    slater_margin: float | None = added_field(None)
+    largest_reward: float | None = added_field(None)
+    largest_constraint: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
         store_checked(self, step_size=check_positive("step_size", self.step_size))
+        for name in ("slater_margin", "largest_reward", "largest_constraint"):
+            if getattr(self, name) is not None:
+                store_checked(self, **{name: check_positive(name, getattr(self, name))})
 
     @property
     def penalty_in_use(self) -> Penalty:

@@ -41,12 +41,14 @@ from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
+from botorch_bandits.loop.epochs import SettingsOfEpochs
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
     feasibility_of,
     smallest_lower_bounds,
 )
+from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
 from botorch_bandits.loop.guarantees import (
     guarantee_of,
     with_constraints,
@@ -58,7 +60,6 @@ from botorch_bandits.loop.guarantees import (
 from botorch_bandits.loop.many_rows import MANY_FITTED_ROWS, warn_of_many_rows
 from botorch_bandits.loop.minimizing import (
     guarantee_of_costs,
-    settings_of_model,
     turned_diagnostics,
     turned_entry,
     turned_history,
@@ -77,7 +78,12 @@ from botorch_bandits.loop.state import (
     at_multipliers,
     with_feedback,
 )
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, LocalGP, LocalGPRecipe
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    LocalGP,
+    LocalGPRecipe,
+)
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.front_kernels import FrontCovariance
@@ -113,13 +119,16 @@ class Chooser:
     ) -> None:
         """See the class."""
         self._minimizes = not settings.maximize
+        self.segments: Segments | None = None
+        self._of_epochs = SettingsOfEpochs(settings)
+        self._settings = settings = self._of_epochs.now(None)
         if self._minimizes:
-            settings, history = settings_of_model(settings), turned_history(history)
-        self._settings, self._history = settings, history
+            history = turned_history(history)
+        self._history = history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
         self._covariances: tuple[FrontCovariance, ...] = ()
-        self.segments: Segments | None = None
+        self._gains: dict[Any, Gains | None] = {}
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
                 settings.restart,
@@ -297,7 +306,14 @@ class Chooser:
         for query in self._history.queries[-1:]:
             latest = query.context
         acquisition, domain = self.acquisition_now(latest, now)
-        return self.guarantee_of(acquisition, domain, num_given)
+        told = self.guarantee_of(acquisition, domain, num_given), acquisition, self._settings
+        guarantee = with_forecasts(
+            *told, self._history, cache=self._gains, has_several_models=self._of_epochs.differ
+        )
+        if self._settings.restart is None:
+            return guarantee
+        resets = () if self.segments is None else self.segments.resets
+        return with_change_points(guarantee, *told[1:], resets, self._history.num_queries)
 
     def acquisition_now(
         self, context: Tensor | None, now: float
@@ -341,11 +357,13 @@ class Chooser:
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
-            guarantee = with_constraints(guarantee, acquisition, settings, self._history, starts)
+            others = self._of_epochs.others(self.multipliers, domain)
+            given = acquisition, settings, self._history, starts, others
+            guarantee = with_constraints(guarantee, *given)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
-            given = settings.restart, number, settings.num_constraints, settings.model
-            guarantee = with_restarts(guarantee, *given)
+            restart = settings.restart, number, settings.num_constraints, settings.model
+            guarantee = with_restarts(guarantee, *restart)
         guarantee = with_retractions(guarantee, self._history)
         guarantee = with_regret(guarantee, self._history, starts, num_given)
         if settings.repeats is not None:
@@ -432,6 +450,11 @@ class Chooser:
 
     def _begin_segment(self) -> None:
         """Derive anew what depends on the history that counts."""
+        if self._of_epochs.differ:
+            self._settings = self._of_epochs.now(self.multipliers)
+            self._arms_prior, self._covariances = None, ()
+            if self._watch is not None:
+                self._watch.settings = self._settings
         self._played = self._acquisition_now()
         self._stream = self._new_stream()
         # arms that are played from sufficient statistics need no model to choose

@@ -61,7 +61,7 @@ from botorch_bandits.loop.settings import (
 from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
-from botorch_bandits.models import BanditGPRecipe, ModelCheck
+from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
 from botorch_bandits.random_streams import Turns
 
 
@@ -81,10 +81,10 @@ class BanditLoop:
         domain: Where points are chosen: :class:`~botorch_bandits.Space` (named parameters),
             :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms`, or a
             :class:`~botorch_bandits.Domain` of your own.
-        model: A recipe such as ``BanditGP.with_kernel(...)``, or any callable that takes
-            arrived inputs ``n x d`` and rewards ``n x 1`` and returns a BoTorch model (called
-            once per change of the data, never with ``n = 0``). If omitted, a
-            :class:`~botorch_bandits.FittedSingleTaskGP`, which learns everything from the data.
+        model: A recipe such as ``BanditGP.with_kernel(...)``; one an epoch of multipliers
+            (:class:`.EpochModels`); or any callable from inputs ``n x d`` and rewards ``n x 1``
+            that arrived to a BoTorch model (called once a change of the data, with ``n > 0``). If
+            omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
@@ -145,7 +145,7 @@ class BanditLoop:
     def __init__(
         self,
         domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None = None,
+        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         *,
         objective: str | None = None,
@@ -222,7 +222,7 @@ class BanditLoop:
         cls,
         path: str | Path,
         domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None = None,
+        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         **settings: Any,
     ) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -42,6 +42,7 @@ from botorch_bandits.change_points import (
     ChangePointDetector,
     ChangePointRestart,
     EvidenceDetector,
+    EvidenceRestart,
     Restart,
 )
 from botorch_bandits.checks import (
@@ -70,6 +71,7 @@ from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
+    EpochModels,
     FittedSingleTaskGP,
     LocalGPRecipe,
 )
@@ -246,6 +248,12 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
         raise ValueError(
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
             "minimum must be the worst outcome. Pass maximize=False to the loop in its place."
+        )
+    if options.get("variation"):
+        raise ValueError(
+            f"feedback=Censored(...) does not go with variation={options['variation']:g}: the "
+            "theorem on censored outcomes is for one reward function. Leave variation= out, or use "
+            "Hallucinated() or Ignored()."
         )
     is_published = not is_separate and played is not GPThompsonSampling
     if feedback.predictive and (not is_published or played is RandomizedUpperConfidenceBound):
@@ -653,6 +661,7 @@ OWNED = (
     AcquisitionRecipe,
     BanditGPRecipe,
     CandidatesRecipe,
+    EpochModels,
     LocalGPRecipe,
     Feedback,
     Restart,
@@ -671,8 +680,8 @@ class LoopSettings:
 
     Attributes:
         domain: Where points are chosen.
-        model: The model's recipe or the user's function; None for random search. With a known
-            minimum of censored feedback that is the prior mean of a recipe.
+        model: The model's recipe, those of epochs or the user's function; None for random search.
+            With a known minimum of censored feedback that is the prior mean of a recipe.
         acquisition: What is played, as it was given.
         horizon: The number of rounds, if it is known.
         feedback: What is made of queries without an outcome.
@@ -692,7 +701,7 @@ class LoopSettings:
     """
 
     domain: Domain
-    model: BanditGPRecipe | ModelFactory | None
+    model: BanditGPRecipe | EpochModels | ModelFactory | None
     acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory
     horizon: int | None = None
     feedback: Feedback = field(default_factory=Hallucinated)
@@ -707,6 +716,9 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
+        if isinstance(self.model, EpochModels):
+            self._check_epochs(self.model)
+            return
         domain, acquisition = self.domain, self.acquisition
         if not isinstance(domain, Domain):
             raise TypeError(
@@ -750,6 +762,42 @@ class LoopSettings:
         )
         store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
 
+    def _check_epochs(self, models: EpochModels) -> None:
+        """Check the settings of each epoch whose model is known, and take copies."""
+        rule = self.constraints
+        if getattr(rule, "surrogate_in_use", None) != "fresh":
+            raise ValueError(
+                f"model is {models!r}, but constraints is {rule!r}: only epochs that begin without "
+                "data have models of their own. Pass MultiplicativeEpochs or AdditiveEpochs with "
+                "surrogate='fresh', or one BanditGP.with_kernel(...)."
+            )
+        if isinstance(self.restart, EvidenceRestart):
+            raise ValueError(
+                "restart=EvidenceRestart(...) weighs outcomes of several epochs under one model, "
+                "but model=EpochModels(...) has several. Use ChangePointRestart(...), or "
+                "one BanditGP.with_kernel(...)."
+            )
+        first = self.in_epoch()
+        for recipe in (models.recipes or ())[1:]:
+            replace(self, model=recipe)
+        checked = {f.name: getattr(first, f.name) for f in fields(self) if f.name != "model"}
+        store_checked(self, model=_own("model", models), **checked)
+
+    def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
+        """Return the settings with the model of an epoch; themselves if there is one for all.
+
+        Args:
+            epoch: The number of the epoch in its segment, from 1.
+            multipliers: In force in it; the initial ones if omitted.
+        """
+        if not isinstance(self.model, EpochModels):
+            return self
+        rule = self.constraints
+        assert rule is not None
+        if multipliers is None:
+            multipliers = rule.multipliers(rule.init()).tolist()
+        return replace(self, model=self.model.in_epoch(epoch, multipliers))
+
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
         """What models are built with.
@@ -757,6 +805,7 @@ class LoopSettings:
         That is ``model``, but where the default model serves the default search for the best point,
         and one function is all there is to learn, it sees rewards whose low tail is raised.
         """
+        assert not isinstance(self.model, EpochModels), "the settings of one epoch have one model"
         is_search = self.acquisition == default_acquisition("best")
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)

@@ -28,6 +28,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
+from botorch_bandits.models import EpochModels
 from botorch_bandits.spaces import Categorical, Float, Integer, Space
 
 ARMS = Arms(torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1))
@@ -107,6 +108,27 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "told as it is",
         {"restart": EvidenceRestart(probing=True, exploration=1.0), "constraints": RULE},
     ),
+    "censored, variation": (
+        "for one reward function",
+        {
+            "feedback": CENSORED,
+            "acquisition": ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=1.0, noise_bound=0.1, any_lambda=True, variation=0.1
+            ),
+        },
+    ),
+    "models of epochs, relabeled": (
+        "begin without data",
+        {"model": EpochModels([ONE]), "constraints": RULE},
+    ),
+    "models of epochs, evidence": (
+        "under one model",
+        {
+            "model": EpochModels([ONE]),
+            "constraints": AdditiveEpochs(1, 4, surrogate="fresh"),
+            "restart": EvidenceRestart(),
+        },
+    ),
     "top two, box": (
         "box",
         {"domain": BOX, "acquisition": TopTwoThompsonSampling.with_options()},
@@ -163,6 +185,8 @@ def test_the_table_names_them() -> None:
         "refit_every=",
         "robust=True",
         "probing=True",
+        "EpochModels",
+        "variation=",
         "TopTwoThompsonSampling",
         "RandomizedUpperConfidenceBound",
         "count=",

@@ -20,6 +20,7 @@ from papers import (
     beyond_forgetting,
     beyond_multipliers,
     beyond_priors,
+    beyond_varying,
     chowdhury,
     coverage,
     identification,
@@ -183,6 +184,9 @@ class TableEntry:
 
 
 TABLES = {
+    "beyond-varying": TableEntry(
+        beyond_varying.varying, "rewards and constraints that vary with the round"
+    ),
     "identification": TableEntry(
         identification.identification, "the best of finitely many arms: found, and certified"
     ),
