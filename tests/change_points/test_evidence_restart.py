@@ -197,12 +197,10 @@ def test_candidates_stand_for_hyperparameters_that_are_learned():
         for lengthscale in (0.5, 1.0, 2.0)
     ]
     learned = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=1.0, refit_every=10)
-    with pytest.raises(ValueError, match="EvidenceRestart\\(robust=False"):
+    with pytest.raises(ValueError, match="Pass EvidenceRestart\\(candidates="):
         BanditLoop(GRID, learned, UCB, restart=EvidenceRestart())
     with pytest.raises(ValueError, match="learned or unknown"):
         BanditLoop(BOX, FittedSingleTaskGP, UCB, restart=EvidenceRestart())
-    with pytest.raises(ValueError, match="robust is True, but the evidence is of a list of priors"):
-        EvidenceRestart(candidates=candidates)
     restart = EvidenceRestart(robust=False, candidates=candidates)
     assert restart == EvidenceRestart(robust=False, candidates=BanditGP.with_candidates(candidates))
     loop = BanditLoop(GRID, learned, UCB, restart=restart, seed=0)
@@ -249,10 +247,21 @@ def test_rules_that_stop_without_gain_and_the_best_count_from_the_same_round():
     assert rounds_without_gain(loop) == 25 - query.id
 
 
-@pytest.mark.parametrize("keep", ["since_change", "nothing"])
-def test_replicates_begin_anew_where_loops_do(keep):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"keep": "since_change"},
+        {"keep": "nothing"},
+        {"statistic": "shiryaev_roberts", "alpha": 0.001},
+        {"statistic": "cusum", "alpha": 0.001},
+        {"drift_rate": 0.005},
+        {"candidates": [PRIOR, BanditGP.with_kernel(RBFKernel(), noise=0.01)]},
+    ],
+    ids=["since", "nothing", "sum", "largest", "drift", "robust list"],
+)
+def test_replicates_begin_anew_where_loops_do(settings):
     problem = switching_gp_draws(MaternKernel(nu=2.5), GRID, [12], seed=3, noise_std=0.05)
-    policy = Policy(PRIOR, UCB, restart=EvidenceRestart(keep=keep))
+    policy = Policy(PRIOR, UCB, restart=EvidenceRestart(**settings))
     result = simulate(problem, policy, 24, 3, progress=False)
     assert any(result.resets)
     for b, seed in enumerate(result.seeds):
