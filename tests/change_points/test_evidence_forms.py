@@ -26,6 +26,7 @@ from botorch_bandits.change_points.calibration import binomial_interval
 from botorch_bandits.forgetting import TimeVaryingKernel
 
 from . import dense
+from .test_evidence_restart import assert_tests_as
 
 POINTS = torch.linspace(0.0, 2.0, 5, dtype=torch.float64).unsqueeze(-1)
 ARMS, BOX = Arms(POINTS), Box([[0.0], [2.0]])
@@ -435,13 +436,7 @@ def test_a_loop_tests_as_the_detector_alone_does(form, domain, tmp_path):
     settings = dict(FORMS[form])
     models = settings.pop("candidates", None)
     detector = EvidenceDetector(**settings, weights=None if models is None else (1, 1))
-    stream, found = detector.on(domain, models or SMOOTH).stream(), []
-    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
-        test = stream.observe(query.x, outcome.reward)
-        found.append((test.statistic, test.threshold, test.change))
-        if test.detected:
-            stream.reset(test.change)
-    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+    assert_tests_as(detector.on(domain, models or SMOOTH).stream(), loop)
     loop.close()
     changed = EvidenceRestart(**{**FORMS[form], "alpha": 0.002})
     with pytest.raises(ValueError, match=r"restart.alpha: was"):

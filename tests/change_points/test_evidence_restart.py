@@ -49,6 +49,17 @@ def play(loop, num_rounds, change=20, first=0):
         loop.tell(query.id, outcome_at(float(query.x[0]), n, change))
 
 
+def assert_tests_as(stream, loop, keep="since_change"):
+    """A loop's tests are those of a stream that is told the same."""
+    found = []
+    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
+        test = stream.observe(query.x, outcome.reward)
+        found.append((test.statistic, test.threshold, test.change))
+        if test.detected:
+            stream.reset(test.change if keep == "since_change" else None)
+    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+
+
 @pytest.mark.parametrize("domain", [GRID, BOX], ids=["arms", "box"])
 @pytest.mark.parametrize("keep", ["since_change", "nothing"])
 def test_a_loop_begins_anew_soon_after_a_change(domain, keep):
@@ -78,13 +89,7 @@ def test_a_loop_tests_as_the_detector_alone_does():
     loop = loop_with(EvidenceRestart(robust=False))
     play(loop, 30, change=12)
     stream = EvidenceDetector(robust=False).on(GRID, PRIOR).stream()
-    found = []
-    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
-        test = stream.observe(query.x, outcome.reward)
-        found.append((test.statistic, test.threshold, test.change))
-        if test.detected:
-            stream.reset(test.change)
-    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+    assert_tests_as(stream, loop)
 
 
 BALL = EvidenceRestart(robust=False, rkhs_bound=3.0, noise_bound=0.05)
@@ -119,13 +124,7 @@ def test_a_loop_tests_every_function_of_a_ball(domain, keep):
     stream = (
         EvidenceDetector(robust=False, rkhs_bound=3.0, noise_bound=0.05).on(domain, PRIOR).stream()
     )
-    found = []
-    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
-        test = stream.observe(query.x, outcome.reward)
-        found.append((test.statistic, test.threshold, test.change))
-        if test.detected:
-            stream.reset(test.change if keep == "since_change" else None)
-    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+    assert_tests_as(stream, loop, keep)
 
 
 def test_a_journal_with_another_ball_is_refused(tmp_path):
