@@ -27,6 +27,7 @@ from botorch_bandits import confidence as rooms_confidence
 from botorch_bandits import penalties as rooms_penalties
 from botorch_bandits.acquisition import (
     BanditAcquisition,
+    CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
@@ -64,6 +65,7 @@ SAID_BY_AX = {
 
 ON_LISTS = (
     CandidatesUpperConfidenceBound,
+    CandidatesDMMUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )

@@ -29,7 +29,6 @@ from botorch_bandits import (
     BanditGP,
     BanditGPRecipe,
     BanditLoop,
-    CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     Censored,
     CensoredThompsonSampling,
@@ -59,7 +58,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.acquisition import GrowingDiscretization
+from botorch_bandits.acquisition import CandidatesDMMUpperConfidenceBound, GrowingDiscretization
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
@@ -128,6 +127,7 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
         {"smoothness_a": 2.0, "smoothness_b": 1.3, "dim": 1, "side_length": 2.0},
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
+    (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
@@ -216,6 +216,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (NeverRestart, {"exploration": 0.3}),
     (OracleRestart, {"exploration": 0.3}),
     (EvidenceRestart, {"exploration": 0.3, "alpha": 0.25, "change_scale": 50.0}),
+    (EvidenceRestart, {"drift_rate": 0.25}),
     (EvidenceRestart, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.1}),
     (ChangePointRestart, {"exploration": 0.3, "detector": DETECTOR}),
     (
@@ -232,6 +233,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     ),
     (ChangePointDetector, {"kernel": KERNEL, "smoothness": math.inf}),
     (EvidenceDetector, {"alpha": 0.25, "change_scale": 50.0, "num_skipped": 3}),
+    (EvidenceDetector, {"drift_rate": 0.25}),
     (EvidenceDetector, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.25}),
     (PowerThreshold, {"scale": 2.0, "exponent": -0.3}),
     (PowerThreshold, {"scale": math.inf}),
@@ -354,7 +356,7 @@ def test_a_constructor_takes_every_kind_of_number(
     if "multipliers" in known:
         model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
         given["multipliers"] = [0.5]
-    if cls in (CandidatesThompsonSampling, CandidatesUpperConfidenceBound):
+    if cls.__name__.startswith("Candidates"):
         model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
     if "seed" in known:
         given["seed"] = 0

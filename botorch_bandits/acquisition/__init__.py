@@ -16,6 +16,7 @@ from botorch_bandits.acquisition.candidates import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.candidates_dmm import CandidatesDMMUpperConfidenceBound
 from botorch_bandits.acquisition.candidates_engine import (
     CandidatesEngine,
     build_candidates_engine,
@@ -59,6 +60,7 @@ from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
 register_all(
     (
         AMMUpperConfidenceBound,
+        CandidatesDMMUpperConfidenceBound,
         CandidatesLagrangianUpperConfidenceBound,
         CandidatesThompsonSampling,
         CandidatesUpperConfidenceBound,
@@ -90,6 +92,7 @@ __all__ = [
     "BanditAcquisition",
     "BelowMinimumWarning",
     "BoxEngine",
+    "CandidatesDMMUpperConfidenceBound",
     "CandidatesEngine",
     "CandidatesLagrangianUpperConfidenceBound",
     "CandidatesThompsonSampling",

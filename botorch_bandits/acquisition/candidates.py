@@ -84,7 +84,12 @@ MIXTURE_WIDTH = 2.0
 """How many deviations of the mixture are added where no width is given."""
 
 
-def _check_list(model: Model) -> CandidatesModel:
+def check_list_model(model: Model) -> CandidatesModel:
+    """Return a model of a list of priors, checked.
+
+    Raises:
+        TypeError: If it is none, or not float64.
+    """
     if not isinstance(model, CandidatesModel):
         raise TypeError(
             f"model is a {type(model).__name__}, but a list of priors is needed. Build it with "
@@ -327,8 +332,8 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(_check_list(model))
-        self.base_model = _check_list(model)
+        super().__init__(check_list_model(model))
+        self.base_model = check_list_model(model)
         self.form = check_one_of("form", form, FORMS)
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
@@ -557,7 +562,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         else:
             guarantee = self.widths.guarantee(self.base_model, self.round_number)
             for entry in self.base_model.recipe.candidates:
-                guarantee = guarantee.with_gaps(*_learned(entry, self.assume))
+                guarantee = guarantee.with_gaps(*reasons_learned(entry, self.assume))
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(
                 f"{len(self.X_pending)} pending points enter at the posterior mean"
@@ -619,8 +624,13 @@ def make_widths(
     return CandidateWidths(num_arms, smoothness_a, smoothness_b, dim, side_length, width, delta)
 
 
-def _learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
-    """Why an entry is no prior that was fixed before the data."""
+def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
+    """Return why an entry of a list is no prior that was fixed before the data.
+
+    Args:
+        entry: Of the list.
+        assume: What the user vouches for.
+    """
     if not isinstance(entry, OwnModel):
         return []
     return [
@@ -674,8 +684,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
         seed: int | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(_check_list(model))
-        self.base_model = _check_list(model)
+        super().__init__(check_list_model(model))
+        self.base_model = check_list_model(model)
         self.seed = (
             int(torch.randint(2**62, ()))
             if seed is None

@@ -21,6 +21,7 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
     BanditAcquisition,
+    CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
@@ -208,6 +209,7 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
+    CandidatesDMMUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )
@@ -604,9 +606,7 @@ def check_list_of_priors(
     """
     played = getattr(acquisition, "acquisition_class", type(None))
     is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
-    needs_list = is_lagrangian or issubclass(
-        played, CandidatesUpperConfidenceBound | CandidatesThompsonSampling
-    )
+    needs_list = issubclass(played, OF_LISTS)
     if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
         raise TypeError(
             f"acquisition is {acquisition!r}, which needs a list of priors, but model is a "
