@@ -23,21 +23,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_bandits.acquisition.base import (
-    BanditAcquisition,
-    check_columns,
-    check_points,
-    copy_pending,
     of_acquisition,
 )
-from botorch_bandits.acquisition.candidates import check_list_model, reasons_learned
+from botorch_bandits.acquisition.candidates import (
+    BoundOfList,
+    check_list_model,
+    reasons_learned,
+)
 from botorch_bandits.checks import (
-    check_double,
     check_integer,
     check_one_of,
     check_positive,
@@ -58,10 +55,11 @@ from botorch_bandits.confidence.width_rules import check_assume
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain, ValueScale
 from botorch_bandits.models.candidate_groups import one_each
+from botorch_bandits.models.candidates import CandidatesModel
 from botorch_bandits.models.kernels import StationaryKernel
 
 
-class CandidatesDMMUpperConfidenceBound(BanditAcquisition):
+class CandidatesDMMUpperConfidenceBound(BoundOfList):
     r"""Upper confidence bound of DMM on a list of kernels, with one radius for all of them.
 
     It holds for every fixed function in at least one of the balls, on any domain; no prior is
@@ -168,17 +166,6 @@ class CandidatesDMMUpperConfidenceBound(BanditAcquisition):
         return ValueScale(unit=math.sqrt(float(self.base_model.recipe.groups.scales.max())))
 
     @property
-    def X_baseline(self) -> Tensor:
-        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
-
-        Raises:
-            AttributeError: If there are none yet.
-        """
-        if self.base_model.num_rows == 0:
-            raise AttributeError("without data there are no points to start near.")
-        return self.base_model.X_baseline
-
-    @property
     def survivors(self) -> Tensor:
         """Which entries of the list have balls that the data do not refute, one ``bool`` each."""
         groups = self.base_model.recipe.groups
@@ -190,62 +177,17 @@ class CandidatesDMMUpperConfidenceBound(BanditAcquisition):
         """Whether the data refute every ball of the list at level ``delta``."""
         return bool(self._set.is_refuted.all())
 
-    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the model of what arrived.
-
-        Args:
-            X_pending: ``n x d`` points, or None.
-
-        Raises:
-            TypeError: If they are not float64.
-            ValueError: If they are not an ``n x d`` matrix of finite numbers.
-        """
-        pending = copy_pending(X_pending, self.base_model)
-        self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
-        AcquisitionFunction.set_X_pending(self, pending)
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other: the deviations are as if those before it were
-                pending.
-
-        Returns:
-            ``batch_shape`` values in outcome units.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-        """
-        check_points(self, X)
-        return self._evaluate(X)
-
-    @t_batch_mode_transform(assert_output_shape=False)
-    def _evaluate(self, X: Tensor) -> Tensor:
+    def _values(self, X: Tensor) -> Tensor:
         after = None
         if X.shape[-2] > 1 or self.X_pending is not None:
             after = self.model.group_moments_one_by_one(X)[1]  # ... x q x G
-        lower, upper = self._bounds(X, after)
-        return (upper if self.maximize else -lower).sum(-1)
+        lower, upper = self._narrowed(X, after)
+        return upper if self.maximize else -lower
 
-    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper confidence bound, from the outcomes that arrived.
+    def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
+        return self._narrowed(X, None)
 
-        Args:
-            X: ``... x d`` points.
-
-        Returns:
-            ``...`` each, in outcome units.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            ValueError: If it has other columns than the model.
-        """
-        check_columns("X", check_double("X", X), self.base_model)
-        return self._bounds(X, None)
-
-    def _bounds(self, X: Tensor, variance_after: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _narrowed(self, X: Tensor, variance_after: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the bounds at ``... x d`` points, narrowed by what is pending."""
         points = X.reshape(-1, X.shape[-1])
         cross, prior_variance = self.base_model.group_covariances(points, self._distinct)
@@ -345,30 +287,6 @@ class CandidatesDMMUpperConfidenceBound(BanditAcquisition):
             )
         guarantee = guarantee if self.maximize else guarantee.for_minimizing()
         return of_acquisition(self, guarantee)
-
-    def describe(self, x: Tensor) -> dict[str, float]:
-        """Return mean and deviation of the mixture, effective width, bounds and survivors.
-
-        The effective width is half the distance of the bounds in deviations of the mixture.
-
-        Args:
-            x: A ``d``-dimensional point.
-        """
-        with torch.no_grad():
-            value = float(self(x.unsqueeze(0)))
-            lower, upper = (float(bound) for bound in self.bounds(x))
-            mean, variance = self.base_model.mixture(x)
-        deviation = math.sqrt(max(float(variance), 1e-30))
-        return {
-            "mean": float(mean),
-            "standard_deviation": deviation,
-            "width": 0.5 * (upper - lower) / deviation,
-            "acquisition_value": value,
-            "lower_bound": lower,
-            "upper_bound": upper,
-            "num_survivors": float(self.survivors.sum()),
-            "is_refuted": float(self.is_refuted),
-        }
 
 
 fill_in_docstrings(__name__)
