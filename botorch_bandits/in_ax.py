@@ -31,6 +31,7 @@ from botorch_bandits.acquisition import (
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition.base import (
@@ -66,6 +67,7 @@ SAID_BY_AX = {
 ON_LISTS = (
     CandidatesUpperConfidenceBound,
     CandidatesDMMUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )

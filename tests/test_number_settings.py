@@ -29,6 +29,7 @@ from botorch_bandits import (
     BanditGP,
     BanditGPRecipe,
     BanditLoop,
+    CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
     Censored,
     CensoredThompsonSampling,
@@ -58,8 +59,13 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.acquisition import CandidatesDMMUpperConfidenceBound, GrowingDiscretization
+from botorch_bandits.acquisition import (
+    CandidatesDMMUpperConfidenceBound,
+    GrowingDiscretization,
+    RegionUpperConfidenceBound,
+)
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
+from botorch_bandits.acquisition.candidates import BoundOfList
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -74,6 +80,7 @@ from botorch_bandits.confidence import (
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
+from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
     Budget,
@@ -128,6 +135,8 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
     (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
+    (RegionUpperConfidenceBound, {"num_arms": 5, "delta": 0.2}),
+    (RegionUpperConfidenceBound, {"width": 2.0}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
@@ -356,8 +365,10 @@ def test_a_constructor_takes_every_kind_of_number(
     if "multipliers" in known:
         model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
         given["multipliers"] = [0.5]
-    if cls.__name__.startswith("Candidates"):
+    if issubclass(cls, BoundOfList | CandidatesThompsonSampling):
         model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
+    if "family" in known:
+        given["family"] = PriorFamily((0.1, 2.0), (0.1, 4.0), (0.01, 1.0))
     if "seed" in known:
         given["seed"] = 0
     if "X_pending" in known:

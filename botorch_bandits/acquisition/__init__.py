@@ -24,6 +24,7 @@ from botorch_bandits.acquisition.candidates_engine import (
 from botorch_bandits.acquisition.candidates_lagrangian import (
     CandidatesLagrangianUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.candidates_region import RegionUpperConfidenceBound
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -77,6 +78,7 @@ register_all(
         MeanOnly,
         LogProbabilityOfImprovement,
         RandomizedUpperConfidenceBound,
+        RegionUpperConfidenceBound,
         TopTwoThompsonSampling,
         VarianceOnly,
         WidthUpperConfidenceBound,
@@ -113,6 +115,7 @@ __all__ = [
     "MinimumLoweredWarning",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
+    "RegionUpperConfidenceBound",
     "RingingWarning",
     "TopTwoThompsonSampling",
     "VarianceOnly",

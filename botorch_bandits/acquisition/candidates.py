@@ -321,8 +321,8 @@ class BoundOfList(BanditAcquisition):
         """Evaluate the bound.
 
         Args:
-            X: ``batch_shape x q x d`` points, float64. With ``q > 1`` it is the sum of the bounds at
-                one after the other, each as if those before it were pending.
+            X: ``batch_shape x q x d`` points, float64. With ``q > 1`` it is the sum of the bounds
+                at one after the other, each as if those before it were pending.
 
         Returns:
             Values in outcome units, ``batch_shape``.

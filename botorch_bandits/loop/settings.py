@@ -35,6 +35,7 @@ from botorch_bandits.acquisition import (
     LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
+    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
@@ -210,6 +211,7 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
     CandidatesDMMUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )

@@ -51,6 +51,7 @@ from botorch_bandits import (
 from botorch_bandits.acquisition import (
     CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     register_input_constructor,
 )
 from botorch_bandits.models import candidate_grid
@@ -81,7 +82,11 @@ OPTIONS = {
 }
 OF_LISTS = (CandidatesUpperConfidenceBound, CandidatesThompsonSampling)  # of priors
 ON_FINITE_SETS = (TopTwoThompsonSampling,)
-ONLY_IN_ITS_ROOM = (CandidatesDMMUpperConfidenceBound, CandidatesLagrangianUpperConfidenceBound)
+ONLY_IN_ITS_ROOM = (  # not exported by the package itself
+    CandidatesDMMUpperConfidenceBound,
+    CandidatesLagrangianUpperConfidenceBound,
+    RegionUpperConfidenceBound,
+)
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
 ONE_REWARD = [cls for cls in OPTIONS if cls not in LAGRANGIAN]
 BOX = [(0.0, 1.0), (0.0, 1.0)]  # as Ax writes it
