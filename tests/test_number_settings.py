@@ -113,6 +113,7 @@ X = CHOICES[:3]
 MODEL = BanditGP(X, X.sin(), kernel=KERNEL, noise=0.25)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
+FAMILY = PriorFamily((0.1, 2.0), (0.1, 4.0), (0.01, 1.0))
 
 RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
@@ -135,8 +136,8 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
     (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
-    (RegionUpperConfidenceBound, {"num_arms": 5, "delta": 0.2}),
-    (RegionUpperConfidenceBound, {"width": 2.0}),
+    (RegionUpperConfidenceBound, {"family": FAMILY, "num_arms": 5, "delta": 0.2}),
+    (RegionUpperConfidenceBound, {"family": FAMILY, "width": 2.0}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
@@ -367,8 +368,6 @@ def test_a_constructor_takes_every_kind_of_number(
         given["multipliers"] = [0.5]
     if issubclass(cls, BoundOfList | CandidatesThompsonSampling):
         model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
-    if "family" in known:
-        given["family"] = PriorFamily((0.1, 2.0), (0.1, 4.0), (0.01, 1.0))
     if "seed" in known:
         given["seed"] = 0
     if "X_pending" in known:

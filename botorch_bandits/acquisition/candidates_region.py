@@ -27,7 +27,7 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.acquisition.base import of_acquisition
+from botorch_bandits.acquisition.base import check_columns, of_acquisition
 from botorch_bandits.acquisition.candidates import (
     MIXTURE_WIDTH,
     BoundOfList,
@@ -35,8 +35,6 @@ from botorch_bandits.acquisition.candidates import (
     reasons_learned,
 )
 from botorch_bandits.checks import (
-    check_double,
-    check_finite,
     check_instance,
     check_integer,
     check_nonnegative,
@@ -136,9 +134,9 @@ class RegionUpperConfidenceBound(BoundOfList):
         self._num_arms, self._width = _check_width(num_arms, width)
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
-        if choices is not None:
-            choices = check_finite("choices", check_double("choices", choices))
-        self._choices = choices
+        self._choices = None if choices is None else Arms(choices).choices
+        if self._choices is not None:
+            check_columns("choices", self._choices, model)
         self.region = HyperparameterRegion(
             check_instance("family", family, PriorFamily, "Pass models.PriorFamily(...)."),
             self.base_model.train_inputs[0],
