@@ -12,11 +12,8 @@ from typing import Any
 
 import torch
 
-from botorch_bandits.change_points.evidence import (
-    EvidenceEngine,
-    EvidenceModelStream,
-    EvidenceTest,
-)
+from botorch_bandits.change_points.evidence import EvidenceEngine, EvidenceModelStream
+from botorch_bandits.change_points.evidence_stream import EvidenceTest
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain

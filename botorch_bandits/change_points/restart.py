@@ -231,8 +231,8 @@ class EvidenceRestart(Restart):
 
     Attributes:
         alpha: The probability of a false alarm, for all segments together.
-        robust: Whether the null may have more noise than the model, and outliers; False with
-            candidates.
+        robust: Whether the null may have more noise than the model, and outliers. With candidates
+            each of them may.
         keep: What is kept at a reset. ``"since_change"``: the rows since the estimated change; the
             level of later segments is exact where the estimate is the change, and approximate
             otherwise. ``"nothing"``: none; the level of later segments is approximate, because the
@@ -255,6 +255,12 @@ class EvidenceRestart(Restart):
             what was not visited for long becomes uncertain again. So a change is found where the
             policy does not look. Of candidates the likeliest one drifts. It needs
             ``exploration=``, such as 1.0.
+        statistic: ``"mixture"``, whose level is above, or ``"shiryaev_roberts"`` or ``"cusum"``.
+            For these ``alpha`` is no probability: without changes a segment lasts ``1 / alpha``
+            queries or more on average, so that ``alpha`` should be small, such as 0.001.
+        drift_rate: ``epsilon`` of a null that drifts, as the model of a loop with
+            ``forgetting=TimeVaryingKernel(epsilon)`` does: what it explains is no change. None for
+            functions that stay until they change.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -285,6 +291,8 @@ class EvidenceRestart(Restart):
     rkhs_bound: float | None = added_field(None)
     noise_bound: float | None = added_field(None)
     probing: bool = added_field(False)
+    statistic: Literal["mixture", "shiryaev_roberts", "cusum"] = added_field("mixture")
+    drift_rate: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -302,6 +310,11 @@ class EvidenceRestart(Restart):
                 f"strict is True and keep {self.keep!r}; rows that are kept chose the restart, so "
                 "that no strict level is known for them. Pass keep='nothing' with strict=True."
             )
+        if self.strict and self.statistic != "mixture":
+            raise ValueError(
+                f"strict is True and statistic {self.statistic!r}, whose alpha is no probability "
+                "that could be spent. Leave strict= out, or pass statistic='mixture'."
+            )
         if self.strict and self.rkhs_bound is not None:
             raise ValueError(
                 f"strict is True and rkhs_bound {self.rkhs_bound!r}; the ball form keeps its level "
@@ -318,7 +331,7 @@ class EvidenceRestart(Restart):
             )
             store_checked(self, candidates=BanditGP.with_candidates(self.candidates))
         detector = self.detector_for(self.candidates)  # checks the rest
-        for name in ("alpha", "change_scale", "rkhs_bound", "noise_bound"):
+        for name in ("alpha", "change_scale", "rkhs_bound", "noise_bound", "drift_rate"):
             store_checked(self, **{name: getattr(detector, name)})
 
     def detector_for(self, model: Any) -> EvidenceDetector:
@@ -336,6 +349,8 @@ class EvidenceRestart(Restart):
             robust=self.robust,
             weights=listed.weights if is_list else None,
             change_scale=self.change_scale,
+            statistic=self.statistic,
+            drift_rate=self.drift_rate,
             spending="rounds" if self.strict else "segments",
             rkhs_bound=self.rkhs_bound,
             noise_bound=self.noise_bound,
@@ -363,7 +378,7 @@ class EvidenceRestart(Restart):
                 raise ValueError(
                     f"the evidence is of {listed!r}, but with constraints= each entry of the list "
                     "has one noise variance for reward and constraints, whose scales differ. Pass "
-                    "EvidenceRestart(robust=False, candidates=[BanditGP.with_kernel(...), ...])."
+                    "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...])."
                 )
             detector = self.detector_for(model)
             return LateEvidenceEngine(
@@ -377,10 +392,9 @@ class EvidenceRestart(Restart):
         else:
             raise ValueError(
                 f"model is {listed!r}, whose hyperparameters are learned or unknown, so that its "
-                "predictions are no bets made beforehand. Pass EvidenceRestart(robust=False, "
-                "candidates=[BanditGP.with_kernel(...), ...]), a list that was fixed before the "
-                "data, or candidates=DefaultCandidates(bounds), whose scales the first outcomes "
-                "choose."
+                "predictions are no bets made beforehand. Pass EvidenceRestart(candidates="
+                "[BanditGP.with_kernel(...), ...]), a list that was fixed before the data, or "
+                "candidates=DefaultCandidates(bounds), whose scales the first outcomes choose."
             )
         return self.detector_for(model).on(domain, models, num_outputs, context_dim)
 
@@ -406,10 +420,18 @@ class EvidenceRestart(Restart):
             listed = "the prior is one of the candidates, "
             if priors.num_skipped:
                 given = f"given the first {priors.num_skipped} outcomes, which are not tested, "
+        it = "it" if self.drift_rate is None else f"it that drifts at the rate {self.drift_rate:g}"
+        drawn = f"on average over the prior, if {listed}the reward is a draw from {it} and the "
+        drawn += "noise Gaussian"
+        if self.statistic != "mixture":
+            return (
+                f"{given}without a change the first segment lasts at least {1.0 / self.alpha:g} "
+                f"queries on average, {drawn}; alpha is no probability of a false alarm, and later "
+                "segments last as long approximately"
+            )
         first = (
             f"{given}before a change the first segment alarms with probability {level:.3g} at "
-            f"most, on average over the prior, if {listed}the reward is a draw from it and the "
-            "noise Gaussian"
+            f"most, {drawn}"
         )
         if self.strict:
             return first + (

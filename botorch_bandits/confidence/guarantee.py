@@ -76,7 +76,12 @@ DRAWN_FROM_LIST = FunctionAssumption(
 )
 """Where nobody knows which of several priors it is drawn from."""
 
-DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST)
+DRAWN_FROM_FAMILY = FunctionAssumption(
+    "", " is a draw from one of the Gaussian-process priors of the family"
+)
+"""Where the hyperparameters of the prior are in a continuum."""
+
+DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST, DRAWN_FROM_FAMILY)
 """Under one of these the reward function is random, and what is said of it is said of a draw."""
 
 FIXED_LIST = (

@@ -21,6 +21,7 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
     BanditAcquisition,
+    CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
@@ -34,6 +35,7 @@ from botorch_bandits.acquisition import (
     LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
+    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
@@ -212,6 +214,8 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
+    CandidatesDMMUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )
@@ -620,9 +624,7 @@ def check_list_of_priors(
     """
     played = getattr(acquisition, "acquisition_class", type(None))
     is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
-    needs_list = is_lagrangian or issubclass(
-        played, CandidatesUpperConfidenceBound | CandidatesThompsonSampling
-    )
+    needs_list = issubclass(played, OF_LISTS)
     if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
         raise TypeError(
             f"acquisition is {acquisition!r}, which needs a list of priors, but model is a "

@@ -48,8 +48,8 @@ class Policy:
 
     Attributes:
         model: Kernel and noise, such as ``BanditGP.with_kernel(...)``; or a list of priors,
-            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``; or a model an epoch,
-            :class:`~botorch_bandits.models.EpochModels`.
+            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``; or a model an
+            epoch, :class:`~botorch_bandits.models.EpochModels`.
         acquisition: What is played, such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         forgetting: What becomes of old outcomes; None keeps all.

@@ -96,9 +96,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         {"model": LEARNED, "forgetting": SlidingWindow(9)},
     ),
     "learned, evidence": ("no bets", {"model": LEARNED, "restart": EvidenceRestart()}),
-    "list, robust evidence": (
-        "both robust and over several priors",
-        {"model": LIST, "acquisition": OF_LIST, "restart": EvidenceRestart()},
+    "constraints, run lengths of a robust null": (
+        "known for one null only",
+        {"constraints": RULE, "restart": EvidenceRestart(statistic="cusum")},
     ),
     "probing, censored": (
         "told as it is",
@@ -183,7 +183,7 @@ def test_the_table_names_them() -> None:
         "ExponentialWeights",
         "TimeVaryingKernel",
         "refit_every=",
-        "robust=True",
+        'statistic="cusum"',
         "probing=True",
         "EpochModels",
         "variation=",
