@@ -597,7 +597,6 @@ class Box(Domain):
         uniform = torch.rand(num_points, self.dim, dtype=self.bounds.dtype, generator=generator)
         return self._from_unit(uniform.to(self.bounds.device))
 
-    @torch.enable_grad()
     def maximize(self, acquisition: AcquisitionFunction, seed: int = 0) -> tuple[Tensor, float]:
         """Maximize with BoTorch's optimizers; see :meth:`Domain.maximize`.
 

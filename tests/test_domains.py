@@ -400,7 +400,7 @@ def test_points_outside_a_box_are_refused(x: Any, error: type[Exception], messag
     [
         [(-5, 10), (0, 15)],
         ((-5.0, 10.0), (0.0, 15.0)),
-        [(np.float64(-5.0), torch.tensor(10.0)), (0.0, 15.0)],
+        [(np.float64(-5.0), torch.tensor(10.0, dtype=torch.float64)), (0.0, 15.0)],
         [[-5.0, 0.0], [10.0, 15.0]],
         ([-5.0, 0.0], [10.0, 15.0]),
         np.array([[-5.0, 0.0], [10.0, 15.0]]),
