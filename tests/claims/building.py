@@ -351,6 +351,7 @@ class Plan:
                 "weights": ExponentialWeights(0.9),
                 "time kernel": TimeVaryingKernel(0.1),
             }[setting.forgetting],
+            repeats=None if setting.repeats == "none" else float(setting.repeats),
             num_initial={"0": 0, "3": 3, "all": setting.num_rounds}[setting.num_initial],
             context_dim=self.world.context_dim,
             seed=seed,

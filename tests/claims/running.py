@@ -551,10 +551,13 @@ class _AnyRun:
                 self._note("before", told)
 
     def _covered(self, guarantee: Guarantee) -> list[_Told]:
-        regret = guarantee.regret
+        regret, origins = guarantee.regret, ["acquisition"]
+        if regret is not None and regret.factor is not None and not regret.is_expected:
+            origins.append("repeat")  # with the bound of the choice whose point is played again
+        found = [t for t in self.seen.told if t.origin in origins]
         if regret is not None and regret.covers_pending:
-            return [t for t in self.seen.told if t.origin == "acquisition"]
-        return [t for t in self.seen.told if t.origin == "acquisition" and t.is_in_hand]
+            return found
+        return [t for t in found if t.is_in_hand]
 
     def _compare(self, name: str, where: str, value: float, bound: float) -> None:
         value = value * (self.rho if name == "regret" else 1.0)
@@ -781,6 +784,9 @@ class _LoopRun(_AnyRun):
                 assert mean is not None
                 assert deviation is not None
                 self.look_at_band(query, row, mean, deviation, where, is_in_hand, context)
+        if query.origin == "repeat":
+            chosen = int(known["choice_round"]) - 1
+            is_in_hand = next(each.is_in_hand for each in self.seen.told if each.query_id == chosen)
         self.new_outcome(query.id, row, query.origin, t, is_in_hand)
 
     def stream_of_all_arms(self) -> ArmsStream | None:
@@ -850,10 +856,11 @@ class _LoopRun(_AnyRun):
 
     def dmm_bounds(self) -> tuple[Tensor, Tensor]:
         chooser: Any = self.loop._chooser
-        if chooser._stream is not None:
-            stream = chooser._stream
+        stream = self.stream_of_all_arms()
+        if stream is not None:
+            rule: Any = stream._rule
             seen = stream._look(chooser.current.num_queries, stream._rule, None)
-            lower, upper = stream._rule.bounds(seen)
+            lower, upper = rule.bounds(seen)
             return lower, upper
         acquisition = chooser._played.build(self.loop.current_model(), self.world.domain)
         with torch.no_grad():

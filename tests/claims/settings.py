@@ -126,6 +126,7 @@ AXES: dict[str, dict[str, float]] = {
     "horizon": {"not told": 4.0, "told": 1.0},
     "variation": {"none": 6.0, "by arm": 0.7, "against the band": 0.7},
     "models": {"one": 6.0, "of epochs": 1.0},
+    "repeats": {"none": 12.0, "1.5": 0.5, "4": 0.5},
     "shape": {
         "bump": 1.0,
         "random": 1.0,
@@ -161,6 +162,7 @@ EVENTS = (
     "horizon",
     "variation",
     "models",
+    "repeats",
 )
 """Axes that have an ordinary value, the first; a setting differs from it on a few of them."""
 
@@ -205,6 +207,7 @@ class Setting:
     horizon: str
     variation: str
     models: str
+    repeats: str
     shape: str
     noise: str
     num_arms: int
@@ -380,7 +383,7 @@ def _draw_any(chance: random.Random, number: int, only: Mapping[str, str]) -> Se
         axes.update(played="loop", units="outcome")
     if axes["played"] == "drop-in":
         axes.update(restart="none", forgetting="none", history="of its own", constraints="none")
-        axes.update(num_initial="0", horizon="not told")
+        axes.update(num_initial="0", horizon="not told", repeats="none")
     if axes["models"] != "one":
         kinds = ("multiplicative, fresh", "additive, fresh")
         axes.update(constraints=chance.choice(kinds), kernel=chance.choice(MATERN))
@@ -508,6 +511,13 @@ def _is_accepted(setting: Setting) -> bool:
         or setting.restart != "none"
         or setting.is_box
         or setting.model != "BanditGP"
+    ):
+        return False
+    if setting.repeats != "none" and (
+        setting.constraints != "none"
+        or setting.model != "BanditGP"
+        or setting.forgetting == "time kernel"
+        or setting.played == "drop-in"
     ):
         return False
     if method.startswith("GP-TS") and setting.is_box and setting.forgetting == "time kernel":
