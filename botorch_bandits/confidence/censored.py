@@ -491,8 +491,8 @@ class CensoredWidth(WidthRule):
             deviation whatever ``units`` says, ``noise_bound`` that of the model's noise, and
             without ``outcome_bound`` the width is that of feedback without delays. They void every
             statement.
-        fill: What pending queries enter at, for texts: one of
-            :data:`~botorch_bandits.confidence.fills.FILLS`. The sum of deviations is then weighted.
+        fill: What pending queries enter at, for texts; see
+            :mod:`botorch_bandits.confidence.fills`. The sum of deviations is then weighted.
     """
 
     rkhs_bound: Bound | None = None

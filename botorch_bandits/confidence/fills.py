@@ -22,9 +22,9 @@ Nothing is random in it: fills may depend on all that was seen. The rest of the 
 :math:`\mu^v`, is that of Verma, Dai and Low 2022, Theorem 1. With :math:`\varphi_s = y_{\min}` the
 lemma is a step of its proof (appendix A.1), with :math:`b_s = B_y`.
 
-The fills are named in :data:`FILLS`. That of a *soft* fill needs to know how likely a pending
-outcome still is to come: :class:`DelaysAsStated` has that from a distribution that is given,
-:class:`DelaysAsSeen` estimates it from the delays so far (Kaplan and Meier 1958).
+The fills are named in ``FILLS``. A *soft* fill needs to know how likely a pending outcome still is
+to come: ``DelaysAsStated`` has that from a distribution that is given, ``DelaysAsSeen`` estimates
+it from the delays so far (Kaplan and Meier 1958).
 """
 
 from __future__ import annotations
