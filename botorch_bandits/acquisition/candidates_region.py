@@ -65,7 +65,7 @@ class RegionUpperConfidenceBound(BoundOfList):
     The maximum over the region is searched numerically. Everywhere it is at least that of some 130
     members on the border of the region. By the gradient it is searched for those choices that may
     have the largest bound, and in :meth:`bounds` for up to 16 points, of more of them for the
-    largest and the least bounds.
+    8 largest and the 8 least of either bound.
 
     Pending points shrink the deviations by which the next point is chosen, under each member, and
     are no evidence.
@@ -268,7 +268,11 @@ class RegionUpperConfidenceBound(BoundOfList):
 
             with torch.no_grad():
                 known = bounds_of(region.members).amax(0)
-            searched = known.topk(min(NUM_REFINED, len(points))).indices.tolist()
+            # certificates look at the largest and the least of upper and lower bounds
+            order, half = known.argsort(), NUM_REFINED // 2
+            searched = order.tolist()
+            if len(points) > NUM_REFINED:
+                searched = [*searched[:half], *searched[-half:]]
             found = [region.largest_bound(points[i].detach(), width, sign)[0] for i in searched]
             members = torch.cat([region.members, torch.stack(found)]) if found else region.members
             ends.append(sign * bounds_of(members).amax(0).reshape(X.shape[:-1]))

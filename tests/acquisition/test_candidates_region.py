@@ -196,6 +196,27 @@ def test_a_loop_plays_it(domain, tmp_path):
     assert contexts.guarantee().holds == isinstance(domain, Arms)
 
 
+def test_costs_are_rewards_in_the_other_sign():
+    """A loop that minimizes turns the prior means of list and family."""
+    chosen = {}
+    for sign in (1.0, -1.0):
+        priors = candidate_grid([0.1, 0.4], prior_means=(0.5 * sign,))
+        family = PriorFamily((0.05, 1.0), (0.3, 3.0), (0.01, 0.2), prior_mean=0.5 * sign)
+        loop = BanditLoop(
+            Arms(GRID),
+            BanditGP.with_candidates(priors),
+            RegionUpperConfidenceBound.with_options(family=family),
+            maximize=sign > 0.0,
+            seed=0,
+        )
+        chosen[sign] = []
+        for _ in range(5):
+            query = loop.ask()
+            chosen[sign].append((float(query.x[0]), sign * query.diagnostics["mean"]))
+            loop.tell(query.id, sign * math.sin(5.0 * float(query.x[0])))
+    np.testing.assert_allclose(chosen[1.0], chosen[-1.0], atol=1e-9)
+
+
 def test_the_guarantee_names_every_assumption():
     model = some_model()
     told = str(RegionUpperConfidenceBound(model, family=FAMILY, num_arms=15).guarantee())
