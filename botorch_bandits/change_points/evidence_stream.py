@@ -84,7 +84,8 @@ class EvidenceTest:
 
     Attributes:
         num_outcomes: How many outcomes have counted since the last reset.
-        statistic: In nats: the logarithm of what the bets against the null have won.
+        statistic: In nats: the logarithm of what the bets against the null have won; minus infinity
+            with ``statistic="shiryaev_roberts"`` or ``"cusum"`` before the second query.
         threshold: ``ln(1 / level)`` of the segment.
         detected: Whether the statistic has reached the threshold.
         change: The number of the query that is taken for the first after the change: the latest
