@@ -35,10 +35,7 @@ from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.journal import Journal, JournalReader
 from botorch_bandits.loop.descriptions import describe_setting, setting_rows
 from botorch_bandits.loop.journal import (
-    check_content,
-    decode_floats,
-    read_state,
-    replay,
+    read_history,
     settings_of,
     stop_in,
 )
@@ -306,38 +303,6 @@ def _check_path(path: str) -> str:
             "--journal FILE, a program with BanditLoop.open."
         )
     return path
-
-
-def read_history(reader: JournalReader) -> History:
-    """Return the history that a loop's journal has, without the loop.
-
-    Raises:
-        JournalError: If it is no journal of a loop, or a record does not fit those before it.
-    """
-    check_content(reader)
-    snapshot = reader.read_snapshot()
-    covered = 0 if snapshot is None else snapshot.num_records
-    records = list(reader.records(after=covered))
-    entries = [] if snapshot is None else list(snapshot.state["history"])
-    for record in records:
-        entries += record["history"] if record.get("kind") == "given" else [record]
-    settings = settings_of(reader.header)
-    dim = next((len(entry["x"]) for entry in entries if entry.get("x")), 1)
-    names = ("constraints", "retracted_constraints")
-    counts = (len(entry[name]) for entry in entries for name in names if entry.get(name))
-    sizes = (dim, settings["context_dim"], next(counts, 0), settings.get("maximize", True))
-    history = History(*sizes)
-    if snapshot is not None:
-        read_state(snapshot.state, history)
-    for record in records:
-        if record.get("kind") == "given":
-            given = record["history"]
-            for query in given:
-                query["diagnostics"] = decode_floats(query["diagnostics"])
-            history = History.from_records(given, *sizes)
-        else:
-            replay(record, history)
-    return history
 
 
 def describe(

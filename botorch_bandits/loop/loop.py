@@ -7,11 +7,10 @@ same point, to the last bit on the same platform.
 
 from __future__ import annotations
 
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -33,8 +32,9 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
 from botorch_bandits.forgetting import Forgetting
-from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
+from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
+from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
     check_given,
@@ -43,10 +43,9 @@ from botorch_bandits.loop.checking import (
     evidence_of_loop,
     too_large_in,
 )
-from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
-from botorch_bandits.loop.journal import Fit, LoopJournal
+from botorch_bandits.loop.journal import LoopJournal
 from botorch_bandits.loop.minimizing import turned_check, turned_view
 from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
 from botorch_bandits.loop.restrictions import read_restriction
@@ -59,12 +58,13 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
+from botorch_bandits.loop.turns import TakesTurns
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, ModelCheck
 
 
-class BanditLoop:
+class BanditLoop(TakesTurns):
     """Sequential decisions under uncertainty: :meth:`ask`, evaluate, :meth:`tell`, repeat.
 
     The reward is maximized, or with ``maximize=False`` a cost minimized. Any number of queries may
@@ -117,6 +117,11 @@ class BanditLoop:
         history: Continue from this history; it is used, not copied.
         journal: The path of a file in which everything is recorded. If it is there already, the
             loop continues from it.
+        verify: With a journal: ``"all"`` reads and checks each record and compares the snapshot
+            with them, ``"tail"`` reads what follows the snapshot.
+        durability: With a journal, what is on disk if the machine stops: ``"record"`` (the
+            default), everything; ``"round"``, everything up to the last outcome or failure;
+            ``"batch"``, what :meth:`sync` put there. If only the process dies, all is there.
 
     Raises:
         TypeError: If an argument is of the wrong kind, or a setting cannot be written to a journal
@@ -162,6 +167,8 @@ class BanditLoop:
         clock: Callable[[], float] = time.time,
         history: History | None = None,
         journal: str | Path | None = None,
+        verify: str = "tail",
+        durability: str | None = None,
     ) -> None:
         """See the class."""
         if num_initial is None:
@@ -194,7 +201,7 @@ class BanditLoop:
             repeats=repeats,
         )
         self._clock = clock
-        self._lock = threading.RLock()
+        super().__init__()
         sizes = settings.history_sizes
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
@@ -202,13 +209,12 @@ class BanditLoop:
         check_weighted_history(settings, self._history)
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
-        self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
-        self._journal: LoopJournal | None = None
-        self._num_records = 0  # of the journal, that the history has
         if journal is None:
+            if (verify, durability) != ("tail", None):
+                raise ValueError("verify and durability go with journal=. Leave them out.")
             self._begin()
             return
-        self._journal = LoopJournal(journal, settings, history)
+        self._journal = LoopJournal(journal, settings, history, verify, durability)
         try:
             self._read_journal()
             self._num_given = self._journal.num_given
@@ -271,6 +277,12 @@ class BanditLoop:
         """Where the loop's journal is, or None without one."""
         return None if self._journal is None else self._journal.path
 
+    def sync(self) -> None:
+        """Put what was asked and told on disk; see ``durability=``."""
+        with self._lock:
+            if self._journal is not None:
+                self._journal.sync()
+
     def close(self) -> None:
         """Give the journal back, if there is one; a second call does nothing."""
         with self._lock:
@@ -301,12 +313,12 @@ class BanditLoop:
                 "a loop with a journal cannot be copied or sent to another process, for a journal "
                 "has one writer. Copy loop.history, or send queries."
             )
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        return self._state_to_copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make a lock of one's own."""
         vars(self).update(state)
-        self._lock = threading.RLock()
+        self._begin_turns()
 
     def ask(
         self,
@@ -366,21 +378,25 @@ class BanditLoop:
             limits = read_restriction(self.settings, *given)
         record = None if limits is None else limits.record
         with self._lock:
-            self._catch_up()
-            if request_id is not None:
-                answered = self._history.query_of_request(request_id)
-                if answered is not None:
-                    return check_request(answered, context, restriction=record)
-            round_number = self._next_round()
-            now = self._clock()
-            with self._derived_state() as chooser:
-                x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
-                named = self.settings.domain.decode(x)
-                told = now, context, diagnostics, request_id, named, record
-                query = self._history.new_query(x, origin, *told)
-                self._record(query, fit=chooser.latest_fit())
-                chooser.add_query(query)
-            return query
+            while True:
+                seen = self._catch_up()
+                if request_id is not None:
+                    answered = self._history.query_of_request(request_id)
+                    if answered is not None:
+                        return check_request(answered, context, restriction=record)
+                round_number = self._next_round()
+                now = self._clock()
+                with self._derived_state(seen) as chooser:
+                    x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
+                    named = self.settings.domain.decode(x)
+                    told = now, context, diagnostics, request_id, named, record
+                    with self._recording(seen) as is_current:
+                        if not is_current:
+                            continue  # a signal handler has asked or told: choose anew
+                        query = self._history.new_query(x, origin, *told)
+                        self._record(query, fit=chooser.latest_fit())
+                    chooser.add_query(query)
+                return query
 
     def tell(
         self,
@@ -419,22 +435,26 @@ class BanditLoop:
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
         with self._lock:
-            self._catch_up()
-            told = self._history.outcome(query_id)
-            if told is not None:
-                given = (told.arrived_at, told.arrived_round, constraints, count, noise)
-                if told == self._history.outcome_of(told.query_id, reward, *given):
-                    return told
-            now = self._clock()
-            outcome = self._history.new_outcome(
-                query_id, reward, now, constraints, count=count, noise=noise
-            )
-            self._check_told(outcome, self._history.query(query_id), now)
-            with self._derived_state() as chooser:
-                chooser.check_outcome(outcome)
-                self._record(outcome)
-                chooser.add_outcome(outcome)
-            return outcome
+            while True:
+                seen = self._catch_up()
+                told = self._history.outcome(query_id)
+                if told is not None:
+                    given = (told.arrived_at, told.arrived_round, constraints, count, noise)
+                    if told == self._history.outcome_of(told.query_id, reward, *given):
+                        return told
+                now = self._clock()
+                outcome = self._history.new_outcome(
+                    query_id, reward, now, constraints, count=count, noise=noise
+                )
+                self._check_told(outcome, self._history.query(query_id), now)
+                with self._derived_state(seen) as chooser:
+                    chooser.check_outcome(outcome)
+                    with self._recording(seen) as is_current:
+                        if not is_current:
+                            continue  # see ask()
+                        self._record(outcome)
+                    chooser.add_outcome(outcome)
+                return outcome
 
     def tell_failed(self, query_id: int, reason: str | None = None, avoid: bool = False) -> Failure:
         """Record that no outcome of a query will come.
@@ -457,17 +477,21 @@ class BanditLoop:
             ValueError: If the query has a reward, or had one that was retracted.
             JournalError: If the failure cannot be written to the journal. Nothing is recorded then.
         """
+        avoided = avoid and isinstance(self.settings.feedback, Hallucinated)
         with self._lock:
-            self._catch_up()
-            told = self._history.failure(query_id)
-            if told is not None:
-                return told
-            avoided = avoid and isinstance(self.settings.feedback, Hallucinated)
-            failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
-            with self._derived_state() as chooser:
-                self._record(failure)
-                chooser.add_failure(failure)
-            return failure
+            while True:
+                seen = self._catch_up()
+                told = self._history.failure(query_id)
+                if told is not None:
+                    return told
+                failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
+                with self._derived_state(seen) as chooser:
+                    with self._recording(seen) as is_current:
+                        if not is_current:
+                            continue  # see ask()
+                        self._record(failure)
+                    chooser.add_failure(failure)
+                return failure
 
     def retract(self, query_id: int, reason: str) -> Retraction:
         """Withdraw an outcome that was told, because it is wrong.
@@ -495,10 +519,12 @@ class BanditLoop:
         """
         with self._lock:
             self._catch_up()
-            retraction = self._history.new_retraction(query_id, reason, self._clock())
-            self._cached_chooser = None  # to be built anew: this outcome may break it
+            now = self._clock()
             try:
-                self._record(retraction)
+                with HandlersOnHold():
+                    retraction = self._history.new_retraction(query_id, reason, now)
+                    self._cached_chooser = None  # to be built anew: this outcome may break it
+                    self._record(retraction)
             except BaseException:
                 with suppress(JournalError):  # the next call tries again
                     self._catch_up()
@@ -545,28 +571,32 @@ class BanditLoop:
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
         with self._lock:
-            self._catch_up()
-            if request_id is not None:
-                answered = self._history.query_of_request(request_id)
-                if answered is not None:
-                    check_request(answered, context, x)
-                    return self.tell(answered.id, reward, constraints, count=count, noise=noise)
-            round_number = self._next_round()
-            now = self._clock()
-            query = self._history.new_query(
-                x, "attached", now, context, request_id=request_id, parameters=named
-            )
-            outcome = self._history.outcome_of(
-                query.id, reward, now, round_number, constraints, count, noise
-            )
-            self._check_told(outcome, query, now)
-            with self._derived_state() as chooser:
-                chooser.begin_round(round_number)
-                chooser.check_outcome(outcome)
-                self._record(query, outcome)
-                chooser.add_query(query)
-                chooser.add_outcome(outcome)
-            return outcome
+            while True:
+                seen = self._catch_up()
+                if request_id is not None:
+                    answered = self._history.query_of_request(request_id)
+                    if answered is not None:
+                        check_request(answered, context, x)
+                        return self.tell(answered.id, reward, constraints, count=count, noise=noise)
+                round_number = self._next_round()
+                now = self._clock()
+                query = self._history.new_query(
+                    x, "attached", now, context, request_id=request_id, parameters=named
+                )
+                outcome = self._history.outcome_of(
+                    query.id, reward, now, round_number, constraints, count, noise
+                )
+                self._check_told(outcome, query, now)
+                with self._derived_state(seen) as chooser:
+                    chooser.begin_round(round_number)
+                    chooser.check_outcome(outcome)
+                    with self._recording(seen) as is_current:
+                        if not is_current:
+                            continue  # see ask()
+                        self._record(query, outcome)
+                    chooser.add_query(query)
+                    chooser.add_outcome(outcome)
+                return outcome
 
     @property
     def history(self) -> History:
@@ -584,11 +614,11 @@ class BanditLoop:
         feedback = self.settings.feedback
         if not isinstance(feedback, Censored):
             raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
-        with self._lock:
-            current = self._chooser.current
+        with self._reading() as chooser:
+            current = chooser.current
             view = feedback.view(current, current.num_queries + 1, self._clock())
             view = view if self.settings.maximize else turned_view(view)
-            return view.shifted(self._chooser.rounds_before)
+            return view.shifted(chooser.rounds_before)
 
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
@@ -622,8 +652,7 @@ class BanditLoop:
                 "largest of all rewards is history.best()."
             )
         context = check_context(self.settings.context_dim, context)
-        with self._lock:
-            chooser = self._chooser
+        with self._reading() as chooser:
             best = best_now(self.settings, chooser.history, chooser, context, self._clock())
             return None if best is None else self._as_told(best[0].id)
 
@@ -659,23 +688,23 @@ class BanditLoop:
             ([1.0], 0.13, 0.1)
         """
         context = check_context(self.settings.context_dim, context, "recommend")
-        with self._lock:
+        with self._reading() as chooser:
             given = self._clock(), self._num_given
-            args = self.settings, self._history, self._chooser
+            args = self.settings, self._history, chooser
             return recommendation_now(*args, context, among, *given)
 
     @property
     def resets(self) -> tuple[Reset, ...]:
         """When the loop began anew and why, in order; see ``restart=``."""
-        with self._lock:
-            segments = self._chooser.segments
+        with self._reading() as chooser:
+            segments = chooser.segments
             return () if segments is None else tuple(segments.resets)
 
     @property
     def multipliers(self) -> tuple[float, ...]:
         """The multipliers in force, one a constraint; empty without constraints."""
-        with self._lock:
-            multipliers = self._chooser.multipliers
+        with self._reading() as chooser:
+            multipliers = chooser.multipliers
             return () if multipliers is None else tuple(multipliers.values.tolist())
 
     def ledger(self) -> Ledger:
@@ -686,8 +715,8 @@ class BanditLoop:
         Raises:
             RuntimeError: If there are no constraints.
         """
-        with self._lock:
-            multipliers = self._chooser.multipliers
+        with self._reading() as chooser:
+            multipliers = chooser.multipliers
             if multipliers is None:
                 raise RuntimeError("the loop has no constraints; pass constraints=.")
             return multipliers.ledger()
@@ -713,8 +742,8 @@ class BanditLoop:
             raise RuntimeError("the loop forgets, so there is no one bound for all rounds.")
         if width is not None:
             width = check_positive("width", width)
-        with self._lock:
-            found = self._chooser.feasibility(self._clock(), width)
+        with self._reading() as chooser:
+            found = chooser.feasibility(self._clock(), width)
             if found.nearest is None:
                 return found
             return replace(found, nearest=self._as_told(found.nearest[0].id))
@@ -731,8 +760,8 @@ class BanditLoop:
     @property
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
         """What each test for a change said, in order; see ``restart=``."""
-        with self._lock:
-            segments = self._chooser.segments
+        with self._reading() as chooser:
+            segments = chooser.segments
             return () if segments is None else tuple(segments.change_tests)
 
     def guarantee(self) -> Guarantee:
@@ -744,12 +773,12 @@ class BanditLoop:
         """
         if isinstance(self.settings.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        with self._lock:
-            if self._chooser.has_no_data():
+        with self._reading() as chooser:
+            if chooser.has_no_data():
                 return Guarantee(
                     method="a user's model", gaps=("without data the model cannot be built",)
                 )
-            return self._chooser.guarantee(self._clock(), self._num_given)
+            return chooser.guarantee(self._clock(), self._num_given)
 
     def check_model(self) -> ModelCheck:
         """Return whether the outcomes since the last reset are what the model expects of them.
@@ -772,8 +801,9 @@ class BanditLoop:
             >>> len(loop.check_model().one_step)
             12
         """
-        with self._lock:
-            check = check_of_loop(self.settings, self.current_model(), self._chooser.current)
+        model = self.current_model()
+        with self._reading() as chooser:
+            check = check_of_loop(self.settings, model, chooser.current)
             return check if self.settings.maximize else turned_check(check)
 
     def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
@@ -788,8 +818,8 @@ class BanditLoop:
         Raises:
             RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
         """
-        with self._lock:
-            return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
+        with self._reading() as chooser:
+            return evidence_of_loop(self.settings, chooser, self._clock(), level, output)
 
     def current_model(self) -> Model:
         """Return the model of what arrived since the last reset; it is shared: do not change it.
@@ -802,12 +832,12 @@ class BanditLoop:
         """
         if self.settings.model is None:
             raise RuntimeError("random search has no model.")
-        with self._lock:
-            if self._chooser.has_no_data():
+        with self._reading() as chooser:
+            if chooser.has_no_data():
                 raise RuntimeError(
                     "no outcome has arrived, so the model cannot be built; tell one."
                 )
-            return self._chooser.model(self._clock())
+            return chooser.model(self._clock())
 
     def _begin(self) -> None:
         """Derive what follows from the history; outcomes that cannot be carried are no obstacle."""
@@ -825,57 +855,6 @@ class BanditLoop:
             RuntimeWarning,
             stacklevel=level_of_users_line(),
         )
-
-    @property
-    def _chooser(self) -> Chooser:
-        """What is derived from the history; to be used while the lock is held."""
-        with self._lock:
-            if self._cached_chooser is None:
-                fit = None if self._journal is None else self._journal.recorded_fit
-                self._cached_chooser = Chooser(self.settings, self._history, fit)
-            return self._cached_chooser
-
-    def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
-        """Write down what happened, then add it to the history.
-
-        Args:
-            entries: A query or an event, or an attached query and its outcome; made for the
-                history as it is.
-            fit: The hyperparameters with which a query was chosen.
-
-        Raises:
-            JournalError: If it cannot be written down; nothing is added then.
-        """
-        if self._journal is not None:
-            self._journal.append(*entries, fit=fit)
-        for entry in entries:
-            self._history.record(entry)
-        if self._journal is not None:
-            self._num_records = self._journal.num_records
-            self._journal.write_snapshot_if_due(self._history)
-
-    def _catch_up(self) -> None:
-        """Read the journal anew if it is ahead, as after an interruption between the two."""
-        if self._journal is not None and self._journal.num_records != self._num_records:
-            self._read_journal()
-            self._cached_chooser = None
-
-    def _read_journal(self) -> None:
-        assert self._journal is not None
-        self._history = self._journal.read()
-        self._history.name_points(self.settings.domain.decode)
-        self._num_records = self._journal.num_records
-
-    @contextmanager
-    def _derived_state(self) -> Iterator[Chooser]:
-        """Hand out what is derived from the history; throw it away if it falls out of step."""
-        try:
-            yield self._chooser
-        except BaseException:
-            self._cached_chooser = None
-            with suppress(JournalError):  # the next call tries again
-                self._catch_up()
-            raise
 
     def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
         check_all_carried(outcome.reward, outcome.constraints)
