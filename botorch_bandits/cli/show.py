@@ -18,9 +18,10 @@ import torch
 
 from botorch_bandits.change_points import OracleRestart
 from botorch_bandits.cli.arguments import NUM_ROUNDS
+from botorch_bandits.cli.command_line import printable
 from botorch_bandits.cli.options import parameters_of, show_value
 from botorch_bandits.cli.pages import check_page_arguments, follow
-from botorch_bandits.cli.session import JOURNAL_FILE
+from botorch_bandits.cli.session import JOURNAL_FILE, MOST_MARKER_BYTES
 from botorch_bandits.cli.summary import best_at_the_start, table_of_commands
 from botorch_bandits.constraints import (
     AdditiveEpochs,
@@ -33,6 +34,7 @@ from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.journal import Journal, JournalReader
+from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.loop.descriptions import describe_setting, setting_rows
 from botorch_bandits.loop.journal import (
     read_history,
@@ -191,11 +193,11 @@ def run_show(options: argparse.Namespace) -> int:
     reader = Journal.read(_check_path(options.file))
     history = read_history(reader)
     num_rounds = None if options.all else NUM_ROUNDS
-    print(describe(reader, history, time.time(), num_rounds, options.epochs))
+    print(printable(describe(reader, history, time.time(), num_rounds, options.epochs)))
     if options.plot:
         domain = rebuild_domain(settings_of(reader.header))
         _plot(history, Path(options.file).name, options.plot, domain)
-    print("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options))))
+    print(printable("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options)))))
     if options.html:
         follow(options, lambda: page_facts(Journal.read(options.file)))
     return 0
@@ -295,7 +297,8 @@ def _check_path(path: str) -> str:
         known = Path(path) / JOURNAL_FILE
         where = "Name a journal"
         if known.exists():
-            where = f"The journal of its run is {known.read_text(encoding='utf-8').strip()}"
+            marked = read_bounded(known, MOST_MARKER_BYTES).decode("utf-8", "replace").strip()
+            where = f"The journal of its run is {marked}"
         raise ValueError(f"{path} is a folder, not a journal. {where}.")
     if not Path(path).exists():
         raise ValueError(
@@ -512,7 +515,10 @@ def _is_late(history: History, query: Query, censored: Censored | None) -> bool:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    cells = [[str(cell) for cell in row] for row in ([names, *rows] if names else rows)]
+    cells = [
+        [printable(str(cell), keep="") for cell in row]
+        for row in ([names, *rows] if names else rows)
+    ]
     sizes = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(f"{cell:<{size}}" for cell, size in zip(row, sizes, strict=True)).rstrip()

@@ -483,6 +483,27 @@ def open_to_read(path: Path) -> BinaryIO:
     return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
 
 
+def read_bounded(path: Path, most: int) -> bytes:
+    """Return what is in a regular file, or what a link to one leads to, if that is not too much.
+
+    Args:
+        path: Of the file.
+        most: So many bytes at most are read.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no regular file, or has more bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | (_SAFE_FLAGS & ~getattr(os, "O_NOFOLLOW", 0)))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is no regular file")
+        if status.st_size > most:
+            raise ValueError(f"{path} has {status.st_size} bytes, and at most {most} are read")
+        return file.read(most)
+
+
 def open_own(path: Path, flags: int) -> int:
     """Open a file that a journal keeps beside it, and make it if it is not there.
 

@@ -14,6 +14,7 @@ afterwards.
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
 import warnings
@@ -27,6 +28,7 @@ import numpy as np
 
 from botorch_bandits.checks import check_integer, check_number, store_checked
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.spaces import Float, Integer, Space
 
 if TYPE_CHECKING:
@@ -306,6 +308,11 @@ def load_dataset(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     return inputs, labels
 
 
+MOST_CSV_BYTES = 2**28
+MOST_CSV_ENTRIES = 2**26
+"""More than these is not read, so that no file can fill the memory."""
+
+
 def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels of a CSV file with a header.
 
@@ -326,8 +333,9 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
             "reading a CSV file needs pandas: pip install 'botorch_bandits[tune]'."
         ) from error
     try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
+        # not by its name, which could be an address, or unpack to something large
+        table = pd.read_csv(io.BytesIO(read_bounded(Path(path), MOST_CSV_BYTES)))
+    except (OSError, ValueError, OverflowError) as error:
         raise ValueError(f"data file {path} cannot be read: {error}") from error
     if target not in table.columns:
         known = ", ".join(map(str, table.columns))
@@ -340,6 +348,13 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         )
     if table.shape[1] == 1:
         raise ValueError(f"{path} has no column beside the target {target!r}.")
+    texts = table.drop(columns=[target]).select_dtypes(exclude="number")
+    num_columns = table.shape[1] + sum(texts[name].nunique() for name in texts)
+    if table.shape[0] * num_columns > MOST_CSV_ENTRIES:
+        raise ValueError(
+            f"{path} has {table.shape[0]} rows, and with one indicator a category {num_columns} "
+            f"columns: more than {MOST_CSV_ENTRIES} entries. Leave columns out that name each row."
+        )
     features = pd.get_dummies(table.drop(columns=[target]), dtype=float)
     return features.to_numpy(dtype=np.float64), table[target].to_numpy()
 
