@@ -134,7 +134,8 @@ def refuse_other_settings(
     for name in [*wanted, *(name for name in known if name not in wanted)]:
         if wanted.get(name) != known.get(name):
             raise ValueError(
-                f"{where} holds a run with {name}={known.get(name)!r}, not {wanted.get(name)!r}. "
+                f"{where} holds a run with {name:.80}={known.get(name)!r:.200}, not "
+                f"{wanted.get(name)!r:.200}. "
                 f"{remedy}"
             )
 

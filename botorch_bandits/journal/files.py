@@ -640,10 +640,10 @@ def write_at(descriptor: int, offset: int, content: bytes, is_synced: bool = Tru
 
 def _write_new(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o666)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        write_at(descriptor, 0, content)
+    finally:
+        os.close(descriptor)
 
 
 KIND = "snapshot"

@@ -622,12 +622,15 @@ class Journal(JournalReader):
         offset = self._end.offset
         kept = self.path.with_name(f"{self.path.name}.cut-{offset}")
         os.lseek(self._descriptor, offset, os.SEEK_SET)
-        flags = os.O_WRONLY | os.O_APPEND
-        with open(open_own(kept, flags), "ab") as file:  # it may hold an earlier tail
+        descriptor = open_own(kept, os.O_WRONLY)
+        try:
+            at = os.fstat(descriptor).st_size  # it may hold an earlier tail
             while part := os.read(self._descriptor, 1 << 20):
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
+                write_at(descriptor, at, part, is_synced=False)
+                at += len(part)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         sync_folder(kept)
         os.ftruncate(self._descriptor, offset)
         os.fsync(self._descriptor)

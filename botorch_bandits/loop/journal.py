@@ -486,7 +486,8 @@ def check_content(journal: JournalReader) -> None:
     if header.get("content") != CONTENT or header.get("version") != VERSION:
         raise JournalFormatError(
             f"{journal.path} is no journal of a loop that this version can read: its header says "
-            f"{header.get('content')!r}, version {header.get('version')!r}; expected {CONTENT!r}, "
+            f"{header.get('content')!r:.80}, version {header.get('version')!r:.80}; expected "
+            f"{CONTENT!r}, "
             f"version {VERSION}."
         )
 

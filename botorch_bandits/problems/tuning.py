@@ -339,12 +339,12 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         raise ValueError(f"data file {path} cannot be read: {error}") from error
     if target not in table.columns:
         known = ", ".join(map(str, table.columns))
-        raise ValueError(f"target column {target!r} is not in {path}; it has {known}.")
+        raise ValueError(f"target column {target!r} is not in {path}; it has {known:.500}.")
     missing = table.isna().sum()
     if missing.any():
         column = missing.idxmax()
         raise ValueError(
-            f"column {column!r} of {path} lacks {missing[column]} values; fill or drop them first."
+            f"column {column!r:.80} of {path} lacks {missing[column]} values; fill or drop them first."
         )
     if table.shape[1] == 1:
         raise ValueError(f"{path} has no column beside the target {target!r}.")
