@@ -1,4 +1,7 @@
-"""The commands ``check`` and ``salvage``: is a journal whole, and what is left if it is not."""
+"""The commands ``check`` and ``salvage``: is a journal whole, and what is left if it is not.
+
+Neither changes the journal, nor needs the user's code.
+"""
 
 from __future__ import annotations
 

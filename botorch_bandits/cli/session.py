@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from botorch.exceptions.warnings import InputDataWarning
@@ -172,8 +171,8 @@ class OutputFolder:
             is_there = Path(known).exists()
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"{marker} does not name a journal ({error}). Choose another --out folder, or "
-                "write over the results with --overwrite."
+                f"{marker} does not name a journal ({error!s:.200}). Choose another --out folder, "
+                "or write over the results with --overwrite."
             ) from error
         is_same = journal is not None and str(Path(journal).resolve()) == known
         if not is_same and is_there:
@@ -497,7 +496,8 @@ class Session:
 
     def _execute(self) -> int:
         started = time.monotonic()
-        previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
+        # as an interrupt, which need not wait until a point is chosen
+        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         num_known = self.loop.history.num_queries
         self._mark = EvaluationMark(self.output.path / MARK_FILE)
         if num_known > 0:
@@ -709,10 +709,6 @@ def _one_line_each(show: Callable[..., None]) -> Callable[..., None]:
             show(message, category, *rest)
 
     return show_one_line
-
-
-def _raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 fill_in_docstrings(__name__)

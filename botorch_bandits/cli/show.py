@@ -33,7 +33,7 @@ from botorch_bandits.constraints import (
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.journal import Journal, JournalReader
+from botorch_bandits.journal import Journal, JournalError, JournalReader
 from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.loop.descriptions import describe_setting, setting_rows
 from botorch_bandits.loop.journal import (
@@ -136,7 +136,8 @@ def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | No
         rule = _build(settings["constraints"])
     except _UnknownClassError:
         return None
-    assert isinstance(rule, MultiplierRule)
+    if not isinstance(rule, MultiplierRule):
+        return None
     restart = settings.get("restart")
     if restart is not None and history.num_retracted:
         return None
@@ -323,7 +324,37 @@ def describe(
         now: The time in seconds, for ages.
         num_rounds: How many of the last rounds the table has; None for all.
         with_epochs: Whether constraints have a row an epoch.
+
+    Raises:
+        JournalError: If the header or a record is not what a loop writes.
     """
+    try:
+        return _describe(reader, history, now, num_rounds, with_epochs)
+    except _NOT_OF_A_LOOP as error:
+        raise JournalError(
+            f"{reader.path} is not what a loop writes ({error!r:.300}). Was it written by a later "
+            "version of the package, or by another program?"
+        ) from error
+
+
+_NOT_OF_A_LOOP = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading raises where an entry is missing, or of another kind."""
+
+
+def _describe(
+    reader: JournalReader,
+    history: History,
+    now: float,
+    num_rounds: int | None,
+    with_epochs: bool,
+) -> str:
     settings = settings_of(reader.header)
     censored = censored_feedback(settings)
     parts = [_heading(reader, history, censored), _rounds(history, censored, num_rounds)]

@@ -260,12 +260,12 @@ class BanditLoop(TakesTurns):
         played = self.settings.acquisition
         kind = getattr(played, "acquisition_class", None) or played
         name = getattr(kind, "__name__", type(kind).__name__)
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
     def _repr_html_(self) -> str:
         """Show settings and the last rows, in a notebook."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             return display(
                 type(self).__name__,
                 dict(settings_in_words(self.settings)) | {"journal": self.journal_path},
@@ -279,13 +279,13 @@ class BanditLoop(TakesTurns):
 
     def sync(self) -> None:
         """Put what was asked and told on disk; see ``durability=``."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             if self._journal is not None:
                 self._journal.sync()
 
     def close(self) -> None:
         """Give the journal back, if there is one; a second call does nothing."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             if self._journal is not None:
                 self._journal.close()
 
@@ -377,26 +377,22 @@ class BanditLoop(TakesTurns):
         if any(each is not None for each in given):
             limits = read_restriction(self.settings, *given)
         record = None if limits is None else limits.record
-        with self._lock:
-            while True:
-                seen = self._catch_up()
-                if request_id is not None:
-                    answered = self._history.query_of_request(request_id)
-                    if answered is not None:
-                        return check_request(answered, context, restriction=record)
-                round_number = self._next_round()
-                now = self._clock()
-                with self._derived_state(seen) as chooser:
-                    x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
-                    named = self.settings.domain.decode(x)
-                    told = now, context, diagnostics, request_id, named, record
-                    with self._recording(seen) as is_current:
-                        if not is_current:
-                            continue  # a signal handler has asked or told: choose anew
-                        query = self._history.new_query(x, origin, *told)
-                        self._record(query, fit=chooser.latest_fit())
-                    chooser.add_query(query)
-                return query
+        with HandlersOnHold(), self._lock:
+            self._catch_up()
+            if request_id is not None:
+                answered = self._history.query_of_request(request_id)
+                if answered is not None:
+                    return check_request(answered, context, restriction=record)
+            round_number = self._next_round()
+            now = self._clock()
+            with self._derived_state() as chooser:
+                x, origin, diagnostics = chooser.choose(round_number, context, now, limits)
+                named = self.settings.domain.decode(x)
+                told = now, context, diagnostics, request_id, named, record
+                query = self._history.new_query(x, origin, *told)
+                self._record(query, fit=chooser.latest_fit())
+                chooser.add_query(query)
+            return query
 
     def tell(
         self,
@@ -434,27 +430,23 @@ class BanditLoop(TakesTurns):
                 positive, both are given, or a part of the loop cannot have them.
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
-        with self._lock:
-            while True:
-                seen = self._catch_up()
-                told = self._history.outcome(query_id)
-                if told is not None:
-                    given = (told.arrived_at, told.arrived_round, constraints, count, noise)
-                    if told == self._history.outcome_of(told.query_id, reward, *given):
-                        return told
-                now = self._clock()
-                outcome = self._history.new_outcome(
-                    query_id, reward, now, constraints, count=count, noise=noise
-                )
-                self._check_told(outcome, self._history.query(query_id), now)
-                with self._derived_state(seen) as chooser:
-                    chooser.check_outcome(outcome)
-                    with self._recording(seen) as is_current:
-                        if not is_current:
-                            continue  # see ask()
-                        self._record(outcome)
-                    chooser.add_outcome(outcome)
-                return outcome
+        with HandlersOnHold(), self._lock:
+            self._catch_up()
+            told = self._history.outcome(query_id)
+            if told is not None:
+                given = (told.arrived_at, told.arrived_round, constraints, count, noise)
+                if told == self._history.outcome_of(told.query_id, reward, *given):
+                    return told
+            now = self._clock()
+            outcome = self._history.new_outcome(
+                query_id, reward, now, constraints, count=count, noise=noise
+            )
+            self._check_told(outcome, self._history.query(query_id), now)
+            with self._derived_state() as chooser:
+                chooser.check_outcome(outcome)
+                self._record(outcome)
+                chooser.add_outcome(outcome)
+            return outcome
 
     def tell_failed(self, query_id: int, reason: str | None = None, avoid: bool = False) -> Failure:
         """Record that no outcome of a query will come.
@@ -477,21 +469,17 @@ class BanditLoop(TakesTurns):
             ValueError: If the query has a reward, or had one that was retracted.
             JournalError: If the failure cannot be written to the journal. Nothing is recorded then.
         """
-        avoided = avoid and isinstance(self.settings.feedback, Hallucinated)
-        with self._lock:
-            while True:
-                seen = self._catch_up()
-                told = self._history.failure(query_id)
-                if told is not None:
-                    return told
-                failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
-                with self._derived_state(seen) as chooser:
-                    with self._recording(seen) as is_current:
-                        if not is_current:
-                            continue  # see ask()
-                        self._record(failure)
-                    chooser.add_failure(failure)
-                return failure
+        with HandlersOnHold(), self._lock:
+            self._catch_up()
+            told = self._history.failure(query_id)
+            if told is not None:
+                return told
+            avoided = avoid and isinstance(self.settings.feedback, Hallucinated)
+            failure = self._history.new_failure(query_id, self._clock(), reason, avoided)
+            with self._derived_state() as chooser:
+                self._record(failure)
+                chooser.add_failure(failure)
+            return failure
 
     def retract(self, query_id: int, reason: str) -> Retraction:
         """Withdraw an outcome that was told, because it is wrong.
@@ -517,14 +505,12 @@ class BanditLoop(TakesTurns):
                 before.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             self._catch_up()
-            now = self._clock()
+            retraction = self._history.new_retraction(query_id, reason, self._clock())
+            self._cached_chooser = None  # to be built anew: this outcome may break it
             try:
-                with HandlersOnHold():
-                    retraction = self._history.new_retraction(query_id, reason, now)
-                    self._cached_chooser = None  # to be built anew: this outcome may break it
-                    self._record(retraction)
+                self._record(retraction)
             except BaseException:
                 with suppress(JournalError):  # the next call tries again
                     self._catch_up()
@@ -570,33 +556,29 @@ class BanditLoop(TakesTurns):
         named = self.settings.domain.decode(x)  # values that were given stay as they were given
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
-        with self._lock:
-            while True:
-                seen = self._catch_up()
-                if request_id is not None:
-                    answered = self._history.query_of_request(request_id)
-                    if answered is not None:
-                        check_request(answered, context, x)
-                        return self.tell(answered.id, reward, constraints, count=count, noise=noise)
-                round_number = self._next_round()
-                now = self._clock()
-                query = self._history.new_query(
-                    x, "attached", now, context, request_id=request_id, parameters=named
-                )
-                outcome = self._history.outcome_of(
-                    query.id, reward, now, round_number, constraints, count, noise
-                )
-                self._check_told(outcome, query, now)
-                with self._derived_state(seen) as chooser:
-                    chooser.begin_round(round_number)
-                    chooser.check_outcome(outcome)
-                    with self._recording(seen) as is_current:
-                        if not is_current:
-                            continue  # see ask()
-                        self._record(query, outcome)
-                    chooser.add_query(query)
-                    chooser.add_outcome(outcome)
-                return outcome
+        with HandlersOnHold(), self._lock:
+            self._catch_up()
+            if request_id is not None:
+                answered = self._history.query_of_request(request_id)
+                if answered is not None:
+                    check_request(answered, context, x)
+                    return self.tell(answered.id, reward, constraints, count=count, noise=noise)
+            round_number = self._next_round()
+            now = self._clock()
+            query = self._history.new_query(
+                x, "attached", now, context, request_id=request_id, parameters=named
+            )
+            outcome = self._history.outcome_of(
+                query.id, reward, now, round_number, constraints, count, noise
+            )
+            self._check_told(outcome, query, now)
+            with self._derived_state() as chooser:
+                chooser.begin_round(round_number)
+                chooser.check_outcome(outcome)
+                self._record(query, outcome)
+                chooser.add_query(query)
+                chooser.add_outcome(outcome)
+            return outcome
 
     @property
     def history(self) -> History:
@@ -614,11 +596,11 @@ class BanditLoop(TakesTurns):
         feedback = self.settings.feedback
         if not isinstance(feedback, Censored):
             raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
-        with self._reading() as chooser:
-            current = chooser.current
+        with HandlersOnHold(), self._lock:
+            current = self._chooser.current
             view = feedback.view(current, current.num_queries + 1, self._clock())
             view = view if self.settings.maximize else turned_view(view)
-            return view.shifted(chooser.rounds_before)
+            return view.shifted(self._chooser.rounds_before)
 
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
@@ -652,7 +634,8 @@ class BanditLoop(TakesTurns):
                 "largest of all rewards is history.best()."
             )
         context = check_context(self.settings.context_dim, context)
-        with self._reading() as chooser:
+        with HandlersOnHold(), self._lock:
+            chooser = self._chooser
             best = best_now(self.settings, chooser.history, chooser, context, self._clock())
             return None if best is None else self._as_told(best[0].id)
 
@@ -688,23 +671,23 @@ class BanditLoop(TakesTurns):
             ([1.0], 0.13, 0.1)
         """
         context = check_context(self.settings.context_dim, context, "recommend")
-        with self._reading() as chooser:
+        with HandlersOnHold(), self._lock:
             given = self._clock(), self._num_given
-            args = self.settings, self._history, chooser
+            args = self.settings, self._history, self._chooser
             return recommendation_now(*args, context, among, *given)
 
     @property
     def resets(self) -> tuple[Reset, ...]:
         """When the loop began anew and why, in order; see ``restart=``."""
-        with self._reading() as chooser:
-            segments = chooser.segments
+        with HandlersOnHold(), self._lock:
+            segments = self._chooser.segments
             return () if segments is None else tuple(segments.resets)
 
     @property
     def multipliers(self) -> tuple[float, ...]:
         """The multipliers in force, one a constraint; empty without constraints."""
-        with self._reading() as chooser:
-            multipliers = chooser.multipliers
+        with HandlersOnHold(), self._lock:
+            multipliers = self._chooser.multipliers
             return () if multipliers is None else tuple(multipliers.values.tolist())
 
     def ledger(self) -> Ledger:
@@ -715,8 +698,8 @@ class BanditLoop(TakesTurns):
         Raises:
             RuntimeError: If there are no constraints.
         """
-        with self._reading() as chooser:
-            multipliers = chooser.multipliers
+        with HandlersOnHold(), self._lock:
+            multipliers = self._chooser.multipliers
             if multipliers is None:
                 raise RuntimeError("the loop has no constraints; pass constraints=.")
             return multipliers.ledger()
@@ -742,8 +725,8 @@ class BanditLoop(TakesTurns):
             raise RuntimeError("the loop forgets, so there is no one bound for all rounds.")
         if width is not None:
             width = check_positive("width", width)
-        with self._reading() as chooser:
-            found = chooser.feasibility(self._clock(), width)
+        with HandlersOnHold(), self._lock:
+            found = self._chooser.feasibility(self._clock(), width)
             if found.nearest is None:
                 return found
             return replace(found, nearest=self._as_told(found.nearest[0].id))
@@ -760,8 +743,8 @@ class BanditLoop(TakesTurns):
     @property
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
         """What each test for a change said, in order; see ``restart=``."""
-        with self._reading() as chooser:
-            segments = chooser.segments
+        with HandlersOnHold(), self._lock:
+            segments = self._chooser.segments
             return () if segments is None else tuple(segments.change_tests)
 
     def guarantee(self) -> Guarantee:
@@ -773,12 +756,12 @@ class BanditLoop(TakesTurns):
         """
         if isinstance(self.settings.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        with self._reading() as chooser:
-            if chooser.has_no_data():
+        with HandlersOnHold(), self._lock:
+            if self._chooser.has_no_data():
                 return Guarantee(
                     method="a user's model", gaps=("without data the model cannot be built",)
                 )
-            return chooser.guarantee(self._clock(), self._num_given)
+            return self._chooser.guarantee(self._clock(), self._num_given)
 
     def check_model(self) -> ModelCheck:
         """Return whether the outcomes since the last reset are what the model expects of them.
@@ -801,9 +784,8 @@ class BanditLoop(TakesTurns):
             >>> len(loop.check_model().one_step)
             12
         """
-        model = self.current_model()
-        with self._reading() as chooser:
-            check = check_of_loop(self.settings, model, chooser.current)
+        with HandlersOnHold(), self._lock:
+            check = check_of_loop(self.settings, self.current_model(), self._chooser.current)
             return check if self.settings.maximize else turned_check(check)
 
     def evidence(self, level: float | None = None, output: int = 0) -> EvidenceTable:
@@ -818,8 +800,8 @@ class BanditLoop(TakesTurns):
         Raises:
             RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
         """
-        with self._reading() as chooser:
-            return evidence_of_loop(self.settings, chooser, self._clock(), level, output)
+        with HandlersOnHold(), self._lock:
+            return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
 
     def current_model(self) -> Model:
         """Return the model of what arrived since the last reset; it is shared: do not change it.
@@ -832,12 +814,12 @@ class BanditLoop(TakesTurns):
         """
         if self.settings.model is None:
             raise RuntimeError("random search has no model.")
-        with self._reading() as chooser:
-            if chooser.has_no_data():
+        with HandlersOnHold(), self._lock:
+            if self._chooser.has_no_data():
                 raise RuntimeError(
                     "no outcome has arrived, so the model cannot be built; tell one."
                 )
-            return chooser.model(self._clock())
+            return self._chooser.model(self._clock())
 
     def _begin(self) -> None:
         """Derive what follows from the history; outcomes that cannot be carried are no obstacle."""

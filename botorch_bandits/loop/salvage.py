@@ -1,4 +1,7 @@
-"""What is left of a loop's journal: its good records, and those that its snapshot has beyond."""
+"""What is left of a loop's journal: its good records, and those that its snapshot has beyond.
+
+A snapshot has queries and events, of which records are made again in an order that can have been.
+"""
 
 from __future__ import annotations
 

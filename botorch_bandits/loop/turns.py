@@ -2,19 +2,17 @@
 
 A thread waits for its turn. A child that was forked gets a lock of its own, for that of the parent
 may be held for ever, and cannot write. A signal handler interrupts its own thread, which cannot
-wait: while a record is written and added to the history, handlers are on hold; at all other
-moments they find a history that is whole, and what is derived from it is built anew for them.
-What was interrupted notices that the history has grown, and is done again.
+wait for itself: handlers are called behind what the loop is doing. The default of ``SIGINT``, which
+calls nothing, interrupts at once.
 """
 
 from __future__ import annotations
 
-import copy
 import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -25,7 +23,6 @@ from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import LoopSettings
 
-_MOST_OUTDATED = 3
 _loops: weakref.WeakSet[TakesTurns] = weakref.WeakSet()
 
 
@@ -39,11 +36,8 @@ class TakesTurns:
     def __init__(self) -> None:
         """Begin without a journal; the history is set by whoever inherits."""
         self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
-        self._chooser_in_use: Chooser | None = None
         self._journal: LoopJournal | None = None
         self._num_records = 0  # of the journal, that the history has
-        self._num_changes = 0  # counts what is recorded
-        self._num_outdated = 0  # choices in a row that a signal handler has overtaken
         self._begin_turns()
 
     def _begin_turns(self) -> None:
@@ -56,61 +50,11 @@ class TakesTurns:
     @property
     def _chooser(self) -> Chooser:
         """What is derived from the history; to be used while the lock is held."""
-        with self._lock:
-            known = self._cached_chooser
-            # a handler may have come while the other one was in the middle of something
-            if known is None or known is self._chooser_in_use:
+        with HandlersOnHold(), self._lock:
+            if self._cached_chooser is None:
                 fit = None if self._journal is None else self._journal.recorded_fit
-                known = self._cached_chooser = Chooser(self.settings, self._history, fit)
-            return known
-
-    @contextmanager
-    def _reading(self) -> Iterator[Chooser]:
-        """Hand out what is derived from the history, and nobody else has it meanwhile."""
-        is_nested = self._chooser_in_use is not None  # one handler at a time, or there is no end
-        with self._lock, HandlersOnHold() if is_nested else nullcontext():
-            chooser, outer = self._chooser, self._chooser_in_use
-            self._chooser_in_use = chooser
-            try:
-                yield chooser
-            finally:
-                self._chooser_in_use = outer
-
-    @contextmanager
-    def _derived_state(self, seen: int) -> Iterator[Chooser]:
-        """Hand out what is derived from the history; throw it away if it falls out of step.
-
-        Args:
-            seen: What :meth:`_catch_up` returned; one change is recorded in here.
-        """
-        # signals may come faster than a point is chosen
-        is_hurried = self._num_outdated >= _MOST_OUTDATED
-        try:
-            with HandlersOnHold() if is_hurried else nullcontext(), self._reading() as chooser:
-                yield chooser
-        except BaseException:
-            self._cached_chooser = None
-            with suppress(JournalError):  # the next call tries again
-                self._catch_up()
-            raise
-        if self._num_changes == seen + 1:
-            self._cached_chooser = chooser
-        elif self._cached_chooser is chooser:  # a handler recorded something behind its back
-            self._cached_chooser = None
-
-    @contextmanager
-    def _recording(self, seen: int) -> Iterator[bool]:
-        """Hold signal handlers back, and say whether the history is as it was.
-
-        Args:
-            seen: What :meth:`_catch_up` returned.
-        """
-        with HandlersOnHold():
-            is_current = self._num_changes == seen
-            self._num_outdated = 0 if is_current else self._num_outdated + 1
-            if not is_current:
-                self._num_changes += 1  # so that the handler's change is not taken for the own one
-            yield is_current
+                self._cached_chooser = Chooser(self.settings, self._history, fit)
+            return self._cached_chooser
 
     def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
         """Write down what happened, then add it to the history.
@@ -127,35 +71,22 @@ class TakesTurns:
             self._journal.append(*entries, fit=fit)
         for entry in entries:
             self._history.record(entry)
-        self._num_changes += 1
         if self._journal is not None:
             self._num_records = self._journal.num_records
             self._journal.write_snapshot_if_due(self._history)
 
-    def _catch_up(self) -> int:
-        """Make sure that the history has all that is on record, and that it may be added to.
-
-        The journal is ahead after an interruption between the two. Where a handler has interrupted
-        what reads the history, that goes on with the history as it was.
-
-        Returns:
-            A number that changes with the history.
+    def _catch_up(self) -> None:
+        """Read the journal anew if it is ahead, as after an interruption between the two.
 
         Raises:
             JournalError: In a child that was forked after the journal was opened.
         """
-        if self._chooser_in_use is not None:
-            self._history, self._cached_chooser = _copy_of(self._history), None
-            self._num_changes += 1
         if self._journal is None:
-            return self._num_changes
+            return
         self._journal.check_process()
         if self._journal.num_records != self._num_records:
-            with HandlersOnHold():
-                self._read_journal()
-                self._cached_chooser = None
-                self._num_changes += 1
-        return self._num_changes
+            self._read_journal()
+            self._cached_chooser = None
 
     def _read_journal(self) -> None:
         assert self._journal is not None
@@ -163,14 +94,16 @@ class TakesTurns:
         self._history.name_points(self.settings.domain.decode)
         self._num_records = self._journal.num_records
 
-
-def _copy_of(history: History) -> History:
-    copied = copy.copy(history)
-    for name, value in vars(history).items():
-        if isinstance(value, list | dict):
-            setattr(copied, name, value.copy())
-    copied._rows = history._rows.clone()
-    return copied
+    @contextmanager
+    def _derived_state(self) -> Iterator[Chooser]:
+        """Hand out what is derived from the history; throw it away if it falls out of step."""
+        try:
+            yield self._chooser
+        except BaseException:
+            self._cached_chooser = None
+            with suppress(JournalError):  # the next call tries again
+                self._catch_up()
+            raise
 
 
 def _give_children_locks() -> None:

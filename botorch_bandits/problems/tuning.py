@@ -344,7 +344,8 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
     if missing.any():
         column = missing.idxmax()
         raise ValueError(
-            f"column {column!r:.80} of {path} lacks {missing[column]} values; fill or drop them first."
+            f"column {column!r:.80} of {path} lacks {missing[column]} values; fill or drop them "
+            "first."
         )
     if table.shape[1] == 1:
         raise ValueError(f"{path} has no column beside the target {target!r}.")

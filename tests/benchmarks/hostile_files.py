@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,7 +122,7 @@ def count_hostile(
                     count.first = count.first or f"{len(str(error))} letters: {error}"[:500]
             except Exception as error:
                 count.crashed += 1
-                count.first = count.first or repr(error)[:500]
+                count.first = count.first or "".join(traceback.format_exception(error))[-900:]
             if kind in ("journal", "snapshot"):
                 after = {n: c for n, c in _state_of(folder).items() if n in content}
                 count.changed += after != content
