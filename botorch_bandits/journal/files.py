@@ -214,7 +214,8 @@ _SIGNALS = tuple(
 
 
 # all handlers as they were last, and those of them that are Python's and the program's own
-_seen: tuple[tuple[Any, ...], list[tuple[int, Any]]] = ((), [])
+_seen: tuple[list[Any], list[tuple[int, Any]]] = ([], [])
+_first_thread = threading.main_thread().ident  # a child of a fork keeps the identity
 
 
 class HandlersOnHold:
@@ -229,9 +230,9 @@ class HandlersOnHold:
         """Put the handlers on hold; in another thread than the first one none ever runs."""
         global _seen
         self._kept: list[tuple[int, Any]] = []
-        if threading.get_ident() != threading.main_thread().ident:
+        if threading.get_ident() != _first_thread:
             return self
-        handlers = tuple(map(_signal.getsignal, _SIGNALS))
+        handlers = list(map(_signal.getsignal, _SIGNALS))
         seen = _seen
         if handlers != seen[0]:
             found = [
@@ -266,7 +267,7 @@ class HandlersOnHold:
                 self._take_back()
                 raise
             _held_signals.extend(self._waiting.numbers)
-        if _held_signals and threading.get_ident() == threading.main_thread().ident:
+        if _held_signals and threading.get_ident() == _first_thread:
             _deliver_signals()
 
     def _take_back(self) -> None:

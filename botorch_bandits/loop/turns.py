@@ -18,7 +18,6 @@ from typing import Any
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Event, History, Query
 from botorch_bandits.journal import JournalError
-from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import LoopSettings
@@ -50,7 +49,7 @@ class TakesTurns:
     @property
     def _chooser(self) -> Chooser:
         """What is derived from the history; to be used while the lock is held."""
-        with HandlersOnHold(), self._lock:
+        with self._lock:
             if self._cached_chooser is None:
                 fit = None if self._journal is None else self._journal.recorded_fit
                 self._cached_chooser = Chooser(self.settings, self._history, fit)
