@@ -256,9 +256,16 @@ def dask_cluster(
                     try:
                         with ending:
                             run_async(
-                                loop, slow_value, client.get_executor(), 4, max(left, 0),
-                                on_error="retry:5", progress=False, on_round=note, timeout=120.0,
-                            )  # fmt: skip
+                                loop,
+                                slow_value,
+                                client.get_executor(),
+                                max_pending=4,
+                                num_rounds=max(left, 0),
+                                on_error="retry:5",
+                                progress=False,
+                                on_round=note,
+                                timeout=25.0 if kill_scheduler else 120.0,
+                            )
                     except Exception:  # the cluster is gone
                         count.refused += 1
                     count.tried += ending.count
@@ -348,7 +355,10 @@ def _cluster(folder: Path) -> Iterator[tuple[Any, list[Any]]]:
     processes = [_Process(scheduler, environment)]
     try:
         processes += [_Process(worker, environment) for _ in range(3)]
-        client = Client(scheduler_file=str(known), timeout="60s")
+        deadline = time.monotonic() + 60.0
+        while not known.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        client = Client(scheduler_file=str(known), timeout="20s")
         try:
             client.wait_for_workers(2, timeout=120)
             yield client, processes
@@ -507,5 +517,5 @@ def count_kinds(num_files: int, seed: int = 10) -> Iterator[KindCount]:
         yield clocks(name, 5 if is_quick else 60, seed)
     if not is_quick:
         yield dask_cluster()
-        yield dask_cluster(num_rounds=40, num_kills=3, kill_scheduler=True)
+        yield dask_cluster(num_rounds=24, num_kills=2, kill_scheduler=True)
         yield workers_of_commands()
