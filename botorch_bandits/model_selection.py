@@ -19,7 +19,7 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.checks import check_integer
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import History, Query
-from botorch_bandits.journal.files import write_whole
+from botorch_bandits.journal.files import read_bounded, write_whole
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGPRecipe
 from botorch_bandits.spaces import Parameter, Space
@@ -394,17 +394,28 @@ class _Scores:
     def _read(self) -> None:
         assert self._path is not None
         try:
-            first, *lines = self._path.read_text(encoding="utf-8").splitlines()
+            content = read_bounded(self._path, _MOST_BYTES).decode("utf-8")
+            known, *lines = map(json.loads, content.splitlines())
+            written = {int(i): dict(row) for i, row in lines}
+            is_whole = isinstance(known, dict)
         except FileNotFoundError:
             return
-        known = json.loads(first)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{self._path} is no journal of a search ({error}). Choose another journal=."
+            ) from error
+        if not is_whole:
+            raise ValueError(f"{self._path} is no journal of a search. Choose another journal=.")
         differing = [name for name, value in self._identity.items() if known.get(name) != value]
         if differing:
             raise ValueError(
                 f"{self._path} has the scores of a search with other {', '.join(differing)}. Pass "
                 "what the search was begun with, or choose another journal=."
             )
-        self._written = {int(i): row for i, row in map(json.loads, lines)}
+        self._written = written
+
+
+_MOST_BYTES = 2**28  # of the journal of a search
 
 
 def _hash(name: str, part: Any) -> str:

@@ -30,6 +30,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Failure, Outcome, Query
+from botorch_bandits.journal.files import HandlersOnHold, read_bounded
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.loop.recommendation import Recommendation, certificate_on_arms
 from botorch_bandits.queries import argument_of
@@ -189,6 +190,9 @@ MOST_DEATHS = 2
 """At a point where so many processes died no other one tries."""
 
 
+_MOST_MARK_BYTES = 2**20
+
+
 class EvaluationMark:
     """A file that is there while a run's own process evaluates a query.
 
@@ -275,9 +279,12 @@ class EvaluationMark:
     def _read(self) -> dict[str, dict[str, Any]]:
         """Return what is known, by round; nothing if the file is missing or damaged."""
         try:
-            known: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
-            return {str(int(t)): {k: m[k] for k in ("argument", "times")} for t, m in known.items()}
-        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            known: dict[str, Any] = json.loads(read_bounded(self._path, _MOST_MARK_BYTES))
+            found = {
+                str(int(t)): {k: m[k] for k in ("argument", "times")} for t, m in known.items()
+            }
+            return {t: m for t, m in found.items() if type(m["times"]) is int and int(t) > 0}
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
             return {}
 
 
@@ -478,7 +485,7 @@ class SmallCertificate:
         On arms one pass over what is known of them says no at once.
         """
         loop = self._loop
-        with loop._lock:
+        with HandlersOnHold(), loop._lock:
             if not self._is_possible or loop._chooser.has_no_data():
                 return None
             quick = certificate_on_arms(loop.settings, loop._chooser)
@@ -499,7 +506,7 @@ def note_stop(loop: BanditLoop, reason: str | None) -> None:
     journal = loop._journal
     if journal is None or reason is None:
         return
-    with loop._lock:
+    with HandlersOnHold(), loop._lock:
         journal.append_stop(reason, loop._clock())
         loop._num_records = journal.num_records
 

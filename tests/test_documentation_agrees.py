@@ -106,7 +106,7 @@ def test_commands_of_the_tuning_page_run(options, tmp_path, monkeypatch, capsys)
     assert (tmp_path / "runs/short/result.json").exists()
     if "journal" in options:
         assert command_line(["show", "tune.journal"]) == 0
-        assert command_line(["resume", "tune.journal"]) == 0
+        assert command_line(["resume", "tune.journal", "--trust"]) == 0
 
 
 def table_after(page: str, header: str) -> list[list[str]]:

@@ -412,8 +412,49 @@ def add_resume_parser(commands: Any) -> None:
     parser.add_argument("--rounds", type=int, help="rounds in total, if they are to be others")
     add_ending_arguments(parser, default=None)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run what the file names without asking: its function, in its folder, with its files",
+    )
+    parser.add_argument(
+        "--function",
+        metavar="MODULE:FUNCTION",
+        help="the function of optimize as you know it: if the file names another one it is "
+        "refused, and if it names this one nothing is asked",
+    )
+    parser.add_argument(
+        "--folder", help="with --function: its folder as you know it (default: the current one)"
+    )
     add_live_page_argument(parser)
     parser.set_defaults(start=_late("commands", "start_resume"))
+
+
+def add_repair_parsers(commands: Any) -> None:
+    """Add the commands ``check`` and ``salvage``.
+
+    Args:
+        commands: What ``argparse`` returned for the commands.
+    """
+    check = commands.add_parser(
+        "check",
+        help="verify everything in a journal",
+        description="Read each record of a journal, check it, play it again, and compare the "
+        "snapshot with what comes out. Nothing is changed. The exit code is 1 if something is "
+        "damaged or missing.",
+    )
+    check.add_argument("file", metavar="FILE", help="a journal")
+    check.set_defaults(start=_late("salvage", "run_check"))
+    salvage = commands.add_parser(
+        "salvage",
+        help="write what is left of a damaged journal to a new one",
+        description="Write the records before the first damaged line to a new journal, then what "
+        "the snapshot has beyond them, and what follows its place. The damaged files are left as "
+        "they are.",
+    )
+    salvage.add_argument("file", metavar="FILE", help="a damaged journal")
+    salvage.add_argument("--out", required=True, metavar="NEW", help="the new journal")
+    salvage.set_defaults(start=_late("salvage", "run_salvage"))
 
 
 def add_show_parser(commands: Any) -> None:
@@ -530,6 +571,7 @@ def build_parser() -> argparse.ArgumentParser:
     against.set_defaults(start=_late("commands", "start_compare"))
 
     add_resume_parser(commands)
+    add_repair_parsers(commands)
     add_show_parser(commands)
     return parser
 

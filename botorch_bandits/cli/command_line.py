@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -71,21 +72,64 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
     Returns:
         The exit code: that of the command, :data:`BAD_ARGUMENTS` or :data:`INTERRUPTED`.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal may know fewer letters than a file has
+            stream.reconfigure(errors="backslashreplace")
     options = parser.parse_args(arguments)
     options.arguments = list(arguments)
     name = " ".join(filter(None, (parser.prog, getattr(options, "command", None))))
     try:
         start: Callable[[argparse.Namespace], Executable | int] = options.start
         started = start(options)
+        if isinstance(started, int):
+            sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted; the same command continues", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        if not _is_output_closed():
+            raise
+        return 0  # whoever read has seen enough
     except _expected_errors() as error:
         if shown := getattr(error, "shown", ""):  # of an error in the user's own module
-            print(shown, file=sys.stderr)
-        print(f"{name}: error: {error}", file=sys.stderr)
+            print(printable(shown), file=sys.stderr)
+        print(f"{name}: error: {printable(str(error))}", file=sys.stderr)
         return BAD_ARGUMENTS
     return started if isinstance(started, int) else started.execute()
+
+
+def printable(text: str, keep: str = "\n") -> str:
+    """Return a text without what a terminal would obey: control characters are spelled out.
+
+    Args:
+        text: Of a file that somebody else may have written.
+        keep: Control characters that stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in keep else _spelled(letter) for letter in text
+    )
+
+
+def _spelled(letter: str) -> str:
+    return ascii(letter)[1:-1]
+
+
+def _is_output_closed() -> bool:
+    """Return whether nobody reads the output any more; nothing is written there then."""
+    try:
+        descriptor = sys.stdout.fileno()
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(descriptor, 0)
+            if not any(event & select.POLLERR for _, event in poll.poll(0)):
+                return False
+        # what is left would raise again when the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _expected_errors() -> tuple[type[Exception], ...]:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from botorch_bandits.cli.command_line import printable
 from botorch_bandits.journal import Journal
+from botorch_bandits.journal.files import make_folders
 from botorch_bandits.loop.journal import check_content, header_of
 from botorch_bandits.loop.settings import LoopSettings
 
@@ -52,7 +56,21 @@ def read_command(path: str | Path) -> Command:
             "function. Continue it in Python with BanditLoop.open and the settings with which it "
             "was begun; botorch-bandits show reads it."
         )
-    return Command(tuple(known["arguments"]), known["folder"], json.loads(known["settings"]))
+    try:
+        arguments, folder = tuple(known["arguments"]), known["folder"]
+        settings = json.loads(known["settings"])
+        if not (
+            arguments[0] in ("tune", "optimize")
+            and all(type(text) is str for text in (*arguments, folder))
+            and type(settings) is dict
+        ):
+            raise ValueError("it is no command line of tune or optimize")
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"the header of {path} does not say how its run was begun ({error!r}). Type the "
+            "command with which it was begun, with --journal."
+        ) from error
+    return Command(arguments, folder, settings)
 
 
 def known_journal_settings(path: str | Path) -> dict[str, Any]:
@@ -99,7 +117,7 @@ def begin_journal(
         "settings": json.dumps(wanted),
     }
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_folders(Path(path).absolute().parent)
         Journal.create(path, {**header_of(loop), "command": command}).close()
     except OSError as error:
         raise ValueError(f"--journal {path} cannot be begun: {error}") from error
@@ -116,7 +134,8 @@ def refuse_other_settings(
     for name in [*wanted, *(name for name in known if name not in wanted)]:
         if wanted.get(name) != known.get(name):
             raise ValueError(
-                f"{where} holds a run with {name}={known.get(name)!r}, not {wanted.get(name)!r}. "
+                f"{where} holds a run with {name:.80}={known.get(name)!r:.200}, not "
+                f"{wanted.get(name)!r:.200}. "
                 f"{remedy}"
             )
 
@@ -132,9 +151,12 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
         The exit code.
 
     Raises:
-        ValueError: If the journal does not say how, or its folder is gone.
+        ValueError: If the journal does not say how, its folder is gone, or the user does not trust
+            it.
     """
     command, path = read_command(options.file), Path(options.file).resolve()
+    if not (options.trust or _is_as_given(command, options)):
+        _confirm(command, path)
     arguments = [*command.arguments, "--journal", str(path)]
     for name in ("rounds", "on_error", "stop_after_no_gain", "stop_below"):
         if getattr(options, name) is not None:
@@ -150,6 +172,53 @@ def resume(options: argparse.Namespace, run: Callable[[list[str]], int]) -> int:
         )
     with contextlib.chdir(command.folder):
         return run(arguments)
+
+
+def _is_as_given(command: Command, options: argparse.Namespace) -> bool:
+    """Return whether the user has named the function and the folder, and they are the same.
+
+    Nothing may then be written outside that folder.
+    """
+    if options.function is None:
+        return False
+    wanted = Path("." if options.folder is None else options.folder).resolve()
+    known = Path(command.folder)
+    is_named = command.arguments[:2] == ("optimize", options.function)
+    if not (is_named and known.is_absolute() and known.resolve() == wanted):
+        raise ValueError(
+            f"{options.file} was begun with {printable(shlex.join(command.arguments[:2]))} in "
+            f"{printable(command.folder)}, not with optimize {options.function} in {wanted}. "
+            "Nothing was run."
+        )
+    return not any(_leads_outside(argument) for argument in command.arguments[2:])
+
+
+def _leads_outside(argument: str) -> bool:
+    """Return whether an argument may name a file that is not below the current folder."""
+    value = Path(argument.partition("=")[2] or argument)
+    return value.is_absolute() or ".." in value.parts or str(value).startswith("~")
+
+
+def _confirm(command: Command, path: Path) -> None:
+    """Show what a journal would have run, and ask whether it may.
+
+    Raises:
+        ValueError: If the user says no, or there is no terminal to ask on.
+    """
+    shown = (
+        f"{path} names the code to run and the files to write:\n"
+        f"  in the folder  {printable(command.folder, keep='')}\n"
+        f"  the command    botorch-bandits {printable(shlex.join(command.arguments), keep='')}"
+    )
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ValueError(
+            f"{shown}\nThere is no terminal to ask on, so nothing was run. If the file is yours, "
+            "add --trust, or --function MODULE:FUNCTION and --folder FOLDER as you know them."
+        )
+    print(shown, file=sys.stderr)
+    print("Run it? Only if the file is yours [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ValueError("nothing was run.")
 
 
 def _without_journal(arguments: Sequence[str]) -> list[str]:

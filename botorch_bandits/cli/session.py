@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from botorch.exceptions.warnings import InputDataWarning
@@ -58,6 +57,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.evaluation import ByRound, RunResult, run
 from botorch_bandits.feedback import BelowMinimumError, Censored, LateOutcomeWarning
 from botorch_bandits.history import History, flatten_records
+from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.problems.tuning import TuningProblem
 from botorch_bandits.progress import ProgressBar
@@ -113,12 +113,7 @@ class OutputFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if (self.path / HISTORY_FILE).exists() and not overwrite:
-                known = json.loads((self.path / HISTORY_FILE).read_text(encoding="utf-8"))
-                if not isinstance(known, dict) or not {"settings", "queries"} <= set(known):
-                    raise ValueError("it is no history of a run")
-                if not isinstance(known["settings"], dict):
-                    raise ValueError(f"settings is {known['settings']!r}")
-                self._known = known
+                self._known = _read_history(self.path)
             write_atomically(self.path / ".writable", "")
             (self.path / ".writable").unlink()
             if overwrite:
@@ -160,11 +155,11 @@ class OutputFolder:
         sizes: dict[str, Any] = {"num_constraints": num_constraints, "maximize": maximize}
         try:
             return History.from_records(self._known["queries"], dim, **sizes)
-        except (TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> ValueError:
-        reason = str(error).rstrip(".")
+        reason = (str(error) or type(error).__name__).rstrip(".")[:300]
         return ValueError(
             f"{self.path / HISTORY_FILE} is damaged ({reason}). Choose another --out folder, or "
             "start afresh with --overwrite."
@@ -175,9 +170,16 @@ class OutputFolder:
         marker = self.path / JOURNAL_FILE
         if not marker.exists():
             return
-        known = marker.read_text(encoding="utf-8").strip()
+        try:
+            known = read_bounded(marker, MOST_MARKER_BYTES).decode("utf-8").strip()
+            is_there = Path(known).exists()
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{marker} does not name a journal ({error!s:.200}). Choose another --out folder, "
+                "or write over the results with --overwrite."
+            ) from error
         is_same = journal is not None and str(Path(journal).resolve()) == known
-        if not is_same and Path(known).exists():
+        if not is_same and is_there:
             raise ValueError(
                 f"{self.path} holds the results of the run with the journal {known}. Continue it "
                 f"with botorch-bandits resume {known}, choose another --out folder, or write over "
@@ -278,12 +280,36 @@ def folder_error(path: str | Path, error: OSError) -> str:
     )
 
 
+MOST_HISTORY_BYTES = 2**28
+MOST_MARKER_BYTES = 2**14
+"""More than these is no file of a run."""
+
+
+def _read_history(folder: Path) -> dict[str, Any]:
+    """Return what the history of a folder has.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is none.
+    """
+    try:
+        known = json.loads(read_bounded(folder / HISTORY_FILE, MOST_HISTORY_BYTES))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if not (
+        isinstance(known, dict)
+        and isinstance(known.get("settings"), dict)
+        and isinstance(known.get("queries"), list)
+    ):
+        raise ValueError("it is no history of a run")
+    return known
+
+
 def known_settings(path: str | Path) -> dict[str, Any]:
     """Return the settings of the run that a folder holds; empty if it holds none that is whole."""
     try:
-        known = json.loads((Path(path) / HISTORY_FILE).read_text(encoding="utf-8"))
-        return dict(known["settings"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return dict(_read_history(Path(path))["settings"])
+    except (OSError, ValueError):
         return {}  # whoever opens the folder says what is wrong
 
 
@@ -406,10 +432,12 @@ def compare(
 
 def _load(path: Path) -> dict[str, Any] | None:
     try:
-        trial: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        trial: Any = json.loads(read_bounded(path, MOST_HISTORY_BYTES))
+        found, rewards = trial["settings"], [float(reward) for reward in trial["best_so_far"]]
+        is_whole = type(found) is dict and bool(rewards) and type(trial.get("num_failed", 0)) is int
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
         return None
-    return trial if {"settings", "best_so_far"} <= trial.keys() else None
+    return {**trial, "best_so_far": rewards} if is_whole else None
 
 
 BAD_REWARD = 1
@@ -485,7 +513,8 @@ class Session:
 
     def _execute(self) -> int:
         started = time.monotonic()
-        previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
+        # as an interrupt, which need not wait until a point is chosen
+        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         num_known = self.loop.history.num_queries
         self._mark = EvaluationMark(self.output.path / MARK_FILE)
         if num_known > 0:
@@ -702,10 +731,6 @@ def _one_line_each(show: Callable[..., None]) -> Callable[..., None]:
             show(message, category, *rest)
 
     return show_one_line
-
-
-def _raise_keyboard_interrupt(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 fill_in_docstrings(__name__)

@@ -18,9 +18,10 @@ import torch
 
 from botorch_bandits.change_points import OracleRestart
 from botorch_bandits.cli.arguments import NUM_ROUNDS
+from botorch_bandits.cli.command_line import printable
 from botorch_bandits.cli.options import parameters_of, show_value
 from botorch_bandits.cli.pages import check_page_arguments, follow
-from botorch_bandits.cli.session import JOURNAL_FILE
+from botorch_bandits.cli.session import JOURNAL_FILE, MOST_MARKER_BYTES
 from botorch_bandits.cli.summary import best_at_the_start, table_of_commands
 from botorch_bandits.constraints import (
     AdditiveEpochs,
@@ -32,13 +33,11 @@ from botorch_bandits.constraints import (
 from botorch_bandits.domains import Box
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import History, Outcome, Query
-from botorch_bandits.journal import Journal, JournalReader
+from botorch_bandits.journal import Journal, JournalError, JournalReader
+from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.loop.descriptions import describe_setting, setting_rows
 from botorch_bandits.loop.journal import (
-    check_content,
-    decode_floats,
-    read_state,
-    replay,
+    read_history,
     settings_of,
     stop_in,
 )
@@ -140,7 +139,8 @@ def rebuild_ledger(settings: Mapping[str, Any], history: History) -> Ledger | No
         rule = _build(settings["constraints"])
     except _UnknownClassError:
         return None
-    assert isinstance(rule, MultiplierRule)
+    if not isinstance(rule, MultiplierRule):
+        return None
     restart = settings.get("restart")
     if restart is not None and history.num_retracted:
         return None
@@ -197,11 +197,11 @@ def run_show(options: argparse.Namespace) -> int:
     reader = Journal.read(_check_path(options.file))
     history = read_history(reader)
     num_rounds = None if options.all else NUM_ROUNDS
-    print(describe(reader, history, time.time(), num_rounds, options.epochs))
+    print(printable(describe(reader, history, time.time(), num_rounds, options.epochs)))
     if options.plot:
         domain = rebuild_domain(settings_of(reader.header))
         _plot(history, Path(options.file).name, options.plot, domain)
-    print("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options))))
+    print(printable("\n" + "\n".join(table_of_commands(_next_steps(reader, history, options)))))
     if options.html:
         follow(options, lambda: page_facts(Journal.read(options.file)))
     return 0
@@ -301,7 +301,8 @@ def _check_path(path: str) -> str:
         known = Path(path) / JOURNAL_FILE
         where = "Name a journal"
         if known.exists():
-            where = f"The journal of its run is {known.read_text(encoding='utf-8').strip()}"
+            marked = read_bounded(known, MOST_MARKER_BYTES).decode("utf-8", "replace").strip()
+            where = f"The journal of its run is {marked}"
         raise ValueError(f"{path} is a folder, not a journal. {where}.")
     if not Path(path).exists():
         raise ValueError(
@@ -309,38 +310,6 @@ def _check_path(path: str) -> str:
             "--journal FILE, a program with BanditLoop.open."
         )
     return path
-
-
-def read_history(reader: JournalReader) -> History:
-    """Return the history that a loop's journal has, without the loop.
-
-    Raises:
-        JournalError: If it is no journal of a loop, or a record does not fit those before it.
-    """
-    check_content(reader)
-    snapshot = reader.read_snapshot()
-    covered = 0 if snapshot is None else snapshot.num_records
-    records = list(reader.records(after=covered))
-    entries = [] if snapshot is None else list(snapshot.state["history"])
-    for record in records:
-        entries += record["history"] if record.get("kind") == "given" else [record]
-    settings = settings_of(reader.header)
-    dim = next((len(entry["x"]) for entry in entries if entry.get("x")), 1)
-    names = ("constraints", "retracted_constraints")
-    counts = (len(entry[name]) for entry in entries for name in names if entry.get(name))
-    sizes = (dim, settings["context_dim"], next(counts, 0), settings.get("maximize", True))
-    history = History(*sizes)
-    if snapshot is not None:
-        read_state(snapshot.state, history)
-    for record in records:
-        if record.get("kind") == "given":
-            given = record["history"]
-            for query in given:
-                query["diagnostics"] = decode_floats(query["diagnostics"])
-            history = History.from_records(given, *sizes)
-        else:
-            replay(record, history)
-    return history
 
 
 def describe(
@@ -358,7 +327,37 @@ def describe(
         now: The time in seconds, for ages.
         num_rounds: How many of the last rounds the table has; None for all.
         with_epochs: Whether constraints have a row an epoch.
+
+    Raises:
+        JournalError: If the header or a record is not what a loop writes.
     """
+    try:
+        return _describe(reader, history, now, num_rounds, with_epochs)
+    except _NOT_OF_A_LOOP as error:
+        raise JournalError(
+            f"{reader.path} is not what a loop writes ({error!r:.300}). Was it written by a later "
+            "version of the package, or by another program?"
+        ) from error
+
+
+_NOT_OF_A_LOOP = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading raises where an entry is missing, or of another kind."""
+
+
+def _describe(
+    reader: JournalReader,
+    history: History,
+    now: float,
+    num_rounds: int | None,
+    with_epochs: bool,
+) -> str:
     settings = settings_of(reader.header)
     censored = censored_feedback(settings)
     parts = [_heading(reader, history, censored), _rounds(history, censored, num_rounds)]
@@ -550,7 +549,10 @@ def _is_late(history: History, query: Query, censored: Censored | None) -> bool:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    cells = [[str(cell) for cell in row] for row in ([names, *rows] if names else rows)]
+    cells = [
+        [printable(str(cell), keep="") for cell in row]
+        for row in ([names, *rows] if names else rows)
+    ]
     sizes = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(f"{cell:<{size}}" for cell, size in zip(row, sizes, strict=True)).rstrip()

@@ -13,6 +13,7 @@ from botorch_bandits.journal.lines import (
     JournalFormatError,
     JournalLockedError,
     JournalWriteError,
+    SnapshotAheadError,
     SnapshotWarning,
     TornTailWarning,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "JournalReader",
     "JournalWriteError",
     "Snapshot",
+    "SnapshotAheadError",
     "SnapshotWarning",
     "TornTailWarning",
 ]

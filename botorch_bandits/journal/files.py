@@ -20,17 +20,21 @@ the journal is the truth.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # as signal, but ten times as fast
 import contextlib
 import errno
 import json
 import os
 import secrets
+import signal
 import socket
 import stat
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, BinaryIO
 
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -198,6 +202,123 @@ def _locked_message(path: Path, holder: int | None) -> str:
         f"{path} is being written by {who}. One process writes to a journal at a time: end that "
         "one first, or use Journal.read, which needs no lock."
     )
+
+
+_SIGNALS = tuple(
+    sorted(
+        int(number)
+        for number in signal.valid_signals()
+        if int(number) not in (getattr(signal, "SIGKILL", 0), getattr(signal, "SIGSTOP", 0))
+    )
+)
+
+
+# all handlers as they were last, and those of them that are Python's and the program's own
+_seen: tuple[list[Any], list[tuple[int, Any]]] = ([], [])
+_first_thread = threading.main_thread().ident  # a child of a fork keeps the identity
+
+
+class HandlersOnHold:
+    """While this is entered no signal handler of Python's runs in this thread.
+
+    A handler may call what it interrupts: in the middle of a record it would wait for itself, or
+    write a second one into the first. What comes is handled at the end. A program without handlers
+    of its own pays two microseconds. The default of ``SIGINT``, which calls nothing, interrupts.
+    """
+
+    def __enter__(self) -> HandlersOnHold:
+        """Put the handlers on hold; in another thread than the first one none ever runs."""
+        global _seen
+        self._kept: list[tuple[int, Any]] = []
+        if threading.get_ident() != _first_thread:
+            return self
+        handlers = list(map(_signal.getsignal, _SIGNALS))
+        seen = _seen
+        if handlers != seen[0]:
+            found = [
+                (number, handler)
+                for number, handler in zip(_SIGNALS, handlers, strict=True)
+                if callable(handler)
+                and not isinstance(handler, _Waiting)
+                and handler is not signal.default_int_handler
+            ]
+            seen = _seen = handlers, found
+        if seen[1]:
+            self._waiting, self._kept = _Waiting(), seen[1]
+            try:
+                for number, _ in self._kept:
+                    _signal.signal(number, self._waiting)
+            except BaseException:  # an interrupt must not leave some on hold for ever
+                self._take_back()
+                raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Take the handlers back, and have them called for what came meanwhile."""
+        if self._kept:
+            try:
+                self._take_back()
+            except BaseException:
+                self._take_back()
+                raise
+            _held_signals.extend(self._waiting.numbers)
+        if _held_signals and threading.get_ident() == _first_thread:
+            _deliver_signals()
+
+    def _take_back(self) -> None:
+        for number, handler in self._kept:
+            _signal.signal(number, handler)
+
+
+class _Waiting:
+    """Stands in for a handler, and keeps which signals came."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.numbers.append(number)
+
+
+_held_signals: list[int] = []
+_is_delivering = False
+_MOST_PASSES = 10
+
+
+def _deliver_signals() -> None:
+    """Have handlers called for what came, one behind the other.
+
+    A handler may record something itself, while the next signal comes: that waits for the handler
+    to end. Signals that come faster than they are handled are left to the next record.
+    """
+    global _is_delivering
+    if _is_delivering:
+        return
+    _is_delivering = True
+    try:
+        for _ in range(_MOST_PASSES):
+            numbers = list(dict.fromkeys(_held_signals))
+            _held_signals.clear()
+            _raise_signals(numbers)
+            if not _held_signals:
+                break
+    finally:
+        _is_delivering = False
+
+
+def _raise_signals(numbers: Sequence[int]) -> None:
+    """Raise each signal, also if the handler of one before it raises."""
+    if numbers:
+        try:
+            if callable(_signal.getsignal(numbers[0])):  # the program has not taken it back
+                signal.raise_signal(numbers[0])
+        finally:
+            _raise_signals(numbers[1:])
 
 
 if sys.platform == "win32":
@@ -368,6 +489,27 @@ def open_to_read(path: Path) -> BinaryIO:
     return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
 
 
+def read_bounded(path: Path, most: int) -> bytes:
+    """Return what is in a regular file, or what a link to one leads to, if that is not too much.
+
+    Args:
+        path: Of the file.
+        most: So many bytes at most are read.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no regular file, or has more bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | (_SAFE_FLAGS & ~getattr(os, "O_NOFOLLOW", 0)))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is no regular file")
+        if status.st_size > most:
+            raise ValueError(f"{path} has {status.st_size} bytes, and at most {most} are read")
+        return file.read(most)
+
+
 def open_own(path: Path, flags: int) -> int:
     """Open a file that a journal keeps beside it, and make it if it is not there.
 
@@ -470,27 +612,44 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_at(descriptor: int, offset: int, content: bytes) -> None:
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it that are not there, and put on disk that they are.
+
+    Args:
+        path: Of the folder.
+    """
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder)  # it is an entry of the one above
+
+
+def write_at(descriptor: int, offset: int, content: bytes, is_synced: bool = True) -> None:
     """Write bytes at an offset, and put them on disk.
 
     Args:
         descriptor: Of the file.
         offset: In bytes from its start.
         content: What to write.
+        is_synced: False: leave it to the system when they are.
     """
     os.lseek(descriptor, offset, os.SEEK_SET)
     written = 0
     while written < len(content):  # the system may take less than it is given
         written += os.write(descriptor, content[written:])
-    os.fsync(descriptor)
+    if is_synced:
+        os.fsync(descriptor)
 
 
 def _write_new(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o666)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        write_at(descriptor, 0, content)
+    finally:
+        os.close(descriptor)
 
 
 KIND = "snapshot"
@@ -498,7 +657,21 @@ _MAX_OFFSET = 2**62  # that the system can look for
 
 
 class UnusableSnapshotError(ValueError):
-    """A snapshot is damaged or belongs to another journal; the message is the reason."""
+    """A snapshot is damaged or belongs to another journal; the message is the reason.
+
+    Attributes:
+        snapshot: What it says, if it is whole and may be one of this journal.
+    """
+
+    def __init__(self, reason: str, snapshot: Snapshot | None = None) -> None:
+        """Keep what it says.
+
+        Args:
+            reason: Why it cannot be used.
+            snapshot: What it says, if it is whole and may be one of this journal.
+        """
+        self.snapshot = snapshot
+        super().__init__(reason)
 
 
 @dataclass(frozen=True)
@@ -510,11 +683,13 @@ class Snapshot:
         before: Where the last line that the state covers begins.
         after: Where it ends.
         num_records: How many records the state covers.
+        header_checksum: Of the journal's header; None in snapshots of earlier versions.
     """
 
     state: dict[str, Any]
     before: Position
     after: Position
+    header_checksum: str | None = None
 
     @property
     def num_records(self) -> int:
@@ -549,6 +724,7 @@ def save_snapshot(path: Path, snapshot: Snapshot) -> None:
             "end": after.offset,
             "checksum_before": before.checksum,
             "checksum": after.checksum,
+            "header_checksum": snapshot.header_checksum,
             "state": snapshot.state,
         },
         first_checksum(KIND),
@@ -556,43 +732,80 @@ def save_snapshot(path: Path, snapshot: Snapshot) -> None:
     write_whole(snapshot_path(path), format_line(KIND) + line)
 
 
-def load_snapshot(path: Path, journal: BinaryIO) -> Snapshot | None:
+def load_snapshot(path: Path, journal: BinaryIO, header_checksum: str) -> Snapshot | None:
     """Return the snapshot of a journal; None if there is none.
 
     Args:
         path: Of the journal.
         journal: The journal's file; its position changes.
+        header_checksum: Of the journal's header.
 
     Raises:
         UnusableSnapshotError: If it is damaged, or does not fit the journal.
     """
     try:
-        with open_to_read(snapshot_path(path)) as file:
-            check_format_line(read_first_line(file), KIND, snapshot_path(path))
-            payload, _ = decode_line(read_line(file), first_checksum(KIND))
-            if file.read(1):
-                raise DamagedLineError("there is something behind it")
-        snapshot = _snapshot_of(parse(payload))
+        snapshot = read_whole_snapshot(path)
     except FileNotFoundError:
         return None
     except (JournalError, DamagedLineError, OSError) as error:
         raise UnusableSnapshotError(str(error)) from error
+    if snapshot.header_checksum not in (None, header_checksum):
+        raise UnusableSnapshotError("it belongs to another journal")
     size = snapshot.after.offset - snapshot.before.offset
     if not (0 <= snapshot.before.offset <= _MAX_OFFSET and 0 < size <= MAX_LINE_BYTES):
         raise UnusableSnapshotError("the place in the journal that it names is no line")
+    missing = UnusableSnapshotError(
+        f"the journal does not have the {snapshot.num_records} records that it covers", snapshot
+    )
+    if os.fstat(journal.fileno()).st_size < snapshot.after.offset - 1:
+        raise missing
     journal.seek(snapshot.before.offset)
-    line = journal.read(size)
-    if len(line) == size - 1:
+    line, is_whole = read_line(journal, snapshot.before.checksum)
+    if not line.endswith(b"\n"):
         line += b"\n"  # the last line of the journal may lack it
     try:
+        if not is_whole or len(line) != size:
+            raise DamagedLineError("its line in the journal is of another length")
         _, checksum = decode_line(line, snapshot.before.checksum)
     except DamagedLineError as error:
-        raise UnusableSnapshotError(
-            f"the journal does not have the {snapshot.num_records} records that it covers"
-        ) from error
+        raise missing from error
     if checksum != snapshot.after.checksum:
-        raise UnusableSnapshotError("it belongs to another journal")
+        raise UnusableSnapshotError("it belongs to another journal", snapshot)
     return snapshot
+
+
+def read_whole_snapshot(path: Path) -> Snapshot:
+    """Return what the snapshot beside a journal says, whether it fits the journal or not.
+
+    Args:
+        path: Of the journal.
+
+    Raises:
+        DamagedLineError: If it is damaged.
+        FileNotFoundError: If there is none.
+        JournalError: If it is no snapshot, or no regular file.
+        OSError: If it cannot be read.
+    """
+    with open_to_read(snapshot_path(path)) as file:
+        check_format_line(read_first_line(file), KIND, snapshot_path(path))
+        line, is_whole = read_line(file, first_checksum(KIND))
+        if not is_whole:
+            raise DamagedLineError("its line is too long, or its checksum does not fit")
+        payload, _ = decode_line(line, first_checksum(KIND))
+        if file.read(1):
+            raise DamagedLineError("there is something behind it")
+    return _snapshot_of(parse(payload))
+
+
+def keep_unusable_snapshot(path: Path) -> None:
+    """Give a snapshot that does not fit its journal another name, before one takes its place.
+
+    Args:
+        path: Of the journal.
+    """
+    known = snapshot_path(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(known, known.with_name(f"{known.name}.unused-{secrets.token_hex(4)}"))
 
 
 def _snapshot_of(record: dict[str, Any]) -> Snapshot:
@@ -606,10 +819,16 @@ def _snapshot_of(record: dict[str, Any]) -> Snapshot:
     for name, kind in kinds.items():
         if type(record.get(name)) is not kind:
             raise DamagedLineError(f"its entry {name!r} is missing or of another kind")
+    header_checksum = record.get("header_checksum")  # earlier versions wrote none
+    if type(header_checksum) is not str and header_checksum is not None:
+        raise DamagedLineError("its entry 'header_checksum' is of another kind")
+    if record["num_records"] < 0:
+        raise DamagedLineError("it covers less than no record")
     return Snapshot(
         state=record["state"],
         before=Position(record["num_records"] - 1, record["start"], record["checksum_before"]),
         after=Position(record["num_records"], record["end"], record["checksum"]),
+        header_checksum=header_checksum,
     )
 
 

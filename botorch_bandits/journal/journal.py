@@ -20,10 +20,12 @@ from typing import Any, BinaryIO
 from botorch_bandits.checks import check_integer, check_one_of
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.journal.files import (
+    HandlersOnHold,
     Snapshot,
     UnusableSnapshotError,
     WriterLock,
     check_place,
+    keep_unusable_snapshot,
     load_snapshot,
     open_own,
     open_to_read,
@@ -40,6 +42,7 @@ from botorch_bandits.journal.lines import (
     JournalError,
     JournalWriteError,
     Position,
+    SnapshotAheadError,
     SnapshotWarning,
     TornTailWarning,
     check_format_line,
@@ -55,6 +58,10 @@ from botorch_bandits.journal.lines import (
 
 KIND = "journal"
 VERIFY = ("tail", "all")
+DURABILITY = ("record", "batch")
+MAX_GROUPED_RECORDS = 100
+MAX_GROUPED_BYTES = 2**20
+"""At most so many records and bytes wait to be put on disk together."""
 
 
 class JournalReader:
@@ -84,18 +91,23 @@ class JournalReader:
         """See the class."""
         check_one_of("verify", verify, VERIFY)
         self.path = place_of(path)
+        self._is_snapshot_unusable = False
+        self._ahead: Snapshot | None = None  # what may have records that the journal has lost
         with self._open_file() as file:
             self._header, self._first = self._read_header(file)
             self._before, self._end = before_header(), self._first
-            self._snapshot = self._find_snapshot(file) if verify == "tail" else None
+            snapshot = self._find_snapshot(file, is_opening=True)
+            self._snapshot = snapshot if verify == "tail" else None
             if self._snapshot is not None:
                 self._before, self._end = self._snapshot.before, self._snapshot.after
             self._known = self._end  # from where reading can begin, beside the first record
             file.seek(self._end.offset)
             self.num_checked = 0
-            for _, before, position in scan(file, self._end, self.path):
+            for _, before, position in scan(file, self._end, self.path, self._num_grouped_bytes()):
                 self._before, self._end = before, position
                 self.num_checked += 1
+                if snapshot is not None and snapshot.num_records == position.num_records:
+                    self._check_place_of_snapshot(snapshot)
 
     def __repr__(self) -> str:
         """Show the file and how much is in it."""
@@ -146,6 +158,11 @@ class JournalReader:
                 snapshot = self._find_snapshot(file)
         return snapshot
 
+    def _num_grouped_bytes(self) -> int:
+        """Return how many bytes at the end need not have been put on disk one by one."""
+        durability = parse(self._header).get("durability", DURABILITY[0])
+        return 0 if durability == DURABILITY[0] else MAX_GROUPED_BYTES
+
     def _open_file(self) -> BinaryIO:
         try:
             check_place(self.path)
@@ -164,7 +181,7 @@ class JournalReader:
         last = start
         with self._open_file() as file:
             file.seek(start.offset)
-            for payload, before, last in scan(file, start, self.path):
+            for payload, before, last in scan(file, start, self.path, self._num_grouped_bytes()):
                 yield payload, before, last
                 if last == end:
                     return
@@ -174,24 +191,37 @@ class JournalReader:
 
     def _read_header(self, file: BinaryIO) -> tuple[bytes, Position]:
         check_format_line(read_first_line(file), KIND, self.path)
-        line = read_line(file)
+        line, is_whole = read_line(file, first_checksum(KIND))
         try:
+            if not is_whole:
+                raise DamagedLineError("its line is too long, or its checksum does not fit")
             payload, checksum = decode_line(line, first_checksum(KIND))
         except DamagedLineError as error:
             raise JournalCorruptionError(self.path, 2, f"the header: {error}") from error
         return payload, Position(0, before_header().offset + len(line), checksum)
 
-    def _find_snapshot(self, file: BinaryIO) -> Snapshot | None:
+    def _find_snapshot(self, file: BinaryIO, is_opening: bool = False) -> Snapshot | None:
         try:
-            return load_snapshot(self.path, file)
+            return load_snapshot(self.path, file, self._first.checksum)
         except UnusableSnapshotError as error:
-            warnings.warn(
-                f"{snapshot_path(self.path)} is not used: {error}. The whole journal is read "
-                "instead; the next snapshot replaces this one.",
-                SnapshotWarning,
-                stacklevel=4,
-            )
+            self._is_snapshot_unusable = True
+            self._ahead = error.snapshot if is_opening else None
+            self._warn_of_snapshot(str(error))
             return None
+
+    def _check_place_of_snapshot(self, snapshot: Snapshot) -> None:
+        if self._end != snapshot.after:
+            raise JournalCorruptionError(
+                self.path, snapshot.num_records + 2, "its snapshot has it at another place"
+            )
+
+    def _warn_of_snapshot(self, reason: str) -> None:
+        warnings.warn(
+            f"{snapshot_path(self.path)} is not used: {reason}. The whole journal is read "
+            "instead; the next snapshot replaces this one.",
+            SnapshotWarning,
+            stacklevel=5,
+        )
 
 
 def before_header() -> Position:
@@ -221,14 +251,19 @@ class Journal(JournalReader):
         ({'seed': 0}, [{'x': [0.1], 'reward': 0.2}])
     """
 
-    def __init__(self, path: Path, lock: WriterLock, verify: str = "tail") -> None:
-        """For :meth:`create` and :meth:`open`, which hold the lock."""
+    def __init__(
+        self, path: Path, lock: WriterLock, verify: str = "tail", durability: str | None = None
+    ) -> None:
+        """For :meth:`create` and :meth:`open`, which hold the lock and know ``durability``."""
         self._lock = lock
         super().__init__(path, verify)
+        self._check_not_behind()
+        self.durability = self._settle_durability(durability)
         self._guard = threading.Lock()
         self._process = os.getpid()
         self._broken: str | None = None
-        self._descriptor = lock.descriptor
+        self._num_waiting = self._num_waiting_bytes = 0  # what is not known to be on disk
+        self._descriptor, self._name = lock.descriptor, os.fspath(self.path)
         # an object that is forgotten without close() gives its lock back too
         self._release = weakref.finalize(self, lock.release)
         num_behind = os.fstat(self._descriptor).st_size - self._end.offset
@@ -236,14 +271,24 @@ class Journal(JournalReader):
         self.torn_bytes = max(num_behind, 0)
         if self.torn_bytes:
             self._cut_torn_tail()
+        # a process that died may have written, and made the file, without putting it on disk
+        os.fsync(self._descriptor)
+        sync_folder(self.path)
 
     @classmethod
-    def create(cls, path: str | Path, header: dict[str, Any]) -> Journal:
+    def create(
+        cls, path: str | Path, header: dict[str, Any], durability: str = DURABILITY[0]
+    ) -> Journal:
         """Begin a journal; it is on disk when this returns.
 
         Args:
             path: Where; nothing may be there yet.
             header: What holds for all records, such as settings.
+            durability: ``"record"``: each record is on disk when :meth:`append` returns. With
+                ``"batch"`` records are put on disk together, by :meth:`sync`, :meth:`close`, a
+                snapshot, or as soon as 100 of them or 1 MiB wait: what waits is there if the
+                process dies, but not if the machine does. The header then has an entry of this
+                name.
 
         Raises:
             FileExistsError: If the file, or a snapshot of an earlier one, is there.
@@ -257,6 +302,8 @@ class Journal(JournalReader):
             ValueError: If a number in it is NaN or infinite.
         """
         path = place_of(path)
+        if check_one_of("durability", durability, DURABILITY) != DURABILITY[0]:
+            header = {**header, "durability": durability}
         line, _ = encode_line(header, first_checksum(KIND), name="header")
         check_place(path)
         for known in (path, snapshot_path(path)):
@@ -282,13 +329,16 @@ class Journal(JournalReader):
             raise
 
     @classmethod
-    def open(cls, path: str | Path, verify: str = "tail") -> Journal:
+    def open(cls, path: str | Path, verify: str = "tail", durability: str | None = None) -> Journal:
         """Open a journal to continue it.
 
         Args:
             path: Of the journal.
             verify: Which records are checked now: ``"tail"``, those after the snapshot, or
                 ``"all"``. The others are checked when they are read.
+            durability: As for :meth:`create`; that with which it was begun if omitted. ``"batch"``
+                goes with a journal that was begun with it, so that what a power cut leaves of a
+                batch is known for that.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -298,7 +348,9 @@ class Journal(JournalReader):
             JournalLockedError: If it is open for writing, here or in another process.
             JournalFormatError: If it is no journal, or of an unknown version.
             JournalCorruptionError: If a line before the last one is damaged.
-            OSError: If it cannot be locked, or a torn tail cannot be cut off.
+            SnapshotAheadError: If its snapshot covers records that it has lost.
+            OSError: If it cannot be locked or put on disk, or a torn tail cannot be cut off.
+            ValueError: If ``durability`` is ``"batch"``, and it was not begun with that.
 
         Warns:
             TornTailWarning: If the last line was incomplete or damaged, and was cut off.
@@ -311,7 +363,7 @@ class Journal(JournalReader):
         lock = WriterLock(path)
         try:
             lock.write_holder()
-            return cls(path, lock, verify)
+            return cls(path, lock, verify, durability)
         except BaseException:
             lock.release()
             raise
@@ -321,14 +373,16 @@ class Journal(JournalReader):
         """Return a journal as it is now, without a lock; see :class:`JournalReader`."""
         return JournalReader(path, verify)
 
-    def append(self, record: dict[str, Any]) -> int:
-        """Write a record; it is on disk when this returns.
+    def append(self, record: dict[str, Any], sync: bool | None = None) -> int:
+        """Write a record; it is on disk when this returns, unless ``durability`` says otherwise.
 
         If this raises, the record does not count, and the journal can be appended to as before,
-        unless the error says otherwise.
+        unless the error says otherwise. Signal handlers are called behind it.
 
         Args:
             record: A dictionary of plain values.
+            sync: Whether it, and what was written before, is on disk when this returns; as
+                ``durability`` has it if omitted.
 
         Returns:
             How many records there are, this one included.
@@ -339,20 +393,40 @@ class Journal(JournalReader):
             TypeError: If the record is not a dictionary of plain values.
             ValueError: If a number in it is NaN or infinite.
         """
-        self._check_process()
-        with self._guard:
+        self.check_process()
+        with HandlersOnHold(), self._guard:
             self._check_writable()
             before, end = self._before, self._end
             line, checksum = encode_line(record, end.checksum)
+            is_synced = self.durability == DURABILITY[0] if sync is None else sync
+            if not is_synced and self._num_waiting_bytes + len(line) > MAX_GROUPED_BYTES:
+                self._sync()
+            is_synced = is_synced or (
+                self._num_waiting + 1 >= MAX_GROUPED_RECORDS or len(line) > MAX_GROUPED_BYTES
+            )
             try:
-                self._write(line)
+                self._write(line, is_synced)
                 self._before = end
                 self._end = Position(end.num_records + 1, end.offset + len(line), checksum)
             except BaseException as error:
                 self._before, self._end = before, end
                 self._withdraw(error)
                 raise
+            self._num_waiting = 0 if is_synced else self._num_waiting + 1
+            self._num_waiting_bytes = 0 if is_synced else self._num_waiting_bytes + len(line)
             return self._end.num_records
+
+    def sync(self) -> None:
+        """Put on disk what was written; without ``durability="batch"`` it is there already.
+
+        Raises:
+            JournalError: If the journal is closed, or belongs to the parent of this process.
+            JournalWriteError: If it cannot be put on disk; nothing more is written then.
+        """
+        self.check_process()
+        with HandlersOnHold(), self._guard:
+            self._check_writable()
+            self._sync()
 
     def write_snapshot(self, state: dict[str, Any], after: int) -> None:
         """Keep what the first records amount to, in place of the last snapshot.
@@ -369,12 +443,17 @@ class Journal(JournalReader):
             ValueError: If a number in it is NaN or infinite, it is longer than any line may be, or
                 there are fewer records.
         """
-        self._check_process()
-        with self._guard:
+        self.check_process()
+        with HandlersOnHold(), self._guard:
             self._check_writable()
             before, position = self._find(check_integer("after", after, minimum=0))
+            self._sync()  # a snapshot is never ahead of its journal
+            snapshot = Snapshot(state, before, position, self._first.checksum)
             try:
-                save_snapshot(self.path, Snapshot(state, before, position))
+                if self._is_snapshot_unusable:
+                    keep_unusable_snapshot(self.path)
+                    self._is_snapshot_unusable = False
+                save_snapshot(self.path, snapshot)
             except OSError as error:
                 raise JournalWriteError(
                     f"{snapshot_path(self.path)} cannot be written: {error}. The journal itself is "
@@ -383,9 +462,20 @@ class Journal(JournalReader):
             self._snapshot, self._known = None, position
 
     def close(self) -> None:
-        """Give the lock back; a second call does nothing."""
-        with self._guard:
-            self._release()
+        """Put on disk what waits, and give the lock back; a second call does nothing.
+
+        Raises:
+            JournalWriteError: If it cannot be put on disk; the lock is given back all the same.
+        """
+        if self._process != os.getpid():
+            self._release()  # another thread of the parent may have had the guard for ever
+            return
+        with HandlersOnHold(), self._guard:
+            try:
+                if self._release.alive and self._broken is None:
+                    self._sync()
+            finally:
+                self._release()
 
     def __enter__(self) -> Journal:
         """Return the journal itself."""
@@ -416,7 +506,12 @@ class Journal(JournalReader):
                 return before, position
         raise AssertionError("reading ends with the last record or an error")
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Raise in a child that was forked from the process that opened the journal.
+
+        Raises:
+            JournalError: If this is one.
+        """
         if self._process != os.getpid():
             raise JournalError(
                 f"{self.path} was opened by process {self._process}, and this is its child "
@@ -429,7 +524,7 @@ class Journal(JournalReader):
         if self._broken is not None:
             raise JournalError(self._broken)
         try:
-            is_there = self._lock.is_on(os.lstat(self.path))
+            is_there = self._lock.is_on(os.lstat(self._name))
         except FileNotFoundError:
             is_there = False
         if not is_there or os.fstat(self._descriptor).st_size != self._size:
@@ -444,11 +539,58 @@ class Journal(JournalReader):
         """How long the file is."""
         return self._end.offset - self._lacks_line_break
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes, is_synced: bool) -> None:
         if self._lacks_line_break:
             line = b"\n" + line
-        write_at(self._descriptor, self._size, line)
+        write_at(self._descriptor, self._size, line, is_synced)
         self._lacks_line_break = False
+
+    def _sync(self) -> None:
+        if not self._num_waiting:
+            return
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            # the system may have thrown away what it could not write, and says so only once
+            self._broken = (
+                f"the last {self._num_waiting} records could not be put on disk: {error}. Repair "
+                f"the disk and open {self.path} again; which of them are in it shows then."
+            )
+            raise JournalWriteError(self._broken) from error
+        self._num_waiting = self._num_waiting_bytes = 0
+
+    def _num_grouped_bytes(self) -> int:
+        """See the reader; what this process wrote is in the system, whatever is on disk."""
+        return 0 if hasattr(self, "_num_waiting") else super()._num_grouped_bytes()
+
+    def _check_not_behind(self) -> None:
+        """Raise if the snapshot has records that the journal lacks.
+
+        Raises:
+            SnapshotAheadError: If so; both files are left as they are.
+        """
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.num_records > self.num_records:
+            raise SnapshotAheadError(
+                f"{self.path} has {self.num_records} whole records, but its snapshot "
+                f"{snapshot_path(self.path)} covers {ahead.num_records}: the journal was cut off, "
+                "or replaced by an earlier copy. Nothing is changed. Restore the journal from a "
+                "backup, or write what both have to a new one: botorch-bandits salvage "
+                f"{self.path} --out NEW. Where the snapshot is of another journal, move it away."
+            )
+
+    def _settle_durability(self, wanted: str | None) -> str:
+        begun = parse(self._header).get("durability")
+        begun = begun if begun in DURABILITY else DURABILITY[0]
+        if wanted is None:
+            return str(begun)
+        if check_one_of("durability", wanted, DURABILITY) != DURABILITY[0] and wanted != begun:
+            raise ValueError(
+                f"durability is {wanted!r}, but {self.path} was begun with {begun!r}, so that "
+                "what a power cut leaves of a batch would be taken for damage. Leave it out, or "
+                "begin another journal."
+            )
+        return wanted
 
     def _open_file(self) -> BinaryIO:
         """Open the journal for reading, and make sure that it is the file that is locked."""
@@ -480,12 +622,15 @@ class Journal(JournalReader):
         offset = self._end.offset
         kept = self.path.with_name(f"{self.path.name}.cut-{offset}")
         os.lseek(self._descriptor, offset, os.SEEK_SET)
-        flags = os.O_WRONLY | os.O_APPEND
-        with open(open_own(kept, flags), "ab") as file:  # it may hold an earlier tail
+        descriptor = open_own(kept, os.O_WRONLY)
+        try:
+            at = os.fstat(descriptor).st_size  # it may hold an earlier tail
             while part := os.read(self._descriptor, 1 << 20):
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
+                write_at(descriptor, at, part, is_synced=False)
+                at += len(part)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         sync_folder(kept)
         os.ftruncate(self._descriptor, offset)
         os.fsync(self._descriptor)

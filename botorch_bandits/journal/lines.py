@@ -16,10 +16,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from botorch_bandits.docstrings import fill_in_docstrings
 
@@ -73,6 +75,14 @@ class JournalLockedError(JournalError):
         super().__init__(message)
 
 
+class SnapshotAheadError(JournalError):
+    """A snapshot covers records that its journal does not have any more.
+
+    A snapshot is written when the records are on disk, so that the journal has lost some: it was
+    cut off, or replaced by an earlier copy.
+    """
+
+
 class JournalWriteError(JournalError):
     """A record could not be put on disk; it does not count as written."""
 
@@ -93,7 +103,13 @@ NUM_DIGITS = 32  # of a checksum
 DEEPEST = 50  # levels of nesting in a record
 MAX_LINE_BYTES = 2**30
 """The longest line that is written and read, so that no file can fill the memory."""
+MAX_TORN_BYTES = 2**26
+"""The longest end of a file that is taken for a line whose writing was interrupted, though it does
+not begin like one."""
 _MAX_FORMAT_BYTES = 1000
+_SHORT_BYTES = 2**16  # a line up to here is read at once, and a longer one only if it is right
+_CHUNK_BYTES = 2**20
+_BEGINNING = re.compile(rb"([1-9][0-9]{0,17}) ([0-9a-f]{%d}) " % NUM_DIGITS)
 
 
 @dataclass(frozen=True)
@@ -210,16 +226,47 @@ def read_first_line(file: BinaryIO) -> bytes:
     return file.readline(_MAX_FORMAT_BYTES)
 
 
-def read_line(file: BinaryIO) -> bytes:
-    """Return the next line of a file; of a line that is too long only the first part.
+def read_line(file: BinaryIO, previous: str) -> tuple[bytes, bool]:
+    """Return the next line of a file, and whether that is all of it.
+
+    Of a long line nothing is kept before its length and its checksum are known to be right; of
+    another one only the beginning is returned. No file can therefore fill the memory with what is
+    no record, such as a hole of a terabyte.
 
     Args:
         file: At the start of the line.
+        previous: The checksum of the line before.
     """
-    return file.readline(MAX_LINE_BYTES + 1)
+    line = file.readline(min(_SHORT_BYTES, MAX_LINE_BYTES + 1))
+    if line.endswith(b"\n") or len(line) < min(_SHORT_BYTES, MAX_LINE_BYTES + 1):
+        return line, len(line) <= MAX_LINE_BYTES
+    beginning = _BEGINNING.match(line)
+    if beginning is None:
+        return line, False
+    start = file.tell() - len(line)
+    size = beginning.end() + int(beginning[1])  # without the line break
+    if not len(line) <= size < MAX_LINE_BYTES:
+        return line, False
+    file.seek(start + size)
+    if file.read(1) not in (b"", b"\n"):
+        file.seek(start + len(line))
+        return line, False
+    file.seek(start + len(line))
+    digest = hashlib.sha256(previous.encode("ascii") + line[beginning.end() :])
+    left = size - len(line)
+    while left and (part := file.read(min(left, _CHUNK_BYTES))):
+        digest.update(part)
+        left -= len(part)
+    if left or digest.hexdigest()[:NUM_DIGITS].encode("ascii") != beginning[2]:
+        file.seek(start + len(line))
+        return line, False
+    file.seek(start)
+    return file.read(size + 1), True
 
 
-def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, Position, Position]]:
+def scan(
+    file: BinaryIO, start: Position, path: Path, num_grouped_bytes: int = 0
+) -> Iterator[tuple[bytes, Position, Position]]:
     """Read and check lines from a position to the end of a file.
 
     A last line that is incomplete or damaged is left out: it was being written. A last line that
@@ -230,6 +277,9 @@ def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, P
         file: At the position.
         start: The position.
         path: For errors.
+        num_grouped_bytes: How many bytes at the end may have been written without being put on disk
+            one by one. When power fails parts of them may be missing, from the first on; what
+            follows one that is missing is left out, too.
 
     Yields:
         The JSON text of each record, and the positions before and after its line.
@@ -238,29 +288,66 @@ def scan(file: BinaryIO, start: Position, path: Path) -> Iterator[tuple[bytes, P
         JournalCorruptionError: If a line before the last one is damaged, or a line is too long.
     """
     position = start
-    while line := read_line(file):
-        if len(line) > MAX_LINE_BYTES:
-            raise JournalCorruptionError(
-                path,
-                position.num_records + 3,
-                f"it is longer than {MAX_LINE_BYTES} bytes, which no record is",
-            )
+    while (read := read_line(file, position.checksum))[0]:
+        line, is_whole = read
         # without an end it was the last one when it was read; a writer may have gone on since
         has_end = line.endswith(b"\n")
         whole = line if has_end else line + b"\n"
         try:
+            if not is_whole:
+                raise DamagedLineError(
+                    "it is longer than its length says, or its checksum does not fit"
+                )
             payload, checksum = decode_line(whole, position.checksum)
         except DamagedLineError as error:
-            was_last = not has_end or not file.read(1)
-            if _is_longer_than_announced(line) or not was_last:
-                # the first record is on line 3
-                raise JournalCorruptionError(path, position.num_records + 3, str(error)) from error
-            return
+            size, was_last = len(line), not has_end
+            if has_end:
+                was_last = not file.read(1)
+            elif not is_whole:
+                size, was_last = _measure(file, line)
+            reason = str(error)
+            if size > MAX_LINE_BYTES:
+                reason = f"it is longer than {MAX_LINE_BYTES} bytes, which no record is"
+            elif size > MAX_TORN_BYTES and _BEGINNING.match(line) is None:
+                reason = "it does not begin like a line, and is too long for one that was begun"
+            elif was_last and not _is_longer_than_announced(line, size):
+                return
+            if num_grouped_bytes and position.offset + num_grouped_bytes >= _size_of(file):
+                return
+            # the first record is on line 3
+            raise JournalCorruptionError(path, position.num_records + 3, reason) from error
         before = position
         position = Position(before.num_records + 1, before.offset + len(whole), checksum)
         yield payload, before, position
         if not has_end:
             return
+
+
+def _size_of(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _measure(file: BinaryIO, line: bytes) -> tuple[int, bool]:
+    """Return how long a line is, as far as it matters, and whether it is the last one.
+
+    Args:
+        file: Behind its beginning.
+        line: Its beginning.
+    """
+    beginning = _BEGINNING.match(line)
+    most = MAX_TORN_BYTES
+    if beginning is not None:
+        most = beginning.end() + int(beginning[1]) + 1
+        if most > MAX_LINE_BYTES:
+            return most, False  # such a line is never begun
+        if file.tell() - len(line) + most < _size_of(file):
+            return most + 1, False  # it should have ended
+    size = len(line)
+    while size <= most and (part := file.readline(_CHUNK_BYTES)):
+        size += len(part)
+        if part.endswith(b"\n"):
+            return size, not file.read(1)
+    return size, True
 
 
 def parse(payload: bytes) -> dict[str, Any]:
@@ -273,7 +360,10 @@ def parse(payload: bytes) -> dict[str, Any]:
         JournalFormatError: If it is no record all the same: another program wrote it.
     """
     try:
-        record = json.loads(payload)
+        record = _DECODER.decode(payload.decode("ascii"))
+        # most records have few brackets, so that nothing need be looked at
+        if payload.count(b"[") + payload.count(b"{") > DEEPEST:
+            _check_depth(record)
     except (ValueError, RecursionError) as error:
         raise JournalFormatError(
             f"a line with the right checksum holds no record: {payload[:60]!r} ({error}). Another "
@@ -285,6 +375,24 @@ def parse(payload: bytes) -> dict[str, Any]:
             "program wrote it; restore the file from a backup."
         )
     return record
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"it has the number {name}, which no record has")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _check_depth(record: Any) -> None:
+    """Raise if a value is nested deeper than any that is written."""
+    level = [record]
+    for _ in range(DEEPEST):
+        parts = [part for each in level for part in (each.values() if type(each) is dict else each)]
+        level = [part for part in parts if type(part) is dict or type(part) is list]
+        if not level:
+            return
+    raise ValueError(f"it is nested more than {DEEPEST} levels deep")
 
 
 def check_plain(name: str, value: Any, depth: int = 0) -> None:
@@ -330,11 +438,11 @@ def _check_text(name: str, text: str) -> None:
         raise ValueError(f"{name} is {text!r}, which is not Unicode text: {error}.") from error
 
 
-def _is_longer_than_announced(line: bytes) -> bool:
+def _is_longer_than_announced(line: bytes, size: int) -> bool:
     length = line.split(b" ", 1)[0]
     if not (length.isdigit() and len(length) <= 18):
         return False  # a line that was never begun
-    return len(line) > len(length) + 1 + NUM_DIGITS + 1 + int(length) + 1
+    return size > len(length) + 1 + NUM_DIGITS + 1 + int(length) + 1
 
 
 def _checksum(payload: bytes, previous: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from botorch_bandits.checks import check_vector, level_of_users_line
+from botorch_bandits.checks import check_one_of, check_vector, level_of_users_line
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
 from botorch_bandits.fingerprints import (
@@ -32,6 +32,7 @@ from botorch_bandits.journal import (
     JournalError,
     JournalFormatError,
     JournalReader,
+    Snapshot,
     SnapshotWarning,
 )
 from botorch_bandits.loop.settings import LoopSettings
@@ -104,10 +105,12 @@ def replay(record: Mapping[str, Any], history: History) -> None:
             history.add_retraction(record["id"], record["reason"], record["at"])
         elif kind not in ("asked", STOPPED):
             raise ValueError(f"records of the kind {kind!r} are not known.")
-    except (KeyError, TypeError, ValueError) as error:
+    except _NO_RECORD as error:
+        shown = str(dict(record))
+        shown = shown if len(shown) <= 300 else f"{shown[:300]} ..."
         raise JournalError(
-            f"the record {dict(record)} does not go with what is before it: {error} Was it written "
-            "by a later version of the package, or by another program?"
+            f"the record {shown} does not go with what is before it: {_reason(error)} Was it "
+            "written by a later version of the package, or by another program?"
         ) from error
 
 
@@ -176,6 +179,11 @@ CONTENT, VERSION = "a loop of botorch_bandits", 1
 SNAPSHOT_EVERY = 1000
 """A snapshot is written after so many records, or half of what the last one covers."""
 
+VERIFY = ("tail", "all")
+LOOP_DURABILITY = ("record", "round", "batch")
+"""What is on disk when a call returns: everything, what was told, or what ``sync`` put there."""
+MAX_CONTEXT_DIM = 10_000  # of a journal that is read without its loop
+
 Fit = dict[str, Any]
 """Hyperparameters as plain values, and which rows they were fitted to."""
 
@@ -208,6 +216,9 @@ class LoopJournal:
         path: The path of the journal, which is begun if nothing is there.
         settings: The loop's settings.
         given: What a new journal begins with.
+        verify: ``"tail"``: records that the snapshot covers are not read. ``"all"``: each is, and
+            what the snapshot says is compared with it.
+        durability: ``"record"``, ``"round"`` or ``"batch"``; that of the journal if omitted.
 
     Attributes:
         num_given: How many queries the journal began with.
@@ -220,8 +231,19 @@ class LoopJournal:
         ValueError: If there is a journal already, and a history is given too.
     """
 
-    def __init__(self, path: str | Path, settings: LoopSettings, given: History | None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        settings: LoopSettings,
+        given: History | None,
+        verify: str = "tail",
+        durability: str | None = None,
+    ) -> None:
         """See the class."""
+        check_one_of("verify", verify, VERIFY)
+        if durability is not None:
+            check_one_of("durability", durability, LOOP_DURABILITY)
+        self._verify, self._syncs_rounds = verify, durability == "round"
         self._domain = settings.domain
         self._sizes = settings.history_sizes
         self.num_given = 0
@@ -237,7 +259,12 @@ class LoopJournal:
                 f"{path} is there already, and has its own history. Leave history= out to continue "
                 "it, or choose another path."
             )
-        self._journal = Journal.create(path, header) if is_new else Journal.open(path)
+        grouping = "batch" if durability == "round" else durability
+        self._journal = (
+            Journal.create(path, header, grouping or "record")
+            if is_new
+            else Journal.open(path, verify, grouping)
+        )
         try:
             if is_new and given is not None and given.num_queries:
                 self._journal.append({"kind": "given", "history": _encode(given)})
@@ -271,19 +298,25 @@ class LoopJournal:
         history = History(*self._sizes)
         snapshot = self._journal.read_snapshot()
         self._covered, self.stopped = 0, None
-        if snapshot is not None:
+        self.num_given, self._recorded_fit = 0, None
+        if snapshot is not None and self._verify == "tail":
             self._covered = snapshot.num_records
             self.num_given, self._recorded_fit = read_state(snapshot.state, history)
+        num_read = self._covered
         for record in self._journal.records(after=self._covered):
             self.stopped = stop_in(record)
+            num_read += 1
             if record.get("kind") == "given":
-                _fill(history, record["history"])
-                self.num_given = history.num_queries
+                self.num_given = replay_given(record, history)
             else:
                 self._recorded_fit = record.get("fit", self._recorded_fit)
                 if record.get("kind") == "retracted":
                     self._recorded_fit = None  # it may be to a row that does not count any more
                 replay(record, history)
+            if snapshot is not None and num_read == snapshot.num_records:
+                check_snapshot(snapshot, history, self._journal.path)
+                self._covered = num_read
+        self._verify = "tail"  # once is enough
         self._is_checked = False
         return history
 
@@ -302,7 +335,12 @@ class LoopJournal:
             self._check_fit(fit)
             if fit != self._recorded_fit:
                 record["fit"] = fit
-        self._journal.append(record)
+        # a round ends with what is told; then what was asked before it goes to disk, too
+        is_end = self._syncs_rounds and not (len(entries) == 1 and isinstance(entries[0], Query))
+        if is_end:
+            self._journal.append(record, sync=True)
+        else:
+            self._journal.append(record)
         self.stopped = None
         if fit is not None:
             self._recorded_fit = fit
@@ -335,6 +373,18 @@ class LoopJournal:
                 stacklevel=level_of_users_line(),
             )
         self._covered = num_records
+
+    def sync(self) -> None:
+        """Put on disk what was written."""
+        self._journal.sync()
+
+    def check_process(self) -> None:
+        """Raise in a child that was forked from the process that opened the journal.
+
+        Raises:
+            JournalError: If this is one.
+        """
+        self._journal.check_process()
 
     def close(self) -> None:
         """Give the journal back; a second call does nothing."""
@@ -429,18 +479,168 @@ def check_content(journal: JournalReader) -> None:
         JournalFormatError: If it is another one, or of an unknown version.
     """
     header = journal.header
+    if type(header.get("settings")) is not dict or type(header.get("environment")) is not dict:
+        raise JournalFormatError(
+            f"{journal.path} is no journal of a loop: its header has no settings or no environment."
+        )
     if header.get("content") != CONTENT or header.get("version") != VERSION:
         raise JournalFormatError(
             f"{journal.path} is no journal of a loop that this version can read: its header says "
-            f"{header.get('content')!r}, version {header.get('version')!r}; expected {CONTENT!r}, "
+            f"{header.get('content')!r:.80}, version {header.get('version')!r:.80}; expected "
+            f"{CONTENT!r}, "
             f"version {VERSION}."
         )
 
 
 def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | None]:
-    """Fill an empty history from a snapshot's state; return what else is in it."""
-    _fill(history, state["history"])
-    return state["given"], state["fit"]
+    """Fill an empty history from a snapshot's state; return what else is in it.
+
+    Raises:
+        JournalError: If it is no state of such a loop.
+    """
+    try:
+        _fill(history, state["history"])
+        given, fit = state["given"], state["fit"]
+        if type(given) is not int or not 0 <= given <= history.num_queries:
+            raise ValueError(f"'given' is {given!r}, which is no number of its queries.")
+        if fit is not None and type(fit) is not dict:
+            raise ValueError(f"'fit' is {fit!r}, which is none.")
+    except _NO_RECORD as error:
+        raise JournalError(
+            f"the snapshot is not what a loop of this kind writes: {_reason(error)} Move it away; "
+            "the journal itself has everything."
+        ) from error
+    return given, fit
+
+
+def replay_given(record: Mapping[str, Any], history: History) -> int:
+    """Fill an empty history with what a journal began with; return how many queries it has.
+
+    Raises:
+        JournalError: If it is not the first record, or no such record.
+    """
+    try:
+        if history.num_queries:
+            raise ValueError("it is not the first record.")
+        _fill(history, record["history"])
+    except _NO_RECORD as error:
+        raise JournalError(
+            f"the history with which the journal begins cannot be read: {_reason(error)} Was it "
+            "written by a later version of the package, or by another program?"
+        ) from error
+    return history.num_queries
+
+
+def check_snapshot(snapshot: Snapshot, history: History, path: Path) -> None:
+    """Raise unless a snapshot says what the records say that it covers.
+
+    Args:
+        snapshot: Of the journal.
+        history: What the records say.
+        path: Of the journal, for the message.
+
+    Raises:
+        JournalError: If it does not.
+    """
+    sizes = history.dim, history.context_dim, history.num_constraints, history.maximize
+    known = History(*sizes)
+    read_state(snapshot.state, known)
+    difference_at = first_difference(known, history)
+    if difference_at is not None:
+        raise JournalError(
+            f"the snapshot of {path} and the {snapshot.num_records} records that it covers differ: "
+            f"{difference_at}. Move the snapshot away; the journal itself has everything."
+        )
+
+
+def first_difference(one: History, other: History) -> str | None:
+    """Return where two histories differ, in words; None if they do not."""
+    records, wanted = _encode(one), _encode(other)
+    if len(records) != len(wanted):
+        return f"{len(records)} queries and {len(wanted)}"
+    for record, known in zip(records, wanted, strict=True):
+        for name in {**record, **known}:
+            if record.get(name) != known.get(name):
+                if name == "parameters" and None in (record.get(name), known.get(name)):
+                    continue  # an earlier version wrote no names
+                values = f"{record.get(name)!r} and {known.get(name)!r}"
+                return f"query {known['id']} has {name} {values}"
+    return None
+
+
+def read_history(reader: JournalReader, with_snapshot: bool = True) -> History:
+    """Return the history that a loop's journal has, without the loop.
+
+    Args:
+        reader: Of the journal.
+        with_snapshot: Whether records that the snapshot covers are left to it.
+
+    Raises:
+        JournalError: If it is no journal of a loop, or a record does not fit those before it.
+    """
+    check_content(reader)
+    snapshot = reader.read_snapshot() if with_snapshot else None
+    covered = 0 if snapshot is None else snapshot.num_records
+    state = None if snapshot is None else snapshot.state
+    return rebuild_history(reader.header, state, list(reader.records(after=covered)))
+
+
+def rebuild_history(
+    header: Mapping[str, Any], state: Mapping[str, Any] | None, records: list[dict[str, Any]]
+) -> History:
+    """Return the history of a loop's records, without the loop.
+
+    Args:
+        header: Of the journal.
+        state: Of a snapshot, if one goes before the records.
+        records: Those behind it, or all.
+
+    Raises:
+        JournalError: If a record does not fit those before it.
+    """
+    history = History(*_sizes_of(header, state, records))
+    if state is not None:
+        read_state(state, history)
+    for record in records:
+        if record.get("kind") == "given":
+            replay_given(record, history)
+        else:
+            replay(record, history)
+    return history
+
+
+def _sizes_of(
+    header: Mapping[str, Any], state: Mapping[str, Any] | None, records: list[dict[str, Any]]
+) -> tuple[int, int, int, bool]:
+    """Return the sizes of a history, as header and records have them."""
+    try:
+        settings = settings_of(header)
+        context_dim, maximize = settings["context_dim"], settings.get("maximize", True)
+        if type(context_dim) is not int or not 0 <= context_dim <= MAX_CONTEXT_DIM:
+            raise ValueError(f"context_dim is {context_dim!r}.")
+        if type(maximize) is not bool:
+            raise ValueError(f"maximize is {maximize!r}.")
+        entries = [] if state is None else list(state["history"])
+        for record in records:
+            entries += record["history"] if record.get("kind") == "given" else [record]
+        dim = next((len(entry["x"]) for entry in entries if entry.get("x")), 1)
+        names = ("constraints", "retracted_constraints")
+        counts = (len(entry[name]) for entry in entries for name in names if entry.get(name))
+        return dim, context_dim, next(counts, 0), maximize
+    except _NO_RECORD as error:
+        raise JournalError(
+            f"its header or a record is not what a loop writes: {_reason(error)} Was it written by "
+            "a later version of the package, or by another program?"
+        ) from error
+
+
+_NO_RECORD = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
+"""What reading raises where an entry is missing, or of another kind."""
+
+
+def _reason(error: BaseException) -> str:
+    text = f"there is no entry {error}." if isinstance(error, KeyError) else str(error)
+    return text if len(text) <= 300 else f"{text[:300]} ..."
 
 
 def _encode(history: History) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -32,8 +32,9 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, CensoredView, Feedback, Hallucinated
 from botorch_bandits.forgetting import Forgetting
-from botorch_bandits.history import Event, Failure, History, Outcome, Query, Retraction
+from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
+from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
     check_given,
@@ -43,10 +44,9 @@ from botorch_bandits.loop.checking import (
     evidence_of_loop,
     too_large_in,
 )
-from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.descriptions import settings_in_words
 from botorch_bandits.loop.feasibility import Feasibility
-from botorch_bandits.loop.journal import Fit, LoopJournal
+from botorch_bandits.loop.journal import LoopJournal
 from botorch_bandits.loop.minimizing import turned_check, turned_view
 from botorch_bandits.loop.recommendation import Recommendation, recommendation_now
 from botorch_bandits.loop.restrictions import read_restriction
@@ -59,13 +59,13 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
+from botorch_bandits.loop.turns import TakesTurns
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
-from botorch_bandits.random_streams import Turns
 
 
-class BanditLoop:
+class BanditLoop(TakesTurns):
     """Sequential decisions under uncertainty: :meth:`ask`, evaluate, :meth:`tell`, repeat.
 
     The reward is maximized, or with ``maximize=False`` a cost minimized. Any number of queries may
@@ -118,6 +118,11 @@ class BanditLoop:
         history: Continue from this history; it is used, not copied.
         journal: The path of a file in which everything is recorded. If it is there already, the
             loop continues from it.
+        verify: With a journal: ``"all"`` reads and checks each record and compares the snapshot
+            with them, ``"tail"`` reads what follows the snapshot.
+        durability: With a journal, what is on disk if the machine stops: ``"record"`` (the
+            default), everything; ``"round"``, everything up to the last outcome or failure;
+            ``"batch"``, what :meth:`sync` put there. If only the process dies, all is there.
 
     Raises:
         TypeError: If an argument is of the wrong kind, or a setting cannot be written to a journal
@@ -162,6 +167,8 @@ class BanditLoop:
         clock: Callable[[], float] = time.time,
         history: History | None = None,
         journal: str | Path | None = None,
+        verify: str = "tail",
+        durability: str | None = None,
     ) -> None:
         """See the class."""
         if num_initial is None:
@@ -194,7 +201,7 @@ class BanditLoop:
             repeats=repeats,
         )
         self._clock = checked_clock(clock)
-        self._lock = Turns()
+        super().__init__()
         sizes = settings.history_sizes
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
         for query in self._history.queries:
@@ -202,13 +209,12 @@ class BanditLoop:
         check_weighted_history(settings, self._history)
         self._history.name_points(settings.domain.decode)
         self._num_given = self._history.num_queries
-        self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
-        self._journal: LoopJournal | None = None
-        self._num_records = 0  # of the journal, that the history has
         if journal is None:
+            if (verify, durability) != ("tail", None):
+                raise ValueError("verify and durability go with journal=. Leave them out.")
             self._begin()
             return
-        self._journal = LoopJournal(journal, settings, history)
+        self._journal = LoopJournal(journal, settings, history, verify, durability)
         try:
             self._read_journal()
             self._num_given = self._journal.num_given
@@ -254,12 +260,12 @@ class BanditLoop:
         played = self.settings.acquisition
         kind = getattr(played, "acquisition_class", None) or played
         name = getattr(kind, "__name__", type(kind).__name__)
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             return f"BanditLoop({self.settings.domain!r}, {name}, {self._history!r})"
 
     def _repr_html_(self) -> str:
         """Show settings and the last rows, in a notebook."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             return display(
                 type(self).__name__,
                 dict(settings_in_words(self.settings)) | {"journal": self.journal_path},
@@ -271,9 +277,15 @@ class BanditLoop:
         """Where the loop's journal is, or None without one."""
         return None if self._journal is None else self._journal.path
 
+    def sync(self) -> None:
+        """Put what was asked and told on disk; see ``durability=``."""
+        with HandlersOnHold(), self._lock:
+            if self._journal is not None:
+                self._journal.sync()
+
     def close(self) -> None:
         """Give the journal back, if there is one; a second call does nothing."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             if self._journal is not None:
                 self._journal.close()
 
@@ -301,12 +313,12 @@ class BanditLoop:
                 "a loop with a journal cannot be copied or sent to another process, for a journal "
                 "has one writer. Copy loop.history, or send queries."
             )
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        return self._state_to_copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make a lock of one's own."""
         vars(self).update(state)
-        self._lock = Turns()
+        self._begin_turns()
 
     def ask(
         self,
@@ -365,7 +377,7 @@ class BanditLoop:
         if any(each is not None for each in given):
             limits = read_restriction(self.settings, *given)
         record = None if limits is None else limits.record
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             self._catch_up()
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)
@@ -418,7 +430,7 @@ class BanditLoop:
                 positive, both are given, or a part of the loop cannot have them.
             JournalError: If the outcome cannot be written to the journal. Nothing is recorded then.
         """
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             self._catch_up()
             told = self._history.outcome(query_id)
             if told is not None:
@@ -457,7 +469,7 @@ class BanditLoop:
             ValueError: If the query has a reward, or had one that was retracted.
             JournalError: If the failure cannot be written to the journal. Nothing is recorded then.
         """
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             self._catch_up()
             told = self._history.failure(query_id)
             if told is not None:
@@ -493,7 +505,7 @@ class BanditLoop:
                 before.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             self._catch_up()
             retraction = self._history.new_retraction(query_id, reason, self._clock())
             self._cached_chooser = None  # to be built anew: this outcome may break it
@@ -544,7 +556,7 @@ class BanditLoop:
         named = self.settings.domain.decode(x)  # values that were given stay as they were given
         x = self.settings.domain.check_point("x", x)
         context = check_context(self.settings.context_dim, context)
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             self._catch_up()
             if request_id is not None:
                 answered = self._history.query_of_request(request_id)
@@ -584,7 +596,7 @@ class BanditLoop:
         feedback = self.settings.feedback
         if not isinstance(feedback, Censored):
             raise RuntimeError("the loop has no censored feedback; pass feedback=Censored(...).")
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             current = self._chooser.current
             view = feedback.view(current, current.num_queries + 1, self._clock())
             view = view if self.settings.maximize else turned_view(view)
@@ -621,7 +633,7 @@ class BanditLoop:
                 "largest of all rewards is history.best()."
             )
         context = check_context(self.settings.context_dim, context)
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             chooser = self._chooser
             best = best_now(self.settings, chooser.history, chooser, context, self._clock())
             return None if best is None else self._as_told(best[0].id)
@@ -658,7 +670,7 @@ class BanditLoop:
             ([1.0], 0.13, 0.1)
         """
         context = check_context(self.settings.context_dim, context, "recommend")
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             given = self._clock(), self._num_given
             args = self.settings, self._history, self._chooser
             return recommendation_now(*args, context, among, *given)
@@ -666,14 +678,14 @@ class BanditLoop:
     @property
     def resets(self) -> tuple[Reset, ...]:
         """When the loop began anew and why, in order; see ``restart=``."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             segments = self._chooser.segments
             return () if segments is None else tuple(segments.resets)
 
     @property
     def multipliers(self) -> tuple[float, ...]:
         """The multipliers in force, one a constraint; empty without constraints."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             multipliers = self._chooser.multipliers
             return () if multipliers is None else tuple(multipliers.values.tolist())
 
@@ -685,7 +697,7 @@ class BanditLoop:
         Raises:
             RuntimeError: If there are no constraints.
         """
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             multipliers = self._chooser.multipliers
             if multipliers is None:
                 raise RuntimeError("the loop has no constraints; pass constraints=.")
@@ -712,7 +724,7 @@ class BanditLoop:
             raise RuntimeError("the loop forgets, so there is no one bound for all rounds.")
         if width is not None:
             width = check_positive("width", width)
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             found = self._chooser.feasibility(self._clock(), width)
             if found.nearest is None:
                 return found
@@ -730,7 +742,7 @@ class BanditLoop:
     @property
     def change_tests(self) -> tuple[ChangeTestRecord, ...]:
         """What each test for a change said, in order; see ``restart=``."""
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             segments = self._chooser.segments
             return () if segments is None else tuple(segments.change_tests)
 
@@ -743,7 +755,7 @@ class BanditLoop:
         """
         if isinstance(self.settings.acquisition, RandomSearch):
             return Guarantee(method="random search", gaps=("it does not look at outcomes",))
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             if self._chooser.has_no_data():
                 return Guarantee(
                     method="a user's model", gaps=("without data the model cannot be built",)
@@ -771,7 +783,7 @@ class BanditLoop:
             >>> len(loop.check_model().one_step)
             12
         """
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             check = check_of_loop(self.settings, self.current_model(), self._chooser.current)
             return check if self.settings.maximize else turned_check(check)
 
@@ -787,7 +799,7 @@ class BanditLoop:
         Raises:
             RuntimeError: If the loop's model is no list of priors, or a user's model lacks data.
         """
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             return evidence_of_loop(self.settings, self._chooser, self._clock(), level, output)
 
     def current_model(self) -> Model:
@@ -801,7 +813,7 @@ class BanditLoop:
         """
         if self.settings.model is None:
             raise RuntimeError("random search has no model.")
-        with self._lock:
+        with HandlersOnHold(), self._lock:
             if self._chooser.has_no_data():
                 raise RuntimeError(
                     "no outcome has arrived, so the model cannot be built; tell one."
@@ -824,59 +836,6 @@ class BanditLoop:
             RuntimeWarning,
             stacklevel=level_of_users_line(),
         )
-
-    @property
-    def _chooser(self) -> Chooser:
-        """What is derived from the history; used while the lock is held."""
-        chooser = self._cached_chooser
-        if chooser is None:
-            with self._lock:
-                fit = None if self._journal is None else self._journal.recorded_fit
-                chooser = self._cached_chooser = Chooser(self.settings, self._history, fit)
-        return chooser
-
-    def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
-        """Write down what happened, then add it to the history.
-
-        Args:
-            entries: A query or an event, or an attached query and its outcome; made for the
-                history as it is.
-            fit: The hyperparameters with which a query was chosen.
-
-        Raises:
-            JournalError: If it cannot be written down; nothing is added then.
-        """
-        if self._journal is not None:
-            self._journal.append(*entries, fit=fit)
-        for entry in entries:
-            self._history.record_journaled(entry)
-        if self._journal is not None:
-            self._num_records = self._journal.num_records
-            self._journal.write_snapshot_if_due(self._history)
-
-    def _catch_up(self) -> None:
-        """Read the journal anew if it is ahead, as after an interruption."""
-        if self._journal is not None and self._journal.num_records != self._num_records:
-            self._read_journal()
-            self._cached_chooser = None
-
-    def _read_journal(self) -> None:
-        assert self._journal is not None
-        self._history = self._journal.read()
-        self._history.keep_in_journal(self._journal.path)
-        self._history.name_points(self.settings.domain.decode)
-        self._num_records = self._journal.num_records
-
-    @contextmanager
-    def _derived_state(self) -> Iterator[Chooser]:
-        """Hand out what is derived from the history; throw it away if it falls out of step."""
-        try:
-            yield self._chooser
-        except BaseException:
-            self._cached_chooser = None
-            with suppress(JournalError):  # the next call tries again
-                self._catch_up()
-            raise
 
     def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
         check_all_carried(outcome.reward, outcome.constraints)

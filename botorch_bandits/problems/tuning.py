@@ -14,9 +14,14 @@ afterwards.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import math
 import pickle
 import warnings
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +32,7 @@ import numpy as np
 
 from botorch_bandits.checks import check_integer, check_number, store_checked
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.journal.files import read_bounded
 from botorch_bandits.spaces import Float, Integer, Space
 
 if TYPE_CHECKING:
@@ -306,6 +312,45 @@ def load_dataset(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     return inputs, labels
 
 
+MOST_CSV_BYTES = 2**28
+MOST_CSV_ENTRIES = 2**26
+"""More than these is not read, so that no file can fill the memory."""
+
+
+def _read_csv(path: Path) -> bytes:
+    """Return what a CSV file has, unpacked; not by its name, which could be an address.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        ValueError: If there is more of it than is read, packed or unpacked.
+    """
+    packed = io.BytesIO(read_bounded(path, MOST_CSV_BYTES))
+    unpackers: dict[str, Callable[[io.BytesIO], Any]] = {
+        ".gz": lambda file: gzip.GzipFile(fileobj=file),
+        ".bz2": bz2.BZ2File,
+        ".xz": lzma.LZMAFile,
+        ".zip": _only_member,
+    }
+    unpacker = unpackers.get(path.suffix.lower())
+    if unpacker is None:
+        return packed.getvalue()
+    with unpacker(packed) as file:
+        whole: bytes = file.read(MOST_CSV_BYTES + 1)
+    if len(whole) > MOST_CSV_BYTES:
+        raise ValueError(f"unpacked, it has more than {MOST_CSV_BYTES} bytes, and no more are read")
+    return whole
+
+
+def _only_member(packed: io.BytesIO) -> Any:
+    archive = zipfile.ZipFile(packed)
+    names = archive.namelist()
+    if len(names) != 1:
+        raise ValueError(f"the archive has {len(names)} files, and one is read")
+    return archive.open(names[0])
+
+
 def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels of a CSV file with a header.
 
@@ -327,7 +372,7 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
             "reading a CSV file needs pandas: pip install 'botorch_bandits[tune]'."
         ) from error
     try:
-        table = pd.read_csv(path)
+        table = pd.read_csv(io.BytesIO(_read_csv(Path(path))))
     except Exception as error:  # each kind of compression has errors of its own
         reason = str(error).rstrip(".") or type(error).__name__
         raise ValueError(
@@ -337,17 +382,25 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
         ) from error
     if target not in table.columns:
         known = ", ".join(map(str, table.columns))
-        raise ValueError(f"target column {target!r} is not in {path}; it has {known}.")
+        raise ValueError(f"target column {target!r} is not in {path}; it has {known:.500}.")
     if len(table) == 0:
         raise ValueError(f"data file {path} has a header and no rows below it; add the data.")
     missing = table.isna().sum()
     if missing.any():
         column = missing.idxmax()
         raise ValueError(
-            f"column {column!r} of {path} lacks {missing[column]} values; fill or drop them first."
+            f"column {column!r:.80} of {path} lacks {missing[column]} values; fill or drop them "
+            "first."
         )
     if table.shape[1] == 1:
         raise ValueError(f"{path} has no column beside the target {target!r}.")
+    texts = table.drop(columns=[target]).select_dtypes(exclude="number")
+    num_columns = table.shape[1] + sum(texts[name].nunique() for name in texts)
+    if table.shape[0] * num_columns > MOST_CSV_ENTRIES:
+        raise ValueError(
+            f"{path} has {table.shape[0]} rows, and with one indicator a category {num_columns} "
+            f"columns: more than {MOST_CSV_ENTRIES} entries. Leave columns out that name each row."
+        )
     features = pd.get_dummies(table.drop(columns=[target]), dtype=float)
     return features.to_numpy(dtype=np.float64), table[target].to_numpy()
 

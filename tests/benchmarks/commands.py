@@ -32,6 +32,7 @@ from benchmarks import (
 )
 from benchmarks.devices import against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
+from benchmarks.fault_kinds import KindCount, count_kinds
 from benchmarks.faults import FaultCount, count_faults
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser, run_command, write_atomically
@@ -223,6 +224,17 @@ def build_faults_parser() -> argparse.ArgumentParser:
     faults.add_argument("--kills", type=int, default=200, help="in all (default 200)")
     faults.add_argument("--cuts", type=int, default=200, help="in all (default 200)")
     faults.add_argument("--quick", action="store_true", help="a tenth of both; for a look")
+    faults.add_argument(
+        "--files",
+        type=int,
+        default=0,
+        help="open so many mutated files, and do what else there is: power cuts, full disks, "
+        "links, signals, clocks; from 10000 files on also clusters and workers that are killed "
+        "(default 0: kills and cuts alone)",
+    )
+    faults.add_argument(
+        "--out-files", metavar="FILE", help="write the table of --files as CSV, too"
+    )
     faults.add_argument("--seed", type=int, default=0, help="default 0")
     faults.add_argument("--out", metavar="FILE", help="write the table as CSV, too")
     faults.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -250,14 +262,30 @@ def run_faults(options: argparse.Namespace) -> int:
             counts.append(count_faults(setting, kills, cuts, seed, lambda: bar.advance(1)))
     print(format_counts(counts))
     if options.out:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(asdict(counts[0])), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(count) for count in counts)
-        path = Path(options.out)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text.getvalue())
-    return 0 if all(count.is_clean for count in counts) else 1
+        _write_counts(options.out, counts)
+    kinds: list[KindCount] = []
+    if options.files:
+        num_files = check_integer("--files", options.files, minimum=0)
+        for kind in count_kinds(num_files, seed + FIRST_SEED_OF_KINDS):
+            kinds.append(kind)
+            print(", ".join(f"{k} {v}" for k, v in asdict(kind).items() if v is not None))
+        if options.out_files:
+            _write_counts(options.out_files, kinds)
+    is_clean = all(count.is_clean for count in counts) and all(kind.is_clean for kind in kinds)
+    return 0 if is_clean else 1
+
+
+FIRST_SEED_OF_KINDS = 10
+
+
+def _write_counts(path: str, counts: Sequence[FaultCount | KindCount]) -> None:
+    """Write counts as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(asdict(counts[0])), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(count) for count in counts)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(Path(path), text.getvalue())
 
 
 def format_counts(counts: list[FaultCount]) -> str:

@@ -300,7 +300,7 @@ def test_resume_takes_the_options_of_the_end(folder: Path) -> None:
     journal = ("--journal", "run.journal")
     assert main(command("crashing_above", *journal, "--stop-after-no-gain", "7")) == 1
     more = ("--on-error", "skip", "--stop-after-no-gain", "20")
-    assert main(["resume", "run.journal", *more, "--quiet"]) == 0
+    assert main(["resume", "--trust", "run.journal", *more, "--quiet"]) == 0
     assert len(states_of(folder)) == 8
     assert result_of(folder)["num_failed"] > 0
 

@@ -72,7 +72,7 @@ def test_a_killed_run_resumes_to_the_same_points(
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    assert main(["resume", "../killed.journal", "--quiet"]) == 0
+    assert main(["resume", "--trust", "../killed.journal", "--quiet"]) == 0
     monkeypatch.chdir(folder)
     whole = ("--rounds", "8", "--out", "whole", "--journal", "whole.journal")
     assert main([*OPTIMIZE, *whole]) == 0
@@ -82,7 +82,7 @@ def test_a_killed_run_resumes_to_the_same_points(
     records = told(folder / "killed.journal")
     assert [float(row["x0"]) for row in rows] == [r["x"][0] for r in records if "x" in r]
     # further rounds, by either command; other settings are refused
-    assert main(["resume", "killed.journal", "--rounds", "9"]) == 0
+    assert main(["resume", "--trust", "killed.journal", "--rounds", "9"]) == 0
     assert sum(r["kind"] == "told" for r in told(folder / "killed.journal")) == 9
     assert main([*arguments, "--seed", "1"]) == 2
     assert "seed=0, not 1" in capsys.readouterr().err
@@ -100,7 +100,7 @@ def test_a_journal_is_the_only_record_of_a_run(
     assert not (folder / "run.journal").exists()
     assert main([*random, "--journal", "run.journal", "--overwrite"]) == 0
     assert not (folder / "run" / "history.json").exists()
-    assert main(["resume", "run.journal", "--rounds", "3"]) == 0
+    assert main(["resume", "--trust", "run.journal", "--rounds", "3"]) == 0
     assert sum(r["kind"] == "told" for r in told(folder / "run.journal")) == 3
 
 
@@ -111,7 +111,7 @@ def test_a_tuning_run_with_budgets_is_continued(
     arguments += ["--budget", "support_vectors<=40", "--restart", "cpd", "--shift", "--quiet"]
     arguments += ["--shift-feature", "1", "--threshold-scale", "50", "--out", "run"]
     assert main([*arguments, "--journal", "run.journal"]) == 0
-    assert main(["resume", "run.journal", "--rounds", "6", "--quiet"]) == 0
+    assert main(["resume", "--trust", "run.journal", "--rounds", "6", "--quiet"]) == 0
     capsys.readouterr()
     assert main(["show", "run.journal"]) == 0
     shown = capsys.readouterr().out
@@ -153,7 +153,7 @@ def test_show_says_what_is_pending_failed_and_violated(
     assert main(["show", str(path), "--plot", str(tmp_path / "run.png")]) == 0
     with Image.open(tmp_path / "run.png") as picture:
         assert picture.size[0] > 500
-    assert main(["resume", str(path)]) == 2
+    assert main(["resume", "--trust", str(path)]) == 2
     assert "BanditLoop.open" in capsys.readouterr().err
     capsys.readouterr()
     assert main(["show", str(tmp_path / "none.journal")]) == 2
@@ -226,7 +226,7 @@ def test_results_of_a_journal_are_not_written_over_by_another_run(
 ) -> None:
     with_journal = (*OPTIMIZE, "--out", "o", "--journal", "y.journal")
     assert main([*with_journal, "--rounds", "4"]) == 0
-    assert main(["resume", "y.journal", "--rounds", "6", "--quiet"]) == 0
+    assert main(["resume", "--trust", "y.journal", "--rounds", "6", "--quiet"]) == 0
     before = Path("o/result.json").read_bytes()
     capsys.readouterr()
     for other in (["--rounds", "3"], ["--rounds", "3", "--journal", "z.journal"]):
@@ -237,7 +237,7 @@ def test_results_of_a_journal_are_not_written_over_by_another_run(
         assert "--overwrite" in message
     assert Path("o/result.json").read_bytes() == before
     # a run that has all its rounds says how to go on
-    assert main(["resume", "y.journal", "--quiet"]) == 0
+    assert main(["resume", "--trust", "y.journal", "--quiet"]) == 0
     assert "--rounds N" in capsys.readouterr().err
     assert main([*OPTIMIZE, "--out", "o", "--rounds", "3", "--overwrite"]) == 0
     assert len(list(Journal.read("y.journal").records())) == 12  # asked and told, six rounds

@@ -116,7 +116,7 @@ def test_methods_are_what_their_names_say() -> None:
 
 def test_a_run_with_a_journal_goes_on(folder: Path) -> None:
     assert optimize("--journal", "kept", "--objective", "earned", "--out", "run") == 0
-    assert main(["resume", "kept", "--rounds", "9", "--quiet"]) == 0
+    assert main(["resume", "--trust", "kept", "--rounds", "9", "--quiet"]) == 0
     rows = rows_of(folder / "run")
     assert len(rows) == 9
     assert {float(row["width"]) for row in rows[5:]} == {EARNING_WIDTH}

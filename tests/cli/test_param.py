@@ -98,7 +98,7 @@ def test_a_journal_is_resumed_and_shown_in_names(
 ) -> None:
     journal = str(here / "run.journal")
     assert main([*COMMAND, *PARAM, "--rounds", "3", "--out", "out", "--journal", journal]) == 0
-    assert main(["resume", journal, "--rounds", "4", "--quiet"]) == 0
+    assert main(["resume", "--trust", journal, "--rounds", "4", "--quiet"]) == 0
     reader = Journal.read(journal)
     asked = [record for record in reader.records() if record["kind"] == "asked"]
     space = Space.parse(TEXTS)

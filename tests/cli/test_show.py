@@ -389,5 +389,5 @@ def test_the_next_commands_of_a_run_are_those_that_continue_it(
     shown = capsys.readouterr().out.split("picture: ")[0]
     step = "botorch-bandits resume a.journal --rounds 4"
     assert shown.count(step) == 2  # of the run itself, and of show
-    assert main(step.split()[1:]) == 0
+    assert main([*step.split()[1:], "--trust"]) == 0
     assert "4 of 4" in capsys.readouterr().out

@@ -74,12 +74,12 @@ def test_a_run_stops_is_shown_and_goes_on_if_asked_for_more(
     assert stopped in page
     # it is over, and stays so unless more is asked for; nothing is written twice
     for more in ([], ["--rounds", "60"]):
-        assert main(["resume", "run.journal", "--quiet", *more]) == 0
+        assert main(["resume", "--trust", "run.journal", "--quiet", *more]) == 0
         assert f"after {played} rounds, where it had stopped: {stopped}" in capsys.readouterr().err
         assert result_in(folder / "run")["num_rounds"] == played
         assert result_in(folder / "run")["stopped"] == stopped
     assert kinds(folder / "run.journal").count("stopped") == 1
-    assert main(["resume", "run.journal", "--quiet", "--stop-below", "1.5"]) == 0
+    assert main(["resume", "--trust", "run.journal", "--quiet", "--stop-below", "1.5"]) == 0
     later = result_in(folder / "run")
     assert later["num_rounds"] > played
     assert float(later["stopped"].split()[1]) <= 1.5
@@ -94,8 +94,8 @@ def test_a_run_stops_is_shown_and_goes_on_if_asked_for_more(
     assert points[0] == points[1]
     # with a further round the run has not stopped any more
     capsys.readouterr()
-    assert main(["resume", "whole.journal", "--quiet", "--stop-below", "1e-6", "--rounds",
-                 str(len(points[0]) + 1)]) == 0  # fmt: skip
+    further = ["--stop-below", "1e-6", "--rounds", str(len(points[0]) + 1)]
+    assert main(["resume", "--trust", "whole.journal", "--quiet", *further]) == 0
     assert main(["show", "whole.journal"]) == 0
     assert "stopped " not in capsys.readouterr().out
 

@@ -1,0 +1,119 @@
+"""Whoever calls a loop takes turns: threads, forked children and signal handlers.
+
+A thread waits for its turn. A child that was forked gets a lock of its own, for that of the parent
+may be held for ever, and cannot write. A signal handler interrupts its own thread, which cannot
+wait for itself: handlers are called behind what the loop is doing. The default of ``SIGINT``, which
+calls nothing, interrupts at once.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.history import Event, History, Query
+from botorch_bandits.journal import JournalError
+from botorch_bandits.loop.chooser import Chooser
+from botorch_bandits.loop.journal import Fit, LoopJournal
+from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.random_streams import Turns
+
+_loops: weakref.WeakSet[TakesTurns] = weakref.WeakSet()
+
+
+class TakesTurns:
+    """What a loop knows and derives from it, for one caller at a time."""
+
+    settings: LoopSettings
+    _history: History
+    _lock: Turns
+
+    def __init__(self) -> None:
+        """Begin without a journal; the history is set by whoever inherits."""
+        self._cached_chooser: Chooser | None = None  # None: it is to be built from the history
+        self._journal: LoopJournal | None = None
+        self._num_records = 0  # of the journal, that the history has
+        self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        self._lock = Turns()
+        _loops.add(self)
+
+    def _state_to_copy(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    @property
+    def _chooser(self) -> Chooser:
+        """What is derived from the history; to be used while the lock is held."""
+        chooser = self._cached_chooser
+        if chooser is None:
+            with self._lock:
+                fit = None if self._journal is None else self._journal.recorded_fit
+                chooser = self._cached_chooser = Chooser(self.settings, self._history, fit)
+        return chooser
+
+    def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
+        """Write down what happened, then add it to the history.
+
+        Args:
+            entries: A query or an event, or an attached query and its outcome; made for the
+                history as it is.
+            fit: The hyperparameters with which a query was chosen.
+
+        Raises:
+            JournalError: If it cannot be written down; nothing is added then.
+        """
+        if self._journal is not None:
+            self._journal.append(*entries, fit=fit)
+        for entry in entries:
+            self._history.record_journaled(entry)
+        if self._journal is not None:
+            self._num_records = self._journal.num_records
+            self._journal.write_snapshot_if_due(self._history)
+
+    def _catch_up(self) -> None:
+        """Read the journal anew if it is ahead, as after an interruption between the two.
+
+        Raises:
+            JournalError: In a child that was forked after the journal was opened.
+        """
+        if self._journal is None:
+            return
+        self._journal.check_process()
+        if self._journal.num_records != self._num_records:
+            self._read_journal()
+            self._cached_chooser = None
+
+    def _read_journal(self) -> None:
+        assert self._journal is not None
+        self._history = self._journal.read()
+        self._history.keep_in_journal(self._journal.path)
+        self._history.name_points(self.settings.domain.decode)
+        self._num_records = self._journal.num_records
+
+    @contextmanager
+    def _derived_state(self) -> Iterator[Chooser]:
+        """Hand out what is derived from the history; throw it away if it falls out of step."""
+        try:
+            yield self._chooser
+        except BaseException:
+            self._cached_chooser = None
+            with suppress(JournalError):  # the next call tries again
+                self._catch_up()
+            raise
+
+
+def _give_children_locks() -> None:
+    for loop in list(_loops):
+        loop._lock = Turns()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_give_children_locks)
+
+
+fill_in_docstrings(__name__)
