@@ -296,12 +296,12 @@ def _read_history(folder: Path) -> dict[str, Any]:
         known = json.loads(read_bounded(folder / HISTORY_FILE, MOST_HISTORY_BYTES))
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    if not (
-        isinstance(known, dict)
-        and isinstance(known.get("settings"), dict)
-        and isinstance(known.get("queries"), list)
-    ):
+    if not isinstance(known, dict) or not {"settings", "queries"} <= set(known):
         raise ValueError("it is no history of a run")
+    if not isinstance(known["settings"], dict):
+        raise ValueError(f"settings is {known['settings']!r:.100}")
+    if not isinstance(known["queries"], list):
+        raise ValueError(f"records is {known['queries']!r:.100}, which is no list")
     return known
 
 

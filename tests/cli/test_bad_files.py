@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from botorch_bandits.cli import main
-from botorch_bandits.problems import load_csv
+from botorch_bandits.problems import load_csv, tuning
 from botorch_bandits.problems.changing import load_readings
 
 TABLE = b"a,b,y\n1,2,0\n2,3,1\n"
@@ -178,7 +178,8 @@ def test_line_ends_and_compression_make_no_difference(tmp_path: Path, name: str)
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *((f"data.csv.{ending}", TABLE) for ending in ("gz", "bz2", "xz", "zip", "zst")),
+        *((f"data.csv.{ending}", TABLE) for ending in ("gz", "bz2", "xz", "zip")),
+        ("data.csv.zst", bytes.fromhex("28b52ffd240671000078790a312c320a") + TABLE),
         ("cut.csv.gz", gzip.compress(TABLE)[:-9]),
         ("cut.csv.bz2", bz2.compress(TABLE)[:-9]),
         ("cut.csv.xz", lzma.compress(TABLE)[:-9]),
@@ -193,6 +194,24 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> N
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=rf"file {path} cannot be read: .*\. It must be a CSV"):
+        load_csv(path, "y")
+
+
+@pytest.mark.parametrize("name", ["large.csv.gz", "large.csv.zip", "two.csv.zip"])
+def test_what_is_not_read_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(tuning, "MOST_CSV_BYTES", 1000)
+    path, large = tmp_path / name, TABLE + b"5,6,1\n" * 1000
+    if name.endswith("gz"):
+        path.write_bytes(gzip.compress(large))
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for i in range(1 + name.startswith("two")):
+                archive.writestr(f"{i}.csv", large)
+    assert path.stat().st_size < 1000
+    reason = "the archive has 2 files" if "two" in name else "unpacked, it has more than 1000 bytes"
+    with pytest.raises(ValueError, match=f"cannot be read: {reason}"):
         load_csv(path, "y")
 
 
