@@ -80,6 +80,8 @@ def check_double(name: str, value: Tensor) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}.")
     if value.dtype != DTYPE:
+        if value.is_complex():
+            raise TypeError(_complex_error(name, value.dtype))
         raise TypeError(
             f"{name} has dtype {value.dtype}, but float64 is needed: Gaussian-process algebra "
             f"loses most of its digits in lower precision. Pass {name}.double()."
@@ -219,11 +221,10 @@ def convert_number(name: str, value: Any) -> float:
         value = value.item()
     dtype: Any = getattr(value, "dtype", None)
     kind = getattr(dtype, "kind", "")
+    if _is_hidden(value):
+        raise TypeError(_masked_number_error(name))
     if kind == "f" and dtype.itemsize < 8:
-        raise TypeError(
-            f"{name} is a {dtype} number, but float64 is needed. Pass float({name}) if its "
-            "rounding is accepted."
-        )
+        raise TypeError(_float32_number_error(name, dtype))
     if isinstance(value, complex) or kind in ("c", "m", "M"):  # which numpy would convert
         raise TypeError(f"{name} must be one real number, got {shown_value(value)}.")
     if isinstance(value, (str, bytes)):
@@ -258,8 +259,8 @@ def check_reward(name: str, value: Any) -> float:
     """
     if type(value) is float:
         return check_number(name, value)
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise TypeError(f"{name} is masked, so that it is no number.")
+    if _is_hidden(value):
+        raise TypeError(_masked_number_error(name))
     if isinstance(value, Tensor):
         value = value.detach().item() if value.numel() == 1 else value
     elif getattr(value, "size", None) == 1 and callable(getattr(value, "item", None)):
@@ -433,6 +434,8 @@ def check_integer(name: str, value: Any, minimum: int) -> int:
         TypeError: If it is not an integer (booleans are refused too).
         ValueError: If it is below ``minimum``.
     """
+    if _is_hidden(value):  # operator.index would return what is behind the mask
+        raise TypeError(_masked_number_error(name))
     try:
         number = operator.index(value)
     except TypeError:
@@ -624,11 +627,7 @@ def level_of_users_line() -> int:
 def _as_double(name: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return check_double(name, value)
-    dtype = getattr(value, "dtype", None)
-    if dtype is not None and getattr(dtype, "kind", "") == "f" and dtype.itemsize < 8:
-        raise TypeError(
-            f"{name} has dtype {dtype}, but float64 is needed. Pass {name}.astype('float64')."
-        )
+    check_kept_exactly(name, value)
     try:
         return torch.as_tensor(value, dtype=DTYPE)
     except OverflowError as error:
@@ -637,6 +636,84 @@ def _as_double(name: str, value: Any) -> Tensor:
         raise TypeError(
             f"{name} must be a float64 tensor or nested sequences of numbers, got {value!r}."
         ) from error
+
+
+def check_kept_exactly(name: str, value: Any) -> None:
+    """Raise if a conversion to float64 would change the numbers of something without a word.
+
+    It would with what hides behind a mask, is complex, or was rounded to less than float64.
+
+    Args:
+        name: The argument's name, for errors.
+        value: An array, nested sequences, or anything else, which passes.
+
+    Raises:
+        TypeError: If it is so.
+    """
+    if isinstance(value, list | tuple):
+        _check_entries(name, value)
+    elif not isinstance(value, Tensor) and getattr(value, "dtype", None) is not None:
+        _check_array(name, value)
+
+
+def _check_entries(name: str, values: Sequence[Any]) -> None:
+    for i, value in enumerate(values):
+        kind = type(value)
+        if kind is float or kind is int:
+            continue
+        if kind is list or kind is tuple:
+            _check_entries(f"{name}[{i}]", value)
+        elif kind is complex:
+            raise TypeError(f"{name}[{i}] is {value}, but numbers must be real.")
+        elif isinstance(value, Tensor):
+            if value.is_floating_point() or value.is_complex():
+                check_double(f"{name}[{i}]", value)
+        elif getattr(value, "dtype", None) is not None:
+            _check_array(f"{name}[{i}]", value)
+
+
+def _check_array(name: str, value: Any) -> None:
+    """Raise if an array or a number of numpy is masked, complex or of less than float64."""
+    dtype = value.dtype
+    kind = getattr(dtype, "kind", "")
+    shape = getattr(value, "shape", ())
+    if _is_hidden(value):
+        if not shape:
+            raise TypeError(_masked_number_error(name))
+        first = [int(i) for i in np.argwhere(np.ma.getmaskarray(value))[0]]
+        raise TypeError(
+            f"{name} is an array with {int(np.ma.count_masked(value))} masked entries, the first "
+            f"at {first}: what is behind a mask is no number. Leave those rows out, or fill them: "
+            f"{name}.filled(...)."
+        )
+    if kind == "c":
+        raise TypeError(_complex_error(name, dtype))
+    if kind == "f" and dtype.itemsize < 8:
+        if not shape:
+            raise TypeError(_float32_number_error(name, dtype))
+        raise TypeError(
+            f"{name} has dtype {dtype}, but float64 is needed. Pass {name}.astype('float64')."
+        )
+
+
+def _is_hidden(value: Any) -> bool:
+    """Return whether something is a masked array, or a number of one, with a masked entry."""
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+
+
+def _masked_number_error(name: str) -> str:
+    return f"{name} is masked, so that it is no number. Pass a number, or leave the row out."
+
+
+def _complex_error(name: str, dtype: Any) -> str:
+    return f"{name} has dtype {dtype}, but numbers must be real. Pass {name}.real if that is meant."
+
+
+def _float32_number_error(name: str, dtype: Any) -> str:
+    return (
+        f"{name} is a {dtype} number, but float64 is needed. Pass float({name}) if its rounding is "
+        "accepted."
+    )
 
 
 fill_in_docstrings(__name__)

@@ -489,16 +489,20 @@ class Box(Domain):
     nonlinear_inequality_constraints: tuple[Any, ...] = ()
     feasible: FeasibleSet | None = None
 
-    def _constrain(self, inequality: Any, equality: Any, nonlinear: Any) -> None:
+    def _constrain(
+        self, inequality: Any, equality: Any, nonlinear: Any, names: tuple[str, ...] = ()
+    ) -> None:
         """Take in constraints; :attr:`feasible` is None without any."""
         self.inequality_constraints = read_linear("inequality_constraints", inequality, self.dim)
         self.equality_constraints = read_linear("equality_constraints", equality, self.dim)
         self.nonlinear_inequality_constraints = read_nonlinear(
             "nonlinear_inequality_constraints", nonlinear
         )
-        given = [getattr(self, name) for name in CONSTRAINTS]
-        if any(given):
-            feasible = FeasibleSet(self.bounds, given[0], given[1], given[2], self.discrete_dims)
+        inequality, equality, nonlinear = (getattr(self, name) for name in CONSTRAINTS)
+        if inequality or equality or nonlinear:
+            feasible = FeasibleSet(
+                self.bounds, inequality, equality, nonlinear, self.discrete_dims, names=names
+            )
             feasible.check_not_empty(self._from_unit, self.integer_dims)
             self.feasible = feasible
 
@@ -519,6 +523,7 @@ class Box(Domain):
         integer_dims: Sequence[int] = (),
         num_restarts: int = 10,
         raw_samples: int = 256,
+        **constraints: Any,
     ) -> Box:
         """Return the box of one ``(low, high)`` pair a dimension.
 
@@ -528,6 +533,8 @@ class Box(Domain):
             integer_dims: As for the class.
             num_restarts: As for the class.
             raw_samples: As for the class.
+            constraints: ``inequality_constraints=``, ``equality_constraints=`` and
+                ``nonlinear_inequality_constraints=``, in the forms that the class takes.
 
         Raises:
             TypeError: If ``pairs`` is a tensor of another dtype than float64.
@@ -542,7 +549,7 @@ class Box(Domain):
             pairs = pairs if hasattr(pairs, "dtype") else rows_in_lists("pairs", list(pairs))
         rows = check_matrix("pairs", pairs, 2, "one (low, high) pair a row", ONE_DIMENSION)
         read_bounds("pairs", [tuple(pair) for pair in rows.tolist()])
-        return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples)
+        return Box(rows.T.contiguous(), integer_dims, num_restarts, raw_samples, **constraints)
 
     def _pairs_meant(self, bounds: Any) -> str:
         """Say so if nested lists make sense as pairs, with integers."""
@@ -616,9 +623,11 @@ class Box(Domain):
             "options": {"batch_limit": self.num_restarts, "init_batch_limit": self.raw_samples},
         }
         own: dict[str, Any] = {"gen_candidates": getattr(acquisition, "gen_candidates", None)}
-        if getattr(acquisition, "X_baseline", None) is not None:
+        rows, near = getattr(acquisition, "X_baseline", None), dict[str, Any]()
+        if rows is not None and (len(rows) or own["gen_candidates"]):  # BoTorch needs one
             near = {"sample_around_best": True, "sample_around_best_sigma": NEAR}
-            own["options"] = {**common["options"], **near, "init_batch_limit": 2 * self.raw_samples}
+            near["init_batch_limit"] = 2 * self.raw_samples
+            own["options"] = {**common["options"], **near}
         scale = value_scale_of(acquisition) or ValueScale()
         is_ordinary = 1.0 / ORDINARY <= scale.unit <= ORDINARY and abs(scale.offset) <= ORDINARY
         if is_ordinary:  # as it is, to the last bit
@@ -632,12 +641,8 @@ class Box(Domain):
             return x, scale.offset + scale.unit * found
         is_mixed = math.prod(map(len, values.values())) > LARGEST_MIXED
         bounds, to_box = self.bounds, None
-        if not is_mixed and getattr(acquisition, "X_baseline", None) is not None:
-            common["options"] |= {
-                "sample_around_best": True,
-                "sample_around_best_sigma": NEAR,
-                "init_batch_limit": 2 * self.raw_samples,
-            }
+        if near and not is_mixed:
+            common["options"] |= near
         if is_mixed or own["gen_candidates"] is None:  # BoTorch's searches know no sides
             to_box = self._cube(values)
         if to_box is not None:

@@ -108,7 +108,7 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
         where = f"{name}[{k}]"
         if not isinstance(triple, list | tuple) or len(triple) != 3:
             raise TypeError(f"{where} is {triple!r}; pass (indices, coefficients, rhs).")
-        indices = triple[0].tolist() if hasattr(triple[0], "tolist") else list(triple[0])
+        indices = read_indices(where, triple[0])
         indices = [check_integer(f"an index of {where}", i, minimum=0) for i in indices]
         if not indices or len(set(indices)) != len(indices) or max(indices) >= dim:
             raise ValueError(
@@ -120,6 +120,22 @@ def read_linear(name: str, given: Any, dim: int) -> tuple[Linear, ...]:
         rhs = check_number(f"rhs of {where}", triple[2])
         found.append((tuple(indices), tuple(coefficients.tolist()), rhs))
     return tuple(found)
+
+
+def read_indices(where: str, given: Any) -> list[Any]:
+    """Return the indices, or names, of a linear constraint in a list.
+
+    Args:
+        where: Of the constraint, for errors.
+        given: A list, a tuple or a tensor.
+
+    Raises:
+        TypeError: If it is a single one.
+    """
+    listed = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(listed, list | tuple):
+        raise TypeError(f"{where} has {given!r} for indices; pass a list, such as [{given!r}].")
+    return list(listed)
 
 
 def read_nonlinear(name: str, given: Any) -> tuple[Nonlinear, ...]:
@@ -167,6 +183,7 @@ class FeasibleSet:
         num_fixed: So many coordinates in front are fixed, as a context is; they are in ``bounds``,
             and constraints do not count them.
         held: Further coordinates that have one value, which is in ``bounds``.
+        names: Of the coordinates behind those in front, for errors; ``x[0]`` and so on if empty.
     """
 
     bounds: Tensor
@@ -176,6 +193,7 @@ class FeasibleSet:
     discrete: tuple[int, ...] = ()
     num_fixed: int = 0
     held: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
     def behind(self, front: Tensor) -> FeasibleSet:
         """Return the set of points with fixed coordinates in front.
@@ -187,8 +205,8 @@ class FeasibleSet:
         discrete, held = (
             tuple(i + len(front) for i in dims) for dims in (self.discrete, self.held)
         )
-        constraints = (self.inequality, self.equality, self.nonlinear)
-        return FeasibleSet(bounds, *constraints, discrete, self.num_fixed + len(front), held)
+        in_front = self.num_fixed + len(front)
+        return replace(self, bounds=bounds, discrete=discrete, num_fixed=in_front, held=held)
 
     def holding(self, values: Mapping[int, float]) -> FeasibleSet:
         """Return the set of points with given values of some coordinates.
@@ -294,7 +312,23 @@ class FeasibleSet:
 
     def _value(self, function: Callable[[Tensor], Any], x: Tensor) -> float:
         with torch.no_grad():
-            return float(function(x[self.num_fixed :]))
+            value = function(x[self.num_fixed :])
+        called = getattr(function, "__name__", type(function).__name__)
+        dtype = getattr(value, "dtype", None)
+        if isinstance(value, bool) or dtype in (torch.bool, np.dtype(bool)):
+            raise ValueError(
+                f"{called} of nonlinear_inequality_constraints returned {value} at one point, and "
+                "False counts as 0, which is feasible. Return a number that is negative where a "
+                "point is infeasible."
+            )
+        try:
+            return float(value)
+        except (TypeError, ValueError, RuntimeError):
+            what = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+            raise ValueError(
+                f"{called} of nonlinear_inequality_constraints returned {what} at one point; "
+                "return one number, or a tensor with one element."
+            ) from None
 
     def check(self, name: str, x: Tensor) -> None:
         """Raise if a point violates a constraint, and name that with its value.
@@ -317,7 +351,8 @@ class FeasibleSet:
             if slack < 0.0:
                 pairs = zip(indices, coefficients, strict=True)
                 total = math.fsum(c * point[i] for i, c in zip(indices, coefficients, strict=True))
-                words = " + ".join(f"{c:g} * x[{i}]" for i, c in pairs)
+                named = self.names or [f"x[{i}]" for i in range(len(point))]
+                words = " + ".join(f"{c:g} * {named[i]}" for i, c in pairs)
                 raise ValueError(
                     f"{name} is {point}, which violates {argument}[{k}]: {words} {sign} {rhs:g}, "
                     f"but the sum is {total:.6g}. Move the point, or relax the constraint."
@@ -357,7 +392,8 @@ class FeasibleSet:
             whole: Dimensions that take whole numbers.
 
         Raises:
-            ValueError: If there is none, or an equality is on a discrete dimension.
+            ValueError: If there is none, an equality is on a discrete dimension, or a function has
+                no gradient where there are continuous ones.
         """
         for k, (indices, _, _) in enumerate(self.equality):
             on_discrete = sorted(set(indices) & set(self.discrete))
@@ -382,7 +418,27 @@ class FeasibleSet:
                 "are then fixed."
             )
         if self.nonlinear or self.discrete:
-            self.sample(1, torch.Generator().manual_seed(0), from_unit)
+            point = self.sample(1, torch.Generator().manual_seed(0), from_unit).squeeze(0)
+            if any(i not in self.discrete and i not in self.held for i in range(self.dim)):
+                self._check_gradients(point)
+
+    def _check_gradients(self, x: Tensor) -> None:
+        """Raise unless searches can follow the nonlinear constraints from a feasible point."""
+        for k, (function, _) in enumerate(self.nonlinear):
+            if getattr(function, "takes_rows", False):
+                continue
+            try:
+                value = function(x[self.num_fixed :].clone().requires_grad_(True))
+                has_gradient = isinstance(value, Tensor) and value.requires_grad
+            except (RuntimeError, TypeError):  # numpy takes no tensor with a gradient
+                has_gradient = False
+            if not has_gradient:
+                called = getattr(function, "__name__", type(function).__name__)
+                raise ValueError(
+                    f"{called} of nonlinear_inequality_constraints[{k}] has no gradient, which "
+                    "searches on continuous dimensions follow. Compute it from the point in torch, "
+                    "without float(), .numpy() or comparisons; or take Arms of feasible points."
+                )
 
     def _alone(self, whole: Sequence[int]) -> str:
         """Say which constraint cannot be met even alone, if one is that."""

@@ -14,13 +14,16 @@ recorded and reported but kept out of the model. A query that failed is lost at 
 round, and :class:`CensoredQueue` follows a history that grows.
 
 Source: Verma, Dai and Low, *Bayesian optimization under stochastic delayed feedback*, ICML 2022,
-section 3.1, and appendix A.4 for delays in seconds.
+section 3.1, and appendix A.4 for delays in seconds. ``fill=`` puts another value of the range of
+outcomes in the place of the minimum while a query is pending; see
+:mod:`botorch_bandits.confidence.fills`.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -94,11 +97,13 @@ class OutcomeScale(NamedTuple):
 
 @dataclass(frozen=True)
 class Censored(Censoring, Feedback):
-    r"""Pending queries enter at the known minimum; see the module.
+    r"""Pending queries enter at the known minimum, or at what ``fill`` says; see the module.
 
     With :math:`d_s` the delay of query ``s``, the model of round ``t`` has the outcome
 
-    .. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min\{m, t - s\}, \text{ else } y_{\min}.
+    .. math:: \tilde y_{s,t} = y_s \text{ if } d_s \le \min\{m, t - s\}, \text{ else } y_{\min},
+
+    where a query with :math:`t - s < m` may have a fill in the place of :math:`y_{\min}`.
 
     Attributes:
         minimum: No reward without its noise is smaller. In a loop with ``maximize=False``: no cost
@@ -314,13 +319,30 @@ class Censored(Censoring, Feedback):
         rewards = (outcome.reward for outcome in history.outcomes)
         return min(self.minimum, min(rewards, default=self.minimum))
 
+    def delay_of(self, query: Query, outcome: Outcome) -> float:
+        """Return after how many rounds (or seconds) an outcome could be used.
+
+        Args:
+            query: The query.
+            outcome: What came of it.
+        """
+        if self.unit == "seconds":
+            return outcome.arrived_at - query.asked_at
+        return outcome.arrived_round + 1 - query.round_number
+
+    def age_of(self, query: Query, round_number: int, now: float) -> float:
+        """Return for how many rounds (or seconds) a query is waited for when a round is chosen.
+
+        Args:
+            query: The query.
+            round_number: The round that is chosen.
+            now: Clock time in seconds.
+        """
+        return now - query.asked_at if self.unit == "seconds" else round_number - query.round_number
+
     def is_late(self, query: Query, outcome: Outcome) -> bool:
         """Return whether an outcome came after the query was given up."""
-        if self.max_delay is None:
-            return False
-        if self.unit == "seconds":
-            return outcome.arrived_at - query.asked_at > self.max_delay
-        return outcome.arrived_round + 1 - query.round_number > self.max_delay
+        return self.max_delay is not None and self.delay_of(query, outcome) > self.max_delay
 
     def is_lost(self, query: Query, round_number: int, now: float) -> bool:
         """Return whether a query without an outcome is given up when a round is chosen.
@@ -332,9 +354,8 @@ class Censored(Censoring, Feedback):
         """
         if self.max_delay is None:
             return False
-        if self.unit == "seconds":
-            return now - query.asked_at > self.max_delay
-        return round_number - query.round_number >= self.max_delay
+        age = self.age_of(query, round_number, now)
+        return age > self.max_delay if self.unit == "seconds" else age >= self.max_delay
 
     def status(
         self, query: Query, event: Event | None, round_number: int, now: float
@@ -356,6 +377,27 @@ class Censored(Censoring, Feedback):
         if event is not None:
             return "late" if self.is_late(query, event) else "observed"
         return "lost" if self.is_lost(query, round_number, now) else "pending"
+
+    def shares_to_come(
+        self, view: CensoredView, history: History, round_number: int, now: float
+    ) -> tuple[float, ...]:
+        """Return for each pending query how likely its outcome is still to come in time.
+
+        Args:
+            view: Of the round.
+            history: What was asked and told before.
+            round_number: The round that is chosen.
+            now: Clock time in seconds.
+        """
+        pending = [history.query(i) for i in view.pending]
+        ages = [self.age_of(query, round_number, now) for query in pending]
+        delays: Counter[float] = Counter()
+        if self.delay_distribution is None:
+            in_time = {i for i, reward in enumerate(view.rewards) if reward is not None}
+            for outcome in history.outcomes:
+                if outcome.query_id in in_time:
+                    delays[self.delay_of(history.query(outcome.query_id), outcome)] += 1
+        return self.shares_at_ages(ages, delays, len(view.lost), self.max_delay)
 
     def view(self, history: History, round_number: int, now: float) -> CensoredView:
         """Return what the model sees when the query of a round is chosen.
@@ -449,6 +491,8 @@ class CensoredQueue:
         self._late: set[int] = set()
         self._now = self._last_asked_at = -math.inf
         self._is_ordered = True  # in seconds a clock may have been set back
+        self._delay_of: dict[int, float] = {}  # of outcomes that came in time, by query
+        self._delays: Counter[float] = Counter()
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -470,6 +514,13 @@ class CensoredQueue:
         """Ids of lost queries whose outcome arrived too late."""
         return tuple(sorted(self._late))
 
+    def shares_to_come(self) -> tuple[float, ...]:
+        """Return what :meth:`Censored.shares_to_come` does, for the last update."""
+        when = self._num_queries + 1, self._now
+        ages = [self._feedback.age_of(query, *when) for query in self._waiting.values()]
+        given = ages, self._delays, len(self._lost), self._feedback.max_delay
+        return self._feedback.shares_at_ages(*given)
+
     def update(self, now: float) -> None:
         """Take in what happened since the last update; the next query is to be chosen.
 
@@ -490,11 +541,17 @@ class CensoredQueue:
             query = self._history.query(event.query_id)
             self._waiting.pop(query.id, None)
             self._lost.discard(query.id)
+            if query.id in self._delay_of:  # an outcome that is taken back
+                self._delays[self._delay_of.pop(query.id)] -= 1
             status = self._feedback.status(query, event, self._num_queries + 1, now)
             if status == "late":
                 self._late.add(query.id)
             if status != "observed":
                 self._lost.add(query.id)
+            elif self._feedback.fill == "soft":
+                assert isinstance(event, Outcome)
+                delay = self._delay_of[query.id] = self._feedback.delay_of(query, event)
+                self._delays[delay] += 1
         given_up = []
         for query in self._waiting.values():
             if self._feedback.status(query, None, self._num_queries + 1, now) == "lost":

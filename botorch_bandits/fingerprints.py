@@ -45,7 +45,9 @@ from typing import Any
 
 import botorch
 import gpytorch
+import linear_operator
 import numpy as np
+import scipy
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -454,6 +456,10 @@ _WORDS = {
 }
 
 
+_RECORDED_LATER = ("linear_operator", "scipy")
+"""Old records say nothing of these, which is no sign that they were others."""
+
+
 class EnvironmentWarning(RuntimeWarning):
     """A run is continued where suggestions may come out differently in their last bits."""
 
@@ -480,7 +486,9 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
         "torch": str(torch.__version__),
         "gpytorch": str(gpytorch.__version__),
         "botorch": str(botorch.__version__),
+        "linear_operator": str(linear_operator.__version__),
         "numpy": str(np.__version__),
+        "scipy": str(scipy.__version__),
         "python": platform.python_version(),
         "num_threads": torch.get_num_threads(),
         "processor": _processor(),
@@ -503,7 +511,7 @@ def environment_warnings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list
         f"{new.get(name, 'not known')}: suggestions may differ in their last bits from those of a "
         "run that was not interrupted."
         for name in [*old, *(name for name in new if name not in old)]
-        if old.get(name) != new.get(name)
+        if old.get(name) != new.get(name) and not (name in _RECORDED_LATER and name not in old)
     ]
 
 

@@ -31,11 +31,14 @@ from botorch_bandits.queries import (
     ORIGINS,
     Event,
     Failure,
+    KeptInJournal,
     Outcome,
     Query,
     Retraction,
+    checked_records,
     flatten_record,
     flatten_records,
+    frame_of_records,
     input_of,
     plain_record,
     point_text,
@@ -58,7 +61,7 @@ __all__ = [
 ]
 
 
-class History:
+class History(KeptInJournal):
     """Append-only table of queries and outcomes for points in ``dim`` dimensions.
 
     The history is the only truth. Models, acquisition functions and suggestions are derived from
@@ -361,7 +364,13 @@ class History:
         Args:
             entry: From :meth:`new_query`, :meth:`new_outcome`, :meth:`new_failure` or
                 :meth:`new_retraction`.
+                It is refused where a loop keeps the history in a journal, which would not have it.
         """
+        self.refuse_beside_journal(entry)
+        self.record_journaled(entry)
+
+    def record_journaled(self, entry: Query | Event) -> None:
+        """Do what :meth:`record` does, with an entry that the journal has already."""
         if isinstance(entry, Query):
             self._queries.append(entry)
             self._pending[entry.id] = entry
@@ -397,9 +406,8 @@ class History:
             maximize: See the class.
 
         Raises:
-            ValueError: If the records are not a history: ids out of order, an outcome that
-                arrived before its query was asked or before an earlier one, orders of arrival
-                with gaps.
+            ValueError: If the records are not a history: missing entries, ids out of order,
+                an outcome before its query or before an earlier one, orders of arrival with gaps.
         """
         history = cls(dim, context_dim, num_constraints, maximize)
         fill(history, records)
@@ -565,9 +573,9 @@ class History:
         """Return the query that a request was answered with, or None if it is new.
 
         Args:
-            request_id: The caller's name for the request.
+            request_id: The caller's name for the request, a text that is not empty.
         """
-        query_id = self._requests.get(request_id)
+        query_id = self._requests.get(check_text("request_id", request_id))
         return None if query_id is None else self._queries[query_id]
 
     def outcome(self, query_id: int) -> Outcome | None:
@@ -748,14 +756,7 @@ class History:
         Raises:
             ImportError: If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
-                "History.to_records gives the same as plain dictionaries."
-            ) from error
-        return pd.DataFrame(flatten_records(self.to_records()))
+        return frame_of_records(self.to_records())
 
     def name_points(self, decode: Callable[[Tensor], Mapping[str, Any] | None]) -> None:
         """Give names and native values to the points that have none, as in old records.
@@ -823,7 +824,7 @@ def fill(history: History, records: Iterable[Mapping[str, Any]]) -> None:
         ValueError: See :meth:`History.from_records`.
     """
     arrivals = []
-    for i, record in enumerate(records):
+    for i, record in enumerate(checked_records(records)):
         context = record["context"]
         if record["id"] != i:
             raise ValueError(f"records[{i}] has the id {record['id']}; it must be {i}.")

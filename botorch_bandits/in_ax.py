@@ -27,9 +27,11 @@ from botorch_bandits import confidence as rooms_confidence
 from botorch_bandits import penalties as rooms_penalties
 from botorch_bandits.acquisition import (
     BanditAcquisition,
+    CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     TopTwoThompsonSampling,
 )
 from botorch_bandits.acquisition.base import (
@@ -64,6 +66,8 @@ SAID_BY_AX = {
 
 ON_LISTS = (
     CandidatesUpperConfidenceBound,
+    CandidatesDMMUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )

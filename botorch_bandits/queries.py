@@ -7,14 +7,18 @@ A :class:`Query` is one row of a history, which an :class:`Outcome`, a :class:`F
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from botorch_bandits.checks import shown_value
 from botorch_bandits.docstrings import fill_in_docstrings
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ORIGINS = ("initial", "acquisition", "repeat", "random", "exploration", "attached")
 
@@ -184,6 +188,43 @@ Event: TypeAlias = Outcome | Failure
 """What ends the waiting for a query."""
 
 
+class KeptInJournal:
+    """What is recorded here may have to be in a journal first; a copy is free of it."""
+
+    _journal_path: str | None = None
+
+    def keep_in_journal(self, path: Any) -> None:
+        """Let nothing be recorded from now on but what a loop wrote to its journal.
+
+        Args:
+            path: Of the journal.
+        """
+        self._journal_path = str(path)
+
+    def refuse_beside_journal(self, entry: Query | Event) -> None:
+        """Raise if there is a journal that would not have an entry.
+
+        Args:
+            entry: What is to be recorded.
+
+        Raises:
+            RuntimeError: If there is.
+        """
+        if self._journal_path is None:
+            return
+        kinds = {Query: "ask", Outcome: "tell", Retraction: "retract", Failure: "tell_failed"}
+        kind = type(entry)
+        raise RuntimeError(
+            f"history.add_{kind.__name__.lower()} would record a row that the loop's journal "
+            f"{self._journal_path} does not get, so that it is lost when the loop is opened again. "
+            f"Use loop.{kinds.get(kind, 'tell')}(...), or add to a copy: copy.deepcopy(history)."
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the journal: a copy belongs to no loop."""
+        return {name: value for name, value in vars(self).items() if name != "_journal_path"}
+
+
 def input_of(query: Query) -> Tensor:
     """Return the context and the point of a query in one vector, a copy at each call."""
     return query.x if query._context is None else torch.cat([query._context.to(query._x), query._x])
@@ -282,6 +323,59 @@ def weighting_of(outcome: Outcome) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
+RECORDED = (
+    "id",
+    "origin",
+    "x",
+    "context",
+    "asked_at",
+    "reward",
+    "arrived_at",
+    "arrived_round",
+    "arrival_order",
+    "diagnostics",
+)
+"""What each record of a history has; the rest is there where it is in use."""
+
+
+def checked_records(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return records if each has its entries; what stands in them is checked where it is read.
+
+    Args:
+        records: One mapping a query.
+
+    Raises:
+        ValueError: Naming the first record that has not, and the entry.
+    """
+    remedy = "Pass records as History.to_records() returned them."
+    if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+        raise ValueError(f"records is {shown_value(records)}, which is no list. {remedy}")
+    found = list(records)
+    for i, record in enumerate(found):
+        if not isinstance(record, Mapping):
+            raise ValueError(f"records[{i}] is {shown_value(record)}, which is no dict. {remedy}")
+        missing = [name for name in RECORDED if name not in record]
+        if record.get("state") == "retracted":
+            retracted = ("retraction_order", "retracted_at", "retracted_round", "retracted_reward")
+            missing += [name for name in retracted if name not in record]
+        if missing:
+            raise ValueError(f"records[{i}] has no {', '.join(map(repr, missing))}. {remedy}")
+        for name in ("diagnostics", "parameters", "restriction"):
+            value = record.get(name)
+            if value is not None and not isinstance(value, Mapping):
+                raise ValueError(
+                    f"records[{i}][{name!r}] is {shown_value(value)}, which is no dict. {remedy}"
+                )
+        for name in ("arrival_order", "arrived_round", "retraction_order", "retracted_round"):
+            value = record.get(name)
+            if value is not None and type(value) is not int:
+                raise ValueError(
+                    f"records[{i}][{name!r}] is {shown_value(value)}, which is no whole number. "
+                    f"{remedy}"
+                )
+    return found
+
+
 def flatten_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Turn one record of :meth:`History.to_records` into one flat table row."""
     return flatten_records([record])[0]
@@ -305,6 +399,25 @@ def flatten_records(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     own = [{k: v for k, v in r.items() if k not in ("x", "parameters")} for r in records]
     taken = {column for record in own for column in _flatten(record)}
     return [_flatten(record, taken) for record in records]
+
+
+def frame_of_records(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return the rows of :func:`flatten_records` as a pandas DataFrame.
+
+    Args:
+        records: One a row.
+
+    Raises:
+        ImportError: If pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "History.to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'. "
+            "History.to_records gives the same as plain dictionaries."
+        ) from error
+    return pd.DataFrame(flatten_records(records))
 
 
 def _flatten(record: Mapping[str, Any], taken: Set[str] = frozenset()) -> dict[str, Any]:

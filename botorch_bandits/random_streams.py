@@ -3,6 +3,9 @@
 No generator state is ever stored: whoever needs random numbers in round ``t`` derives a fresh
 generator from the seed, the round and a word for the purpose. A loop that is rebuilt from its
 history therefore draws what the uninterrupted loop would have drawn.
+
+What a user set in torch for all threads or for the one that calls, which is the default dtype and
+whether gradients are recorded, is kept from results here, too.
 """
 
 from __future__ import annotations
@@ -10,11 +13,15 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.quasirandom import SobolEngine
 
 from botorch_bandits.docstrings import fill_in_docstrings
 
@@ -63,11 +70,107 @@ def seeded_globally(seed: int) -> Iterator[None]:
         seed: A seed, usually from :func:`derive_seed`.
     """
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=list(devices)):
+    with torch.random.fork_rng(devices=list(devices)), _usual_sobol_points():
         torch.default_generator.manual_seed(seed)
         if devices:
             torch.cuda.manual_seed_all(seed)
         yield
+
+
+USUAL_DTYPE = torch.float32
+"""The default dtype of torch as it starts. What GPyTorch and torch round to it stays so whatever a
+user has set, so that results are the same to the last bit."""
+
+
+def usual_dtype() -> AbstractContextManager[Any]:
+    """Let modules of GPyTorch and BoTorch be built inside the block as torch's usual default does.
+
+    Bounds and priors that are given as Python numbers are rounded to the default dtype. It is a
+    setting of the process, and other threads may need it as it is, so that it is not changed: what
+    is made in this thread gets the usual dtype. No user's code may run inside.
+    """
+    return nullcontext() if torch.get_default_dtype() == USUAL_DTYPE else _UsualDtype()
+
+
+def _usual_sobol_points() -> AbstractContextManager[Any]:
+    """Let the first point of a Sobol sequence be rounded to the usual dtype inside the block."""
+    return nullcontext() if torch.get_default_dtype() == USUAL_DTYPE else _UsualSobolPoints()
+
+
+_MADE_FROM_NUMBERS = (
+    torch.tensor,
+    torch.as_tensor,
+    torch.zeros,
+    torch.ones,
+    torch.empty,
+    torch.full,
+    torch.eye,
+)
+
+
+class _UsualDtype(TorchFunctionMode):
+    """What is made without a dtype, or with the default one, gets the usual one."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        default = torch.get_default_dtype()
+        if func in _MADE_FROM_NUMBERS and kwargs.get("dtype", default) in (None, default):
+            made = func(*args, **{**kwargs, "dtype": None})
+            if made.dtype == default and not (args and isinstance(args[0], Tensor)):
+                return func(*args, **{**kwargs, "dtype": USUAL_DTYPE})
+            return made
+        if func is Tensor.to:
+            args = tuple(USUAL_DTYPE if each is default else each for each in args)
+            kwargs = {k: USUAL_DTYPE if v is default else v for k, v in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+class _UsualSobolPoints(TorchFunctionMode):
+    """``SobolEngine`` divides whole numbers by this power of 2, in the default dtype."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in (Tensor.div, Tensor.__truediv__) and len(args) == 2:
+            number, power = args
+            is_power = isinstance(power, int) and power == 2**SobolEngine.MAXBIT
+            if is_power and isinstance(number, Tensor) and number.dtype == torch.int64:
+                return func(number.to(USUAL_DTYPE), power)
+        return func(*args, **(kwargs or {}))
+
+
+class Turns:
+    """A lock of one thread at a time, which may take it again, in which gradients are recorded.
+
+    What searches and fits need gradients for must work inside ``torch.no_grad()`` and
+    ``torch.inference_mode()``, too.
+    """
+
+    def __init__(self) -> None:
+        """See the class."""
+        lock = threading.RLock()
+        self._acquire, self._release = lock.acquire, lock.release
+        self._guards: list[ExitStack | None] = []  # of the thread that has the lock
+
+    def __enter__(self) -> Self:
+        """Wait for the turn."""
+        self._acquire()
+        guard = None
+        if not torch.is_grad_enabled():  # nor are they in inference mode
+            guard = ExitStack()
+            guard.enter_context(torch.inference_mode(False))
+            guard.enter_context(torch.enable_grad())
+        self._guards.append(guard)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the rest as it was, and give the turn to others."""
+        guard = self._guards.pop()
+        if guard is not None:
+            guard.close()
+        self._release()
 
 
 @contextmanager

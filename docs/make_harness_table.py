@@ -43,7 +43,7 @@ import botorch_bandits.acquisition
 from botorch_bandits import BanditGP, FittedSingleTaskGP, TopTwoThompsonSampling
 from botorch_bandits.acquisition import BanditAcquisition
 from botorch_bandits.confidence import ConstantWidth
-from botorch_bandits.models import LearnedGP
+from botorch_bandits.models import LearnedGP, PriorFamily
 
 TABLE = Path(__file__).parent / "results" / "botorch-harness.md"
 HARNESS = Path("test", "acquisition", "harness")
@@ -51,6 +51,7 @@ MODEL_TESTS = Path("test", "models", "test_gp_regression.py")
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "AMMUpperConfidenceBound": {},
+    "CandidatesDMMUpperConfidenceBound": {"rkhs_bound": 9.0, "noise_bound": 0.5},
     "CandidatesLagrangianUpperConfidenceBound": {"multipliers": (1.0,)},
     "CandidatesThompsonSampling": {"seed": 0},
     "CandidatesUpperConfidenceBound": {},
@@ -67,6 +68,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "LogProbabilityOfImprovement": {"best_f": 0.0},
     "MeanOnly": {},
     "RandomizedUpperConfidenceBound": {"num_arms": 50, "seed": 0},
+    "RegionUpperConfidenceBound": {"family": PriorFamily((0.1, 2.0), (0.1, 9.0), (0.01, 1.0))},
     "VarianceOnly": {},
     "WidthUpperConfidenceBound": {"rule": ConstantWidth(2.0)},
 }
@@ -204,7 +206,7 @@ def _build_model(name: str, builder: Builder | None, made: Model) -> Model:
     """Return the model of one acquisition function from the data of the harness's model."""
     X = made.train_inputs[0] if made.num_outputs == 1 else made.train_inputs[0][0]
     Y = made.train_targets.reshape(made.num_outputs, -1).mT
-    if name.startswith("Candidates"):  # takes a model of a list of priors
+    if name.startswith(("Candidates", "Region")):  # takes a model of a list of priors
         priors = [BanditGP.with_kernel(RBFKernel(), lengthscale=each) for each in (0.2, 0.5)]
         return BanditGP.with_candidates(priors)(X, Y)
     return made if builder is None else builder(X, Y)

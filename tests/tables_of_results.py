@@ -62,6 +62,22 @@ def identification() -> list[tuple[str, list[Cell]]]:
     ]
 
 
+def varying() -> list[tuple[str, list[Cell]]]:
+    quantities = ("regret", "violation")
+    found: list[tuple[str, list[Cell]]] = []
+    for row in rows_of("beyond-varying.csv"):
+        played = [
+            [float(row[f"{name}_mean"]), float(row[f"{name}_standard_error"])]
+            for name in quantities
+        ]
+        bounds = [
+            [float(row[f"{name}_bound"])] if row[f"{name}_bound"] else [] for name in quantities
+        ]
+        held = [float(row["guaranteed"]), float(row["trials"])]
+        found.append((row["kind"], [row["method"], *played, held, *bounds]))
+    return found
+
+
 def means(name: str, experiment: str, more: str = "") -> Callable[[], Rows]:
     return lambda: panel(name, experiment, f"mean standard_error median {more}")
 
@@ -81,6 +97,13 @@ def verma_tuning(task: str) -> Rows:
         for delay in ("poisson", "fixed")
     )
     return side_by_side(poisson, fixed)
+
+
+def fills() -> Rows:
+    columns = "mean standard_error cumulative_mean cumulative_standard_error"
+    kinds = ("given", "theory", "learned", "svm-given", "svm-learned")
+    tables = (panel("beyond-fills", f"beyond-fills-{kind}", columns) for kind in kinds)
+    return {method: in_pairs(cells) for method, cells in side_by_side(*tables).items()}
 
 
 def verma_contextual(task: str) -> Rows:

@@ -283,3 +283,46 @@ def test_choices_are_listed_in_the_error() -> None:
     assert check_one_of("x", None, (None, "a")) is None
     with pytest.raises(ValueError, match="x is 'b'; it must be one of None, 'a'"):
         check_one_of("x", "b", (None, "a"))
+
+
+MASKED_ROW = np.ma.array([0.1, 0.5], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.ma.array([[0.1], [0.5]], mask=[[0], [1]]), r"x is an array .* the first at \[1, 0\]"),
+        ([MASKED_ROW, [0.1, 0.2]], r"x\[0\] is an array with 1 masked entries"),
+        ([[np.ma.masked], [0.5]], r"x\[0\]\[0\] is masked"),
+        (np.array([[0.5 + 1j]]), "x has dtype complex128, but numbers must be real"),
+        ([[0.5 + 1j]], r"x\[0\]\[0\] is \(0.5\+1j\), but numbers must be real"),
+        ([[np.complex128(1.0)]], r"x\[0\]\[0\] has dtype complex128"),
+        (torch.tensor([[0.5 + 1j]]), "x has dtype torch.complex64, but numbers must be real"),
+        ([[torch.tensor(1j)]], r"x\[0\]\[0\] has dtype torch.complex64"),
+        ([[np.float32(0.1)]], r"x\[0\]\[0\] is a float32 number"),
+        ([(0.2,), (np.float16(0.1),)], r"x\[1\]\[0\] is a float16 number"),
+        ([np.array([0.1], dtype=np.float32)], r"x\[0\] has dtype float32"),
+        ([[torch.tensor(0.1)]], r"x\[0\]\[0\] has dtype torch.float32"),
+    ],
+)
+def test_what_a_conversion_would_change_is_refused(value: Any, message: str) -> None:
+    """Each of these became another number, or lost a part, without a word."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # numpy's warnings are no errors of ours
+        with pytest.raises(TypeError, match=message):
+            check_matrix("x", value)
+
+
+def test_what_a_mask_leaves_open_passes() -> None:
+    """A mask that hides nothing is no obstacle, nor are numbers of numpy in float64."""
+    assert check_matrix("x", np.ma.array([[0.1]], mask=[[False]])).tolist() == [[0.1]]
+    assert check_matrix("x", [[np.float64(0.1), np.int64(2)]]).tolist() == [[0.1, 2.0]]
+
+
+@pytest.mark.parametrize("hidden", [np.ma.masked, np.ma.array(3, mask=True)])
+def test_a_masked_setting_is_refused(hidden: Any) -> None:
+    """``operator.index`` returns what is behind the mask."""
+    with pytest.raises(TypeError, match="seed is masked"):
+        check_integer("seed", hidden, minimum=0)
+    with pytest.raises(TypeError, match="width is masked"):
+        check_number("width", hidden)

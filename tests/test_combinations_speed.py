@@ -30,7 +30,7 @@ from benchmarks.combinations_command import Rows
 from benchmarks.combinations_table import page, summary
 from benchmarks.commands import main
 from benchmarks.measure import Timing
-from benchmarks.peak_memory import kept_bytes, peak_bytes
+from benchmarks.peak_memory import kept_bytes, peak_bytes, peak_bytes_since
 from benchmarks.settings import plain
 
 RELABELED, NO_CONSTRAINTS = '`"relabeled"`', "no constraints"
@@ -111,6 +111,24 @@ def test_memory_of_torch_and_numpy_is_counted():
     held = {"views": [whole[0], whole.T], "arrays": (array, array[1:])}
     assert kept_bytes(held) == size + array.nbytes
     assert kept_bytes(lambda: whole) == size
+
+
+def test_memory_that_a_round_frees_is_taken_off():
+    size = 8 * 500 * 500
+
+    def build():
+        parts = {"torch": torch.zeros(4, 500, 500, dtype=torch.float64)}
+        parts |= {"numpy": np.zeros((2, 500, 500)), "objects": [str(i) for i in range(10_000)]}
+        return parts
+
+    def replace(parts):
+        del parts["torch"], parts["numpy"]
+        parts["torch"] = torch.ones(3, 500, 500, dtype=torch.float64)
+        parts["numpy"] = np.ones((3, 500, 500))
+
+    counted = peak_bytes_since(build, replace)  # four and then three, two and then three
+    assert 4 * size + 3 * size <= counted < 4 * size + 3 * size + 500_000
+    assert 6 * size <= peak_bytes_since(build, len) < 6 * size + 500_000
 
 
 def row_of(one: Combination, ratio: float = 2.0, our_bytes: int = 10) -> Row:

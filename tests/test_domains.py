@@ -29,6 +29,8 @@ from botorch_bandits import (
     ChangePointDetector,
     DifferentSettingsError,
     Domain,
+    GPUpperConfidenceBound,
+    LogExpectedImprovement,
 )
 from botorch_bandits.domains import ValueScale, first_of_the_largest
 
@@ -398,7 +400,7 @@ def test_points_outside_a_box_are_refused(x: Any, error: type[Exception], messag
     [
         [(-5, 10), (0, 15)],
         ((-5.0, 10.0), (0.0, 15.0)),
-        [(np.float64(-5.0), torch.tensor(10.0)), (0.0, 15.0)],
+        [(np.float64(-5.0), torch.tensor(10.0, dtype=torch.float64)), (0.0, 15.0)],
         [[-5.0, 0.0], [10.0, 15.0]],
         ([-5.0, 0.0], [10.0, 15.0]),
         np.array([[-5.0, 0.0], [10.0, 15.0]]),
@@ -701,3 +703,22 @@ def test_starting_points_are_also_near_the_best_points(unit: float) -> None:
     # at random a few, and 32 more with a standard deviation of 0.02 around the best point
     assert near[True] <= 4
     assert near[False] >= 32
+
+
+@pytest.mark.parametrize("integer_dims", [(), (1,)])
+@pytest.mark.parametrize("name", ["improvement", "bound"])
+def test_a_list_of_priors_without_rows_has_no_best_one_to_look_near(name, integer_dims):
+    """BoTorch would look for the best of no points."""
+    priors = [BanditGP.with_kernel(RBFKernel(), noise=noise) for noise in (0.1, 0.2)]
+    X = torch.zeros(0, 2, dtype=torch.float64)
+    model = BanditGP.with_candidates(priors)(X, X[:, :1])
+    box = Box([[0.0, 0.0], [1.0, 3.0]], integer_dims, num_restarts=2, raw_samples=16)
+    recipe = (
+        LogExpectedImprovement.with_options()
+        if name == "improvement"
+        else GPUpperConfidenceBound.with_options(width=2.0)
+    )
+    acquisition = recipe.build(model, box, round_number=1, X_observed=X, Y_observed=X[:, :1])
+    x, value = box.maximize(acquisition, seed=0)
+    assert box.check_point("x", x).shape == (2,)
+    assert math.isfinite(value)

@@ -312,6 +312,26 @@ def at_most(x: Tensor) -> Tensor:
     return -1.0 - x.sum()
 
 
+def both(x: Tensor) -> Tensor:
+    return x
+
+
+def nothing(x: Tensor) -> None:
+    return None
+
+
+def without_gradient(x: Tensor) -> float:
+    return 0.5 - float(x[0])
+
+
+def of_numpy(x: Tensor) -> Any:
+    return 0.5 - x.numpy()[0]
+
+
+def true_or_false(x: Tensor) -> Tensor:
+    return x.sum() < 0.5
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [
@@ -333,11 +353,54 @@ def at_most(x: Tensor) -> Tensor:
         ({"inequality_constraints": ([0], [1.0], 0.0)}, r"pass \(indices, coefficients, rhs\)"),
         ({"inequality_constraints": [([0], [1.0], math.nan)]}, r"rhs of inequality"),
         ({"integer_dims": [0], "equality_constraints": [([0], [1.0], 1.0)]}, r"takes\s+finitely"),
+        ({"inequality_constraints": [(0, [1.0], 0.0)]}, r"has 0 for indices; pass a list"),
+        ({"nonlinear_inequality_constraints": [(both, True)]}, r"both of .* shape \(2,\) at one"),
+        ({"nonlinear_inequality_constraints": [(nothing, True)]}, r"nothing of .* returned None"),
+        (
+            {"nonlinear_inequality_constraints": [(without_gradient, True)]},
+            r"without_gradient of nonlinear_inequality_constraints\[0\] has no gradient.* in torch",
+        ),
+        ({"nonlinear_inequality_constraints": [(of_numpy, True)]}, r"of_numpy .* no gradient"),
+        (
+            {"nonlinear_inequality_constraints": [(true_or_false, True)]},
+            r"returned (True|False) at one point, and False counts as 0.* Return a number",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(given: dict[str, Any], match: str) -> None:
     with pytest.raises((ValueError, TypeError), match=match):
         bb.Box(UNIT, **given)
+
+
+def test_no_gradient_is_needed_without_continuous_dimensions() -> None:
+    space = bb.Space(
+        {"n": bb.Integer(0, 4), "kind": bb.Categorical(["a", "b"])},
+        nonlinear_inequality_constraints=[(lambda x: 2.5 - float(x[0]), True)],
+    )
+    loop = bb.BanditLoop(space, seed=0)
+    for _ in range(7):
+        query = loop.ask()
+        assert query.parameters is not None
+        assert query.parameters["n"] <= 2
+        loop.tell(query.id, float(query.parameters["n"]))
+
+
+def test_a_box_from_pairs_takes_constraints() -> None:
+    given = {"inequality_constraints": [([0, 1], [1.0, 1.0], 0.5)]}
+    box = bb.Box.from_pairs([(0.0, 1.0), (0.0, 1.0)], **given)
+    assert fingerprint({"domain": box}) == fingerprint({"domain": bb.Box(UNIT, **given)})
+
+
+def test_a_point_by_names_is_checked_and_the_violation_is_by_names() -> None:
+    space = bb.Space(
+        {"rate": bb.Float(0.0, 1.0), "decay": bb.Float(0.0, 1.0)},
+        inequality_constraints=[(["rate", "decay"], [-1.0, -2.0], -1.5)],
+    )
+    assert space.check_point("x", {"rate": 0.5, "decay": 0.25}).tolist() == [0.5, 0.25]
+    with pytest.raises(ValueError, match=r"-1 \* rate \+ -2 \* decay >= -1.5, but the sum is -2.5"):
+        space.check_point("x", {"rate": 0.5, "decay": 1.0})
+    with pytest.raises(TypeError, match=r"has 'rate' for indices; pass a list, such as \['rate'\]"):
+        bb.Space({"rate": bb.Float(0.0, 1.0)}, inequality_constraints=[("rate", [1.0], 0.5)])
 
 
 @pytest.mark.parametrize("seed", range(6))

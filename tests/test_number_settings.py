@@ -59,8 +59,13 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
-from botorch_bandits.acquisition import GrowingDiscretization
+from botorch_bandits.acquisition import (
+    CandidatesDMMUpperConfidenceBound,
+    GrowingDiscretization,
+    RegionUpperConfidenceBound,
+)
 from botorch_bandits.acquisition.base import FLOAT_OPTIONS, GIVEN_BY_THE_LOOP, INTEGER_OPTIONS
+from botorch_bandits.acquisition.candidates import BoundOfList
 from botorch_bandits.change_points import PowerThreshold, Restart, TheoreticalThreshold
 from botorch_bandits.confidence import (
     AMMWidth,
@@ -72,9 +77,11 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     RandomizedWidth,
     RKHSWidth,
+    VaryingWidth,
     WaterFillingGain,
 )
 from botorch_bandits.fingerprints import difference, fingerprint
+from botorch_bandits.models import PriorFamily
 from botorch_bandits.penalties import CustomPenalty, Polynomial
 from botorch_bandits.problems import (
     Budget,
@@ -107,9 +114,10 @@ X = CHOICES[:3]
 MODEL = BanditGP(X, X.sin(), kernel=KERNEL, noise=0.25)
 BOUNDS = {"rkhs_bound": 2.0, "noise_bound": 0.3}
 CENSORED = {**BOUNDS, "minimum": 0.0, "outcome_bound": 1.5}
+FAMILY = PriorFamily((0.1, 2.0), (0.1, 4.0), (0.01, 1.0))
 
 RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
-    (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
+    (ImprovedUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7, "variation": 0.1}),
     (ImprovedUpperConfidenceBound, {**BOUNDS, "information_gain": 3.0}),
     (ImprovedUpperConfidenceBound, {"width": 2.0}),
     (AMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "scale": 0.7}),
@@ -128,6 +136,9 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
         {"smoothness_a": 2.0, "smoothness_b": 1.3, "dim": 1, "side_length": 2.0},
     ),
     (CandidatesUpperConfidenceBound, {"width": 2.0}),
+    (CandidatesDMMUpperConfidenceBound, {**BOUNDS, "delta": 0.2, "num_ridges": 7}),
+    (RegionUpperConfidenceBound, {"family": FAMILY, "num_arms": 5, "delta": 0.2}),
+    (RegionUpperConfidenceBound, {"family": FAMILY, "width": 2.0}),
     (RandomizedUpperConfidenceBound, {"num_arms": 5}),
     (
         ChangePointUpperConfidenceBound,
@@ -182,6 +193,7 @@ RECIPES: list[tuple[type[BanditAcquisition], dict[str, Any]]] = [
 DETECTOR = ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3)
 SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (KernelizedWidth, {**BOUNDS, "delta": 0.2, "explicit_gain": 3.0}),
+    (VaryingWidth, {"rule": KernelizedWidth(**BOUNDS, delta=0.2), "variation": 0.1}),
     (RKHSWidth, {"rkhs_bound": 2.0, "gain_bound": GAIN, "delta": 0.2}),
     (AMMWidth, {**BOUNDS, "delta": 0.2}),
     (Budget, {"cost": "fit_seconds", "limit": 0.5}),
@@ -216,8 +228,12 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     (NeverRestart, {"exploration": 0.3}),
     (OracleRestart, {"exploration": 0.3}),
     (EvidenceRestart, {"exploration": 0.3, "alpha": 0.25, "change_scale": 50.0}),
+    (EvidenceRestart, {"drift_rate": 0.25}),
     (EvidenceRestart, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.1}),
-    (ChangePointRestart, {"exploration": 0.3, "detector": DETECTOR}),
+    (
+        ChangePointRestart,
+        {"exploration": 0.3, "detector": DETECTOR, "smallest_change": 0.5},
+    ),
     (
         ChangePointDetector,
         {
@@ -232,6 +248,7 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
     ),
     (ChangePointDetector, {"kernel": KERNEL, "smoothness": math.inf}),
     (EvidenceDetector, {"alpha": 0.25, "change_scale": 50.0, "num_skipped": 3}),
+    (EvidenceDetector, {"drift_rate": 0.25}),
     (EvidenceDetector, {"robust": False, "rkhs_bound": 2.0, "noise_bound": 0.25}),
     (PowerThreshold, {"scale": 2.0, "exponent": -0.3}),
     (PowerThreshold, {"scale": math.inf}),
@@ -247,7 +264,25 @@ SETTINGS: list[tuple[type, dict[str, Any]]] = [
         },
     ),
     (AdditiveEpochs, {"num_constraints": 1, "epoch_length": 3, "step_size": 0.3}),
-    (MultiplicativeEpochs, {"num_constraints": 1, "epoch_length": 3, "max_multiplier": 9.0}),
+    (
+        AdditiveEpochs,
+        {
+            "num_constraints": 1,
+            "epoch_length": 3,
+            "slater_margin": 0.2,
+            "largest_reward": 2.0,
+            "largest_constraint": 1.5,
+        },
+    ),
+    (
+        MultiplicativeEpochs,
+        {
+            "num_constraints": 1,
+            "epoch_length": 3,
+            "max_multiplier": 9.0,
+            "unconstrained_gap": 0.5,
+        },
+    ),
     (
         PrimalDual,
         {
@@ -285,6 +320,7 @@ RESULTS = {  # what the package itself makes
     "EvidenceTest",
     "FalseAlarms",
     "Failure",
+    "Forecast",
     "Guarantee",
     "Outcome",
     "Query",
@@ -354,7 +390,7 @@ def test_a_constructor_takes_every_kind_of_number(
     if "multipliers" in known:
         model = BanditGP(X, torch.cat([X.sin(), X.cos()], dim=-1), kernel=KERNEL, noise=0.25)
         given["multipliers"] = [0.5]
-    if cls in (CandidatesThompsonSampling, CandidatesUpperConfidenceBound):
+    if issubclass(cls, BoundOfList | CandidatesThompsonSampling):
         model = BanditGP.with_candidates([BanditGP.with_kernel(KERNEL, noise=0.25)])(X, X.sin())
     if "seed" in known:
         given["seed"] = 0

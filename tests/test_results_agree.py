@@ -88,11 +88,13 @@ TABLES = [
     ),
     ("Small feasible region:", results.multipliers("gardner")),
     ("Data rates:", results.multipliers("rates")),
+    ("20 environments of each kind", results.varying),
     ("100 arms in [0, 5]", results.forgetting),
     ("The setting of Figure 3 of Avanesov", results.changes),
     ("All methods play two deviations above the mean.", results.hard),
     ("Rounds between a change and its detection", results.hard_detections),
     ("24 runs of 1500 rounds without a change", results.misspecified),
+    ("*Soft* estimates the delays from those that it saw", results.fills),
     ("The full policy is `BanditLoop`", results.combined),
 ]
 
@@ -188,8 +190,27 @@ def both(kind: str, quantity: str = "violation_mean") -> list[float]:
     return [first(name, kind, method, quantity, round=r)[0] for r in ("175", "350")]
 
 
+def fills(panel: str, method: str, other: str, quantity: str = "simple regret") -> list[float]:
+    return less("beyond-fills", f"beyond-fills-{panel}", other, method, quantity)
+
+
 # sentences of the page, with holes for numbers, and what these are
 SENTENCES = {
+    "soft has {} (standard error {}) less than the minimum": lambda: fills(
+        "given", "soft", "minimum"
+    ),
+    "and at `lam = 1.1` {} ({}) less": lambda: fills("theory", "soft", "minimum"),
+    "ahead of hallucination, soft by {} ({}).": lambda: fills("theory", "soft", "hallucinated"),
+    "ahead of soft, by {} ({}), of lower bound, by {} ({}), and of hallucination, by {} ({}).": (
+        lambda: [
+            number
+            for method in ("soft", "lower bound", "hallucinated")
+            for number in fills("learned", "minimum", method)
+        ]
+    ),
+    "hyperparameters, which is {} ({}).": lambda: fills(
+        "svm-given", "soft, stated delays", "soft", "regret"
+    ),
     "GP-UCB's simple regret is larger by {} (standard error {}) with Poisson delays": lambda: (
         network("ucb-poisson", "GP-UCB", "GP-UCB-SDF")
     ),

@@ -7,7 +7,7 @@ Three kinds of tests, all ``slow``:
   verma-synthetic, avanesov-horizon (with avanesov-detections), avanesov-compare and
   beyond-forgetting (with their differences), shi-gardner, shi-rates, beyond-multipliers,
   beyond-changes, beyond-changes-hard, beyond-calm and beyond-misspecified (with what the detectors
-  did), beyond-combined-power;
+  did), beyond-fills, beyond-combined-power;
 * every experiment is played with few trials and rounds, and whatever tables it writes are those of
   ``data/tables_sample.json``, which was recorded with version 0.1. That holds all methods and
   panels, also where the committed numbers take longer (chowdhury-rkhs, verma-tuning,
@@ -110,6 +110,7 @@ ROWS = [
         ["told of the changes", "evidence, plain"],
     ),
     ("beyond-calm", "beyond-calm", ["never restarts"]),
+    ("beyond-fills", "beyond-fills-given", ["soft", "middle"]),
     ("beyond-misspecified", "beyond-misspecified-t-3", ["evidence, robust"]),
     ("shi-gardner", "shi-gardner-epochs", ["S = 35"]),
     ("shi-rates", "shi-rates-noiseless-surrogates", ["Algorithm 2, fresh"]),
@@ -142,7 +143,9 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "beyond-changes-hard": (2, 60),
     "beyond-calm": (2, 60),
     "beyond-misspecified": (2, 60),
+    "beyond-fills": (1, 15),
     "beyond-combined": (2, 40),
+    "beyond-varying": (1, None),
     "ringing": (1, None),
     "identification": (1, None),
 }

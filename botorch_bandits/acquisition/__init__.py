@@ -16,6 +16,7 @@ from botorch_bandits.acquisition.candidates import (
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.candidates_dmm import CandidatesDMMUpperConfidenceBound
 from botorch_bandits.acquisition.candidates_engine import (
     CandidatesEngine,
     build_candidates_engine,
@@ -23,6 +24,7 @@ from botorch_bandits.acquisition.candidates_engine import (
 from botorch_bandits.acquisition.candidates_lagrangian import (
     CandidatesLagrangianUpperConfidenceBound,
 )
+from botorch_bandits.acquisition.candidates_region import RegionUpperConfidenceBound
 from botorch_bandits.acquisition.censored import (
     CensoredThompsonSampling,
     CensoredUpperConfidenceBound,
@@ -59,6 +61,7 @@ from botorch_bandits.optim import gen_candidates_batched, gen_starting_points
 register_all(
     (
         AMMUpperConfidenceBound,
+        CandidatesDMMUpperConfidenceBound,
         CandidatesLagrangianUpperConfidenceBound,
         CandidatesThompsonSampling,
         CandidatesUpperConfidenceBound,
@@ -75,6 +78,7 @@ register_all(
         MeanOnly,
         LogProbabilityOfImprovement,
         RandomizedUpperConfidenceBound,
+        RegionUpperConfidenceBound,
         TopTwoThompsonSampling,
         VarianceOnly,
         WidthUpperConfidenceBound,
@@ -90,6 +94,7 @@ __all__ = [
     "BanditAcquisition",
     "BelowMinimumWarning",
     "BoxEngine",
+    "CandidatesDMMUpperConfidenceBound",
     "CandidatesEngine",
     "CandidatesLagrangianUpperConfidenceBound",
     "CandidatesThompsonSampling",
@@ -110,6 +115,7 @@ __all__ = [
     "MinimumLoweredWarning",
     "RandomSearch",
     "RandomizedUpperConfidenceBound",
+    "RegionUpperConfidenceBound",
     "RingingWarning",
     "TopTwoThompsonSampling",
     "VarianceOnly",

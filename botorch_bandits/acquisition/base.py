@@ -37,6 +37,7 @@ from botorch_bandits.checks import (
     check_double,
     check_finite,
     check_integer,
+    check_nonnegative,
     check_number,
     check_one_of,
     check_probability,
@@ -49,6 +50,7 @@ from botorch_bandits.confidence import (
     KernelizedWidth,
     PriorSummary,
     UnreadablePriorError,
+    VaryingWidth,
     WidthRule,
 )
 from botorch_bandits.confidence.igp_ucb import complete_bounds
@@ -86,6 +88,7 @@ FLOAT_OPTIONS = frozenset(
         "smoothness_a",
         "smoothness_b",
         "tolerance",
+        "variation",
         "width",
         "width_constant",
     }
@@ -95,7 +98,7 @@ FLOAT_OPTIONS = frozenset(
 INTEGER_OPTIONS = frozenset({"dim", "horizon", "max_delay", "max_draws", "num_arms", "num_ridges"})
 """Options that are a whole number."""
 
-ONE_A_PRIOR = ("smoothness_a", "smoothness_b")
+ONE_A_PRIOR = ("rkhs_bound", "smoothness_a", "smoothness_b")
 """Options that may be sequences of one number a prior on a list."""
 
 
@@ -529,18 +532,25 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     Args:
         name: The acquisition class, for errors.
         options: Constructor arguments, of which it takes ``rkhs_bound``, ``noise_bound``,
-            ``delta``, ``any_lambda``, ``information_gain``, ``units`` and ``width``; see
-            :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With ``default_width``, a
-            constant, that is the width where none of them is given.
+            ``delta``, ``any_lambda``, ``information_gain``, ``units``, ``variation`` (0 if left
+            out) and ``width``; see :class:`~botorch_bandits.ImprovedUpperConfidenceBound`. With
+            ``default_width``, a constant, that is the width where none of them is given.
 
     Raises:
-        ValueError: If bounds and ``width`` are given, or one bound in the units of the outcomes.
+        ValueError: If bounds and ``width`` are given, or one bound in the units of the outcomes, or
+            ``variation`` without bounds.
     """
     rkhs_bound, noise_bound, width = (
         options[key] for key in ("rkhs_bound", "noise_bound", "width")
     )
     delta = check_probability("delta", options["delta"])
     any_lambda = check_one_of("any_lambda", options["any_lambda"], (True, False))
+    variation = check_nonnegative("variation", options.get("variation", 0.0))
+    if variation and (rkhs_bound is None or noise_bound is None):
+        raise ValueError(
+            f"{name} has variation={variation:g}, by which a width with bounds grows. Pass "
+            "rkhs_bound= and noise_bound=, or leave variation= out."
+        )
     if width is not None:
         if any(v is not None for v in (rkhs_bound, noise_bound, options["information_gain"])):
             raise ValueError(
@@ -554,9 +564,10 @@ def kernelized_rule(name: str, options: Mapping[str, Any]) -> WidthRule:
     if default_width is not None and all(v is None for v in (rkhs_bound, noise_bound, gain)):
         return ConstantWidth(default_width, is_default=True)
     rkhs_bound, noise_bound, not_given = complete_bounds(name, rkhs_bound, noise_bound, units)
-    return KernelizedWidth(
+    rule = KernelizedWidth(
         rkhs_bound, noise_bound, delta, any_lambda, gain, units, not_given=not_given
     )
+    return VaryingWidth(rule, variation) if variation else rule
 
 
 def check_domain_size(name: str, options: Mapping[str, Any], domain: Domain | None) -> None:

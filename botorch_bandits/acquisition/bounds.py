@@ -18,7 +18,7 @@ from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
-from botorch_bandits.acquisition.candidates import CandidatesUpperConfidenceBound
+from botorch_bandits.acquisition.candidates import BoundOfList
 from botorch_bandits.acquisition.candidates_engine import CandidatesEngine
 from botorch_bandits.acquisition.candidates_lagrangian import (
     CandidatesLagrangianUpperConfidenceBound,
@@ -97,7 +97,7 @@ def bounds_at(acquisition: AcquisitionFunction, model: Model, X: Tensor) -> Boun
         means = torch.stack([mean for mean, _ in each], dim=-1)
         deviations = torch.stack([v.clamp_min(0.0).sqrt() for _, v in each], dim=-1)
         return _of_outputs(means, deviations, lower, upper)
-    if isinstance(acquisition, CandidatesUpperConfidenceBound):
+    if isinstance(acquisition, BoundOfList):
         mean, variance = acquisition.base_model.mixture(X)
         return Bounds(mean, variance.clamp_min(0.0).sqrt(), *acquisition.bounds(X))
     if isinstance(acquisition, LagrangianAcquisition):

@@ -84,7 +84,12 @@ MIXTURE_WIDTH = 2.0
 """How many deviations of the mixture are added where no width is given."""
 
 
-def _check_list(model: Model) -> CandidatesModel:
+def check_list_model(model: Model) -> CandidatesModel:
+    """Return a model of a list of priors, checked.
+
+    Raises:
+        TypeError: If it is none, or not float64.
+    """
     if not isinstance(model, CandidatesModel):
         raise TypeError(
             f"model is a {type(model).__name__}, but a list of priors is needed. Build it with "
@@ -192,7 +197,7 @@ class CandidateWidths:
             if self.on_box
             else "on all arms (with contexts: at the context of each round)"
         )
-        in_force = _in_force(model, self.level)
+        in_force = model.evidence.numpy_in_force(self.level)
         tail = float(np.sqrt(model.recipe.groups.scales[in_force]).max()) if self.on_box else 0.0
         added = ", plus the prior standard deviation times 1 / t^2" if self.on_box else ""
         constants = {
@@ -254,13 +259,120 @@ class CandidateWidths:
         return guarantee
 
 
-def _in_force(model: CandidatesModel, level: float) -> NDArray[np.bool_]:
-    """The survivors, or all where none survives; without a warning."""
-    survivors = model.evidence.numpy_survivors(level)
-    return survivors if survivors.any() else np.ones_like(survivors)
+class BoundOfList(BanditAcquisition):
+    """What upper confidence bounds of a list of priors have in common."""
+
+    base_model: CandidatesModel
+    maximize: bool
+
+    @property
+    def survivors(self) -> Tensor:
+        """Which entries of the list survive, one ``bool`` each."""
+        raise NotImplementedError
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether no entry of the list survives."""
+        raise NotImplementedError
+
+    def _values(self, X: Tensor) -> Tensor:
+        """Return ``batch_shape x q`` values, each as if the points before it were pending."""
+        raise NotImplementedError
+
+    def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bounds at ``... x d`` points from the rows of a model."""
+        raise NotImplementedError
+
+    @property
+    def X_baseline(self) -> Tensor:
+        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
+
+        Raises:
+            AttributeError: If there are none yet.
+        """
+        if self.base_model.num_rows == 0:
+            raise AttributeError("without data there are no points to start near.")
+        return self.base_model.X_baseline
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Take points as pending, starting again from the model of what arrived.
+
+        Args:
+            X_pending: ``n x d`` points; None for none.
+
+        Raises:
+            TypeError: If the points are in another dtype than float64.
+            ValueError: If the shape is not ``n x d``, or a number is not finite.
+
+        Warns:
+            RefutedListWarning: If no prior survives of those whose evidence counts.
+        """
+        pending = copy_pending(X_pending, self.base_model)
+        self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
+        AcquisitionFunction.set_X_pending(self, pending)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the bound.
+
+        Args:
+            X: ``batch_shape x q x d`` points, float64. With ``q > 1`` it is the sum of the bounds
+                at one after the other, each as if those before it were pending.
+
+        Returns:
+            Values in outcome units, ``batch_shape``.
+
+        Raises:
+            TypeError: If ``X`` has another dtype than float64.
+        """
+        check_points(self, X)
+        return self._evaluate(X)
+
+    @t_batch_mode_transform(assert_output_shape=False)
+    def _evaluate(self, X: Tensor) -> Tensor:
+        return self._values(X).sum(-1)
+
+    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper confidence bound, from the outcomes that arrived.
+
+        Args:
+            X: ``... x d`` points.
+
+        Returns:
+            ``...`` each, in outcome units.
+
+        Raises:
+            TypeError: If ``X`` is not float64.
+            ValueError: If it has other columns than the model.
+        """
+        check_columns("X", check_double("X", X), self.base_model)
+        return self._bounds(self.base_model, X)
+
+    def describe(self, x: Tensor) -> dict[str, float]:
+        """Return mean and deviation of the mixture, effective width, bounds and survivors.
+
+        The effective width is half the distance of the bounds in deviations of the mixture.
+
+        Args:
+            x: A ``d``-dimensional point.
+        """
+        with torch.no_grad():
+            value = float(self(x.unsqueeze(0)))
+            lower, upper = (float(bound) for bound in self.bounds(x))
+            mean, variance = self.base_model.mixture(x)
+        deviation = math.sqrt(max(float(variance), 1e-30))
+        return {
+            "mean": float(mean),
+            "standard_deviation": deviation,
+            "width": 0.5 * (upper - lower) / deviation,
+            "acquisition_value": value,
+            "lower_bound": lower,
+            "upper_bound": upper,
+            "num_survivors": float(self.survivors.sum()),
+            "is_refuted": float(self.is_refuted),
+        }
 
 
-class CandidatesUpperConfidenceBound(BanditAcquisition):
+class CandidatesUpperConfidenceBound(BoundOfList):
     r"""Upper confidence bound of a list of priors: the largest of those that survive.
 
     The list may be learned from: :meth:`guarantee` holds for hyperparameters that the same
@@ -327,8 +439,8 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         X_pending: Tensor | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(_check_list(model))
-        self.base_model = _check_list(model)
+        super().__init__(check_list_model(model))
+        self.base_model = check_list_model(model)
         self.form = check_one_of("form", form, FORMS)
         self.maximize = check_one_of("maximize", maximize, (True, False))
         self.assume = check_assume(assume)
@@ -389,17 +501,6 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         return self.base_model.num_rows + num_pending + 1
 
     @property
-    def X_baseline(self) -> Tensor:
-        """``n x d`` points near which an optimizer should start, too, as BoTorch calls them.
-
-        Raises:
-            AttributeError: If there are none yet.
-        """
-        if self.base_model.num_rows == 0:
-            raise AttributeError("without data there are no points to start near.")
-        return self.base_model.X_baseline
-
-    @property
     def is_refuted(self) -> bool:
         """Whether no prior on the list survives."""
         return not bool(self.base_model.evidence.numpy_survivors(self.widths.level).any())
@@ -410,45 +511,16 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         return self.base_model.evidence.survivors(self.widths.level)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Take points as pending, starting again from the model of what arrived.
+        """See the base class; widths are those of the round after the pending ones.
 
         Args:
             X_pending: ``n x d`` points, or None.
-
-        Raises:
-            TypeError: If they are not float64.
-            ValueError: If they are not an ``n x d`` matrix of finite numbers.
-
-        Warns:
-            RefutedListWarning: If no prior survives.
         """
-        pending = copy_pending(X_pending, self.base_model)
-        self.model = self.base_model if pending is None else self.base_model.hallucinated(pending)
-        AcquisitionFunction.set_X_pending(self, pending)
+        super().set_X_pending(X_pending)
         scales = self.base_model.recipe.groups.scales
         self._width_in_round = self.widths.in_round(self.round_number, scales)
         if self.form == "survivors":
             self._in_force = self.base_model.evidence.in_force(self.widths.level)
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Evaluate the bound.
-
-        Args:
-            X: ``batch_shape x q x d`` points, float64. The value of several points is the sum of
-                the bounds at one after the other, as if those before it were pending.
-
-        Returns:
-            ``batch_shape`` values.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-        """
-        check_points(self, X)
-        return self._evaluate(X)
-
-    @t_batch_mode_transform(assert_output_shape=False)
-    def _evaluate(self, X: Tensor) -> Tensor:
-        return self._values(X).sum(-1)
 
     def _values(self, X: Tensor) -> Tensor:
         """Return ``batch_shape x q`` values, each as if the points before it were pending."""
@@ -463,22 +535,6 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
             lower, upper = self._bounds_from(self.model, here, width)
             each.append(upper if self.maximize else -lower)
         return torch.stack(each, dim=-1)
-
-    def bounds(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper confidence bound, from the outcomes that arrived.
-
-        Args:
-            X: ``... x d`` points.
-
-        Returns:
-            ``...`` each.
-
-        Raises:
-            TypeError: If ``X`` is not float64.
-            ValueError: If it has other columns than the model.
-        """
-        check_columns("X", check_double("X", X), self.base_model)
-        return self._bounds(self.base_model, X)
 
     @property
     def closed_form(self) -> ClosedFormOfOutputs | None:
@@ -532,7 +588,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         if not self.widths.on_box:
             return 0.0
         scales = self.base_model.recipe.groups.scales
-        scales = scales[_in_force(self.base_model, self.widths.level)]
+        scales = scales[self.base_model.evidence.numpy_in_force(self.widths.level)]
         return math.sqrt(float(scales.max())) / self.round_number**2
 
     def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -557,7 +613,7 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         else:
             guarantee = self.widths.guarantee(self.base_model, self.round_number)
             for entry in self.base_model.recipe.candidates:
-                guarantee = guarantee.with_gaps(*_learned(entry, self.assume))
+                guarantee = guarantee.with_gaps(*reasons_learned(entry, self.assume))
         if self.X_pending is not None:
             guarantee = guarantee.with_gaps(
                 f"{len(self.X_pending)} pending points enter at the posterior mean"
@@ -566,28 +622,13 @@ class CandidatesUpperConfidenceBound(BanditAcquisition):
         return of_acquisition(self, guarantee)
 
     def describe(self, x: Tensor) -> dict[str, float]:
-        """Return mean and deviation of the mixture, effective width, bounds and survivors.
-
-        The effective width is half the distance of the bounds in deviations of the mixture.
+        """See the base class; a mixture is not refuted.
 
         Args:
             x: A ``d``-dimensional point.
         """
-        with torch.no_grad():
-            value = float(self(x.unsqueeze(0)))
-            lower, upper = (float(bound) for bound in self.bounds(x))
-            mean, variance = self.base_model.mixture(x)
-        deviation = math.sqrt(max(float(variance), 1e-30))
-        return {
-            "mean": float(mean),
-            "standard_deviation": deviation,
-            "width": 0.5 * (upper - lower) / deviation,
-            "acquisition_value": value,
-            "lower_bound": lower,
-            "upper_bound": upper,
-            "num_survivors": float(self.survivors.sum()),
-            "is_refuted": float(self.form == "survivors" and self.is_refuted),
-        }
+        known = super().describe(x)
+        return known if self.form == "survivors" else {**known, "is_refuted": 0.0}
 
 
 def make_widths(
@@ -619,8 +660,13 @@ def make_widths(
     return CandidateWidths(num_arms, smoothness_a, smoothness_b, dim, side_length, width, delta)
 
 
-def _learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
-    """Why an entry is no prior that was fixed before the data."""
+def reasons_learned(entry: Any, assume: tuple[str, ...]) -> list[str]:
+    """Return why an entry of a list is no prior that was fixed before the data.
+
+    Args:
+        entry: Of the list.
+        assume: What the user vouches for.
+    """
     if not isinstance(entry, OwnModel):
         return []
     return [
@@ -674,8 +720,8 @@ class CandidatesThompsonSampling(BanditAcquisition):
         seed: int | None = None,
     ) -> None:
         """See the class."""
-        super().__init__(_check_list(model))
-        self.base_model = _check_list(model)
+        super().__init__(check_list_model(model))
+        self.base_model = check_list_model(model)
         self.seed = (
             int(torch.randint(2**62, ()))
             if seed is None

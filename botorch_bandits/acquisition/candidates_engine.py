@@ -21,6 +21,7 @@ from botorch_bandits.acquisition.candidates import (
     make_widths,
 )
 from botorch_bandits.checks import DTYPE
+from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, ValueScale, first_of_the_largest
 from botorch_bandits.models.candidate_arms import CandidateArms, PriorsOfGroups
@@ -165,6 +166,16 @@ class CandidatesEngine:
             "num_survivors": float(survivors.sum()),
             "is_refuted": float(self.form == "survivors" and not survivors.any()),
         }
+
+    def noise_ratio_at(self, x: Tensor) -> float:
+        """Return the least noise variance over posterior variance of the survivors at an arm.
+
+        Args:
+            x: The arm's point.
+        """
+        arm = int(self.arms.domain.index_of(x.unsqueeze(0))[0])
+        level = LEVEL_OF_SURVIVORS if self.draws else self.widths.level
+        return self.arms.least_noise_ratio(arm, self.arms.evidence.numpy_in_force(level))
 
     def bounds(self, round_number: int, pending: Any = ()) -> tuple[Tensor, Tensor]:
         """Return lower and upper confidence bounds of all arms, ``num_arms`` each.

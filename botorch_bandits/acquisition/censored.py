@@ -51,6 +51,7 @@ from botorch_bandits.confidence.censored import (
     below_the_minimum,
     complete_censored_bounds,
 )
+from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
     OutputPrior,
@@ -97,6 +98,7 @@ def censored_width_rule(
         units=options["units"],
         constant=constant,
         not_given=not_given,
+        fill=options["fill"],
     )
 
 
@@ -120,6 +122,8 @@ def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> D
         ringing_tolerance=options["ringing_tolerance"],
         tolerance=options["tolerance"],
         noise_bound=options["noise_bound"] if options["units"] == "outcome" else None,
+        fill=options["fill"],
+        delay_distribution=options["delay_distribution"],
     )
 
 
@@ -133,6 +137,7 @@ class CensorsPending(BanditAcquisition):
     assume: tuple[str, ...]
     _censoring: DropInCensoring | None = None  # until all is there
     _pseudo_values: tuple[float, ...] | None = None
+    _filled_values: Tensor | None = None
     _signs: tuple[float, ...] = ()
     _X_observed: Tensor | None = None
     _Y_observed: Tensor | None = None
@@ -144,11 +149,19 @@ class CensorsPending(BanditAcquisition):
 
     @property
     def pseudo_values(self) -> tuple[float, ...] | None:
-        """What pending queries are filled in with: one number an output, in raw units.
+        """What stands for the minimum: one number an output, in raw units.
 
         None before there is a proxy for an unknown minimum.
         """
         return self._pseudo_values
+
+    @property
+    def filled_values(self) -> Tensor | None:
+        """What pending queries are filled in with, ``batch_shape x p x m`` in raw units.
+
+        None without any, and with ``fill="minimum"``: :attr:`pseudo_values` are it then.
+        """
+        return self._filled_values
 
     def describe(self, x: Tensor) -> dict[str, float]:
         """Return mean, standard deviation, width and information gain at one point.
@@ -177,12 +190,14 @@ class CensorsPending(BanditAcquisition):
         pending = copy_pending(X_pending, base_model)
         signs = output_signs(base_model, self.posterior_transform, maximize)
         values = censoring.pseudo_values(base_model, signs, self._X_observed, self._Y_observed)
-        model = base_model
+        model, filled, shares = base_model, None, None
         if pending is not None:
             if values is None:
                 values = censoring.proxy(base_model, signs, pending)
-            model = censoring.censor(base_model, pending, values)
-        sums = censoring.deviation_sums(base_model, model, pending)
+            if censoring.fills_in:
+                filled, shares = censoring.fill_in(base_model, pending, values, signs)
+            model = censoring.censor(base_model, pending, values if filled is None else filled)
+        sums = censoring.deviation_sums(base_model, model, pending, shares)
         summary = self._summary_of(censoring, model, pending, values)
         width = check_scale(self.scale) * self.rule.censored_width(summary, sums)
         if pending is not None:
@@ -198,6 +213,7 @@ class CensorsPending(BanditAcquisition):
             )
         # all that may be refused has been: now nothing is left half done
         self.model, self._pseudo_values, self._signs = model, values, signs
+        self._filled_values = filled
         AcquisitionFunction.set_X_pending(self, pending)
         return width
 
@@ -223,6 +239,13 @@ class CensorsPending(BanditAcquisition):
         return OneByOneModel(self.model, X, self._pseudo_noise_at(X), self._values_ahead(X))
 
     def _values_ahead(self, X: Tensor) -> Tensor:
+        assert self._censoring is not None
+        if self._censoring.fills_in:
+            raise UnsupportedError(
+                f"with fill={self._censoring.fill!r}, which follows from the points, q > 1 points "
+                "cannot be valued together. Ask for one point at a time (sequential=True in "
+                "optimize_acqf)."
+            )
         if self._pseudo_values is None:
             raise UnsupportedError(
                 "minimum_proxy= without observed points takes its minimum from the pending ones, "
@@ -332,7 +355,7 @@ class CensorsPending(BanditAcquisition):
                 f"{num_below} outcomes lie below the minimum, and bounded_outcomes=True needs that "
                 "none does"
             )
-        elif num_below:
+        elif num_below and not (self._censoring and self._censoring.fills_in):
             guarantee = guarantee.with_assumptions(below_the_minimum(num_below, farthest))
         return guarantee.with_assumptions(ALL_QUERIES_ENTER)
 
@@ -435,6 +458,17 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             the largest of ten outcomes lies above the minimum.
         ringing_tolerance: Warn if pending rows raise the posterior's maximum by more than this
             share of its height above the minimum; None: do not look.
+        fill: What pending points enter at: ``"minimum"``, ``"middle"`` (half-way to
+            ``minimum + outcome_bound``), ``"soft"`` (the posterior mean of ``model``, weighted with
+            the probability that the outcome is still to come in time) or ``"lower_bound"`` (its
+            mean less one standard deviation), clipped to the range from ``minimum`` to
+            ``minimum + outcome_bound``; see :mod:`botorch_bandits.confidence.fills`. All but the
+            first need ``outcome_bound``, and noisy outcomes within this range. Queries that were
+            given up had better stay in front in ``X_pending`` than be rows of ``model``: they are
+            at the minimum as soon as they are ``max_delay`` rounds old.
+        delay_distribution: For ``fill="soft"``: the probabilities of delays 0, 1, 2, ... in
+            rounds, or a cumulative distribution function. Pending points are taken to be in the
+            order of issue, one a round.
         X_observed: ``n x d`` observed inputs; the model's if omitted.
         Y_observed: ``n x m`` observed outcomes, to check the minimum; the model's if omitted.
         posterior_transform: See :class:`WidthUpperConfidenceBound`.
@@ -494,6 +528,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         on_lower: str = "error",
         tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
+        fill: str = "minimum",
+        delay_distribution: DelayDistribution | None = None,
         X_observed: Tensor | None = None,
         Y_observed: Tensor | None = None,
         posterior_transform: PosteriorTransform | None = None,
@@ -519,6 +555,8 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             "on_lower": on_lower,
             "ringing_tolerance": ringing_tolerance,
             "tolerance": tolerance,
+            "fill": fill,
+            "delay_distribution": delay_distribution,
         }
         rule = self.width_rule(options)
         censoring = drop_in_censoring(options, predictive)
@@ -608,6 +646,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         on_lower: See there.
         tolerance: See there.
         ringing_tolerance: See there.
+        fill: See there.
+        delay_distribution: See there.
         X_observed: See there.
         Y_observed: See there.
         choices: ``num_points x d`` points to draw on exactly; only they can be evaluated then.
@@ -664,6 +704,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         on_lower: str = "error",
         tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
+        fill: str = "minimum",
+        delay_distribution: DelayDistribution | None = None,
         X_observed: Tensor | None = None,
         Y_observed: Tensor | None = None,
         choices: Tensor | None = None,
@@ -690,6 +732,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             "on_lower": on_lower,
             "ringing_tolerance": ringing_tolerance,
             "tolerance": tolerance,
+            "fill": fill,
+            "delay_distribution": delay_distribution,
         }
         rule = self.width_rule({**options, "delta": delta})
         censoring = drop_in_censoring(options)

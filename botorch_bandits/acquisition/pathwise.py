@@ -48,6 +48,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.closed_form import ClosedForm
 from botorch_bandits.models.composed_kernels import Combination, ComposedKernel, Part
 from botorch_bandits.models.growing import IncrementalGP, read_standardization, units_of_columns
+from botorch_bandits.random_streams import USUAL_DTYPE
 
 FEWEST_WAVES = 128
 """Of each term of a sum of products."""
@@ -168,7 +169,7 @@ def first_sobol_normals(num_points: int, dim: int) -> Tensor:
     shift = torch.randint(2, (dim, bits)) @ powers
     mixing = torch.empty(dim, bits, bits, dtype=torch.bool).random_()
     # the first point is in float32, as torch has it
-    uniform = [(shift / 2**bits).to(torch.float64)]
+    uniform = [(shift.to(USUAL_DTYPE) / 2**bits).to(torch.float64)]
     if num_points > 1:
         directions = _scrambled_directions(mixing, (num_points - 1).bit_length()) @ powers.flip(0)
         point = shift

@@ -63,7 +63,7 @@ from botorch_bandits.confidence.width_rules import (
     fit_to_batch,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.domains import Arms, Domain, ValueScale, first_of_the_largest
+from botorch_bandits.domains import Arms, Box, Domain, ValueScale, first_of_the_largest
 from botorch_bandits.random_streams import derive_seed
 
 NO_REGRET_BOUND = (
@@ -242,7 +242,8 @@ class TopTwoThompsonSampling(GPThompsonSampling):
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation.
         choices: ``num_points x d`` points, at least 2, among which the best is sought; only they
-            can be evaluated. In a loop on arms these are the arms.
+            can be evaluated. In a loop on arms these are the arms, and all points of a ``Space``
+            that has few (up to 1000).
         posterior_transform: Needed for a model with several outputs.
         maximize: If False, the point of the least reward is sought.
         pending: What pending points do: ``"redraw"`` or ``"hallucinate"``, as in
@@ -316,24 +317,26 @@ class TopTwoThompsonSampling(GPThompsonSampling):
     def options_from_domain(
         cls, options: Mapping[str, Any], domain: Domain | None
     ) -> dict[str, Any]:
-        """Return the arms as the points to draw on.
+        """Return the arms, or all points of a space of few, as the points to draw on.
 
         Args:
             options: All constructor arguments.
             domain: Where the acquisition will be maximized; None if that is not known yet.
 
         Raises:
-            ValueError: If it is no finite set, or has one point.
+            ValueError: If it is no finite set of few points, or has one.
         """
         if domain is None:
             return {}
-        if not isinstance(domain, Arms):
+        arms = domain.few_points() if isinstance(domain, Box) else domain
+        if not isinstance(arms, Arms):
             raise ValueError(
                 f"the domain is a {type(domain).__name__}, but {cls.__name__} {ON_FINITE_SETS}. "
-                "List the points among which the best is sought as Arms."
+                "List the points among which the best is sought as Arms, or take a Space without "
+                "continuous parameters whose points are few (up to 1000)."
             )
-        _check_choices(domain.choices)
-        return {"choices": domain.choices} if options["choices"] is None else {}
+        _check_choices(arms.choices)
+        return {"choices": arms.choices} if options["choices"] is None else {}
 
     @classmethod
     def width_rule(cls, options: Mapping[str, Any]) -> WidthRule:

@@ -558,6 +558,8 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
             prior cannot be read need it or ``width``.
         units: ``"outcome"`` for bounds in raw outcome units, ``"prior"`` for multiples of the
             model's prior standard deviation (models that learn the scale of the outcomes).
+        variation: By how much the reward of a round differs from one function at most; the width
+            grows by it (:mod:`botorch_bandits.confidence.varying`). In the units of the bounds.
         width: A constant width in place of all this.
         scale: A factor on the width.
         round_number: See :class:`WidthUpperConfidenceBound`.
@@ -594,6 +596,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
         any_lambda: bool = False,
         information_gain: float | GainBound | None = None,
         units: str = "outcome",
+        variation: float = 0.0,
         width: float | None = None,
         scale: float = 1.0,
         round_number: int | None = None,
@@ -613,6 +616,7 @@ class ImprovedUpperConfidenceBound(WidthUpperConfidenceBound):
                     "any_lambda": any_lambda,
                     "information_gain": information_gain,
                     "units": units,
+                    "variation": variation,
                     "width": width,
                 }
             ),
@@ -643,8 +647,7 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
     UNIT-VARIANCE kernel, R-sub-Gaussian noise, both in raw outcome units.
     :class:`~botorch_bandits.DMMUpperConfidenceBound` is tighter still, at the price of an
     eigendecomposition. Without bounds it takes the noise of the model and a norm of 1 prior
-    standard deviation, which no theorem covers; its width is then far larger than that of
-    :class:`ImprovedUpperConfidenceBound` without bounds.
+    standard deviation, which no theorem covers and is wide.
 
     Args:
         model: A fitted BoTorch model in float64 whose prior can be read.
@@ -716,12 +719,9 @@ class AMMUpperConfidenceBound(WidthUpperConfidenceBound):
 
 
 class RandomizedUpperConfidenceBound(WidthUpperConfidenceBound):
-    r"""IRGP-UCB (Takeno, Inatsu and Karasuyama 2023), on finitely many arms.
+    r"""IRGP-UCB on finitely many arms (Takeno, Inatsu and Karasuyama, ICML 2023).
 
     .. math:: w_t = \sqrt{2 \ln(|D| / 2) + Z_t}, \qquad Z_t \sim \mathrm{Exp}(\text{mean } 2)
-
-    Source: Takeno, Inatsu and Karasuyama, *Randomized Gaussian process upper confidence bound with
-    tighter Bayesian regret bounds*, ICML 2023.
 
     For rewards drawn from the model's prior. The theorem bounds the EXPECTED regret; the width is
     no confidence bound that holds in all rounds at once.

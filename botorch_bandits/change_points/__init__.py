@@ -21,9 +21,8 @@ from botorch_bandits.change_points.evidence import (
     EvidenceDetector,
     EvidenceEngine,
     EvidenceModelStream,
-    EvidenceStream,
-    EvidenceTest,
 )
+from botorch_bandits.change_points.evidence_stream import EvidenceStream, EvidenceTest
 from botorch_bandits.change_points.restart import (
     PUBLISHED_EXPLORATION,
     ChangePointRestart,

@@ -33,6 +33,26 @@ null predicts with their mixture :math:`\bar L`, and the statistic is
 which for each member is at most the logarithm of a martingale. The robust form has members with
 more noise and heavier tails than the model; the composite form has one for each prior of a list.
 
+The robust form over a list has both: each prior with each of these members, an alternative being
+the mixture over the list of fresh models, each with its best member before the outcome. That is a
+product of densities known beforehand, whatever the members, so that :math:`e^{\ln M_n + \ln \bar L
+- \ln L_h}` is a martingale for every prior of the list as it stands (the member without more
+noise), and the level is exact for each of them.
+
+**Average run lengths.** Let :math:`E_j^h` be the bet of start ``j`` against the member ``h`` since
+that start, and :math:`R_n^h = \sum_{j=2}^n E_j^h(n)`. Each :math:`E_j^h` is a martingale from 1
+on if ``h`` is true, so that :math:`R_n^h - (n - 1)` is one, and so is it when a dropped start
+leaves what it has won to the next: that is a bet for one, decided before the outcome. Of the
+statistics :math:`\min_h R_n^h` (Shiryaev-Roberts) and :math:`\min_h \max_j E_j^h` (CUSUM) both are
+at most :math:`R_n^h`. With ``T`` the first query with :math:`R_T \ge 1/\alpha`, stopped at ``n``
+to have expectations: :math:`E[T \wedge n] - 1 = E[R_{T \wedge n}] \ge P(T \le n) / \alpha`. So
+either ``T`` is infinite with positive probability, or :math:`E[T] \ge 1 / \alpha + 1`. On the
+probability of ever an alarm the mixture has a bound, and these have none.
+
+**A null that drifts** has the covariance :math:`k(x, x') (1 - \epsilon)^{|t - t'| / 2}` between
+rounds, in null and alternatives. All of the above holds for draws from that process: nothing in
+it asks what the predictions are made of.
+
 **A null that is a ball.** For a fixed function :math:`f` and R-sub-Gaussian noise, where the models
 have the noise variance :math:`R^2`,
 
@@ -48,7 +68,6 @@ detection of changes. The weights, the starts that are kept and the families are
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,17 +75,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from botorch_bandits.change_points.null_members import (
-    ROBUST_MEMBERS,
-    log_normal,
-    log_robust,
-    log_sum,
+from botorch_bandits.change_points.evidence_stream import (
+    NEEDS_KERNEL,
+    EvidenceStream,
+    EvidenceTest,
+    numbers_of,
 )
 from botorch_bandits.checks import (
-    DTYPE,
     check_instance,
     check_integer,
     check_one_of,
@@ -79,6 +96,7 @@ from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models.bandit_gp import BanditGPRecipe
+from botorch_bandits.models.forgetting import BehindTime, TimeDecayKernel
 from botorch_bandits.models.kernels import kernel_of_output
 from botorch_bandits.models.suffixes import (
     ArmsSuffixes,
@@ -87,41 +105,6 @@ from botorch_bandits.models.suffixes import (
     SuffixPosteriors,
     SuffixPrior,
 )
-
-Array = NDArray[np.float64]
-
-NEAR_THE_BEST = 3.0
-"""A start counts as the change if its evidence is within so many nats of the largest."""
-
-_NEEDS_KERNEL = (
-    "rkhs_bound is {!r}, which needs a kernel. Use the methods of on(domain, model).stream()."
-)
-
-
-@dataclass(frozen=True)
-class EvidenceTest:
-    """What the evidence for a change is after an outcome.
-
-    Attributes:
-        num_outcomes: How many outcomes have counted since the last reset.
-        statistic: In nats: the logarithm of what the bets against the null have won.
-        threshold: ``ln(1 / level)`` of the segment.
-        detected: Whether the statistic has reached the threshold.
-        change: The number of the query that is taken for the first after the change: the latest
-            start whose evidence is within 3 nats of the largest. None before the second query.
-        starts: The starts that are kept, by the numbers of their queries.
-        log_evidences: ``ln E_j`` of each of them, from its own start alone.
-        segment: From 1.
-    """
-
-    num_outcomes: int
-    statistic: float
-    threshold: float
-    detected: bool
-    change: int | None
-    starts: tuple[int, ...]
-    log_evidences: tuple[float, ...]
-    segment: int
 
 
 @dataclass(frozen=True)
@@ -146,9 +129,9 @@ class EvidenceDetector:
     a function changes that its outcomes come from, whichever rows the null began with, for every
     fixed function whose norm less the prior mean is at most ``B``, and R-sub-Gaussian noise.
 
-    It cannot see a change where nobody looks. Steady drift is a sequence of changes to it: there, a
-    null that varies in time is the better model. Changes of two standard deviations of the noise
-    take seven to twenty outcomes on average, smaller ones more.
+    It cannot see a change where nobody looks. Steady drift is a sequence of changes to it, unless
+    the null drifts, too (``drift_rate``). Changes of two standard deviations of the noise take
+    seven to twenty outcomes on average, smaller ones more.
 
     Args:
         alpha: The probability of a false alarm, for all segments together.
@@ -159,8 +142,9 @@ class EvidenceDetector:
             then that one of them is true (the composite form), and predictions are given for each.
         change_scale: ``J``, on which number of rounds a change is expected.
         statistic: ``"mixture"`` is ``M_n``. ``"shiryaev_roberts"`` is the sum of all ``E_j`` and
-            ``"cusum"`` the largest. They alarm at :math:`1 / \alpha`, on average not before
-            :math:`1 / \alpha` queries, and :math:`\alpha` is no probability then.
+            ``"cusum"`` the largest. They alarm at :math:`1 / \alpha`, in a segment without a change
+            on average not before :math:`1 / \alpha` queries, and :math:`\alpha` is no probability
+            then: 0.001 stands for a false alarm in 1000 queries or more.
         spending: How ``alpha`` is spent. ``"segments"``: :math:`6 \alpha / (\pi k)^2` in segment
             ``k``. ``"rounds"``: :math:`6 \alpha / (\pi s)^2` in the segment that begins with query
             ``s``: a union over all rounds at which a test might begin.
@@ -172,6 +156,9 @@ class EvidenceDetector:
         num_skipped: How many first outcomes are no bets, because models or weights were chosen by
             them. The models learn from them, and the level of the first segment is conditional on
             them.
+        drift_rate: ``epsilon`` of a null that drifts: functions of rounds ``t`` and ``t'`` have the
+            covariance ``k(x, x') (1 - epsilon)^(abs(t - t') / 2)``, with the numbers of the queries
+            for rounds, and so do those of the alternatives. None for functions that stay.
 
     Raises:
         TypeError: If a number is not one.
@@ -201,6 +188,7 @@ class EvidenceDetector:
     rkhs_bound: float | None = None
     noise_bound: float | None = None
     num_skipped: int = 0
+    drift_rate: float | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -219,16 +207,15 @@ class EvidenceDetector:
                 raise ValueError("weights is empty; give one positive number for each candidate.")
             total = math.fsum(weights)
             store_checked(self, weights=tuple(weight / total for weight in weights))
-        if self.robust and self.weights is not None:
+        if self.statistic != "mixture" and self.spending != "segments":
             raise ValueError(
-                "robust is True, but the evidence is of a list of priors with weights; no "
-                "statistic is known that is both robust and over several priors. Pass robust=False."
+                f"spending is {self.spending!r}, which spends a probability, but with statistic="
+                f"{self.statistic!r} alpha is none: each segment has the average run length 1 / "
+                "alpha. Leave spending= out."
             )
-        if self.statistic != "mixture" and (self.robust or self.weights is not None):
-            raise ValueError(
-                f"statistic is {self.statistic!r}, which is known for one null only. Pass "
-                "robust=False without weights, or statistic='mixture'."
-            )
+        if self.drift_rate is not None:
+            rate = check_probability("drift_rate", self.drift_rate)
+            store_checked(self, drift_rate=rate)
         self._check_ball()
 
     def _check_ball(self) -> None:
@@ -239,6 +226,11 @@ class EvidenceDetector:
                 raise ValueError(f"one of {bounds} is None. Pass both numbers, or none of them.")
             return
         store_checked(self, **{name: check_positive(name, b) for name, b in bounds.items()})
+        if self.drift_rate is not None:
+            raise ValueError(
+                f"rkhs_bound is {self.rkhs_bound!r} and drift_rate {self.drift_rate!r}, but the "
+                "ball is of functions that do not drift. Leave one of the two out."
+            )
         if self.robust or self.weights is not None or self.statistic != "mixture":
             raise ValueError(
                 f"rkhs_bound is {self.rkhs_bound!r}, which is known for the plain mixture only. "
@@ -268,8 +260,9 @@ class EvidenceDetector:
         Args:
             num_outputs: How many outcomes each query has; they change together or not at all.
         """
-        if self.rkhs_bound is not None:
-            raise ValueError(_NEEDS_KERNEL.format(self.rkhs_bound))
+        for name in ("rkhs_bound", "drift_rate"):
+            if getattr(self, name) is not None:
+                raise ValueError(NEEDS_KERNEL.format(name, getattr(self, name)))
         return EvidenceStream(self, num_outputs)
 
     def on(
@@ -289,308 +282,6 @@ class EvidenceDetector:
             context_dim: The dimension of the contexts; the kernels are on ``[context, point]``.
         """
         return EvidenceEngine(self, domain, models, num_outputs, context_dim)
-
-
-class EvidenceStream:
-    """The bookkeeping of the bets, for predictions of any models.
-
-    Queries are numbered from 1 over all segments. Each outcome comes with the predictions that were
-    made before it; outcomes may come in any order.
-
-    Args:
-        detector: The settings.
-        num_outputs: ``m``, how many outcomes each query has.
-    """
-
-    _log_masses: Array
-    _log_evidences: Array
-    _own: Array
-    _ball_fits: Array | None
-
-    def __init__(self, detector: EvidenceDetector, num_outputs: int = 1) -> None:
-        """See the class."""
-        self.detector = detector
-        self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
-        self._num_issued, self._segment = 0, 1
-        self._num_skipped = 0
-        self._kept_from: int | None = None
-        weights = np.full(len(ROBUST_MEMBERS) if detector.robust else 1, 1.0)
-        if detector.weights is not None:
-            weights = np.array(detector.weights)
-        self._prior_weights = np.log(weights / weights.sum())
-        self._begin(np.broadcast_to(self._prior_weights, (self.num_outputs, len(weights))))
-
-    @property
-    def num_issued(self) -> int:
-        """How many queries were asked, in all segments."""
-        return self._num_issued
-
-    @property
-    def segment(self) -> int:
-        """The number of the segment, from 1."""
-        return self._segment
-
-    @property
-    def first_query(self) -> int:
-        """The number of the segment's first query."""
-        return self._offset + 1
-
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """The starts that are kept, by the numbers of their queries."""
-        return tuple(self._offset + start for start in self._starts)
-
-    @property
-    def threshold(self) -> float:
-        """``ln(1 / level)`` of the segment."""
-        return -math.log(self.detector.level(self._segment, self.first_query))
-
-    @property
-    def log_masses(self) -> tuple[float, ...]:
-        """The logarithms of what each kept start has, with what dropped ones have left to it."""
-        return tuple(self._log_masses.tolist())
-
-    @property
-    def is_skipping(self) -> bool:
-        """Whether the next outcome is no bet; see ``num_skipped`` of the detector."""
-        return self._num_skipped < self.detector.num_skipped
-
-    @property
-    def likeliest_candidate(self) -> int:
-        """The candidate with the largest posterior weight for the first output, from 0.
-
-        It counts the outcomes since the reset, and those that the reset has kept.
-        """
-        weights = (self._weights + self._fits)[0]
-        return 0 if self.detector.weights is None else int(weights.argmax())
-
-    def issue(self) -> int:
-        """Note that a query is asked, drop starts that are not needed, and open one at it.
-
-        Returns:
-            Its number, which :meth:`observe` wants.
-        """
-        if not self.detector.keeps_all_starts:
-            self._prune()
-        self._num_issued += 1
-        n = self._num_issued - self._offset
-        if n >= 2:
-            self._starts.append(n)
-            self._log_masses = np.append(self._log_masses, self._log_weight(n))
-            self._log_evidences = np.append(self._log_evidences, 0.0)
-            shape = (1, self.num_outputs, self.detector.num_candidates)
-            self._own = np.concatenate([self._own, np.zeros(shape)])
-        return self._num_issued
-
-    def counts(self, query: int) -> bool:
-        """Return whether an outcome still counts: not of a query before what a reset has kept.
-
-        Args:
-            query: Its number.
-        """
-        self._check_query(query)
-        first = self.first_query if self._kept_from is None else self._kept_from
-        return query >= first
-
-    def starts_moved_by(self, query: int) -> tuple[int, ...]:
-        """Return the starts whose models predict the outcome of a query: those up to it.
-
-        Args:
-            query: Its number.
-        """
-        return tuple(start for start in self.starts if start <= query)
-
-    def observe(
-        self,
-        query: int,
-        y: float | Sequence[float] | Tensor | Array,
-        mean: Any,
-        variance: Any,
-        start_means: Any,
-        start_variances: Any,
-        *,
-        noise: Any,
-    ) -> EvidenceTest:
-        """Take in an outcome with the predictions that were made before it.
-
-        Dimensions of size 1 may be left out everywhere.
-
-        Args:
-            query: The number of its query.
-            y: ``m`` outcomes.
-            mean: The null's, ``m``; with candidates ``num_candidates x m``.
-            variance: The null's variance of the function, without noise, likewise.
-            start_means: Those of :meth:`starts_moved_by`, in this order: ``s x m``, with
-                candidates ``s x num_candidates x m``.
-            start_variances: Their variances, without noise, likewise.
-            noise: The noise variance, ``m``; with candidates ``num_candidates x m``.
-
-        Raises:
-            ValueError: If a shape is wrong, a variance negative, a number not finite, the outcome
-                does not count, or the detector has an ``rkhs_bound``.
-        """
-        if self.detector.rkhs_bound is not None:
-            raise ValueError(_NEEDS_KERNEL.format(self.detector.rkhs_bound))
-        if not self.counts(query):
-            raise ValueError(
-                f"query is {query}, but outcomes of queries before "
-                f"{self.first_query if self._kept_from is None else self._kept_from} no longer "
-                "count: a reset has dropped them. Ask counts(query) first."
-            )
-        num_moved = len(self.starts_moved_by(query))
-        one = (self.detector.num_candidates, self.num_outputs)
-        many = (num_moved, *one)
-        outcome = _array("y", y, (self.num_outputs,))
-        noises = _array("noise", noise, one, spread=True)
-        null = _array("mean", mean, one), _array("variance", variance, one)
-        fresh = (
-            _array("start_means", start_means, many),
-            _array("start_variances", start_variances, many),
-        )
-        for name, values in (("variance", null[1]), ("start_variances", fresh[1])):
-            if (values < 0.0).any():
-                raise ValueError(f"{name} has {values.min():g}; a variance must not be negative.")
-        if (noises <= 0.0).any():
-            raise ValueError(f"noise has {noises.min():g}; a noise variance must be positive.")
-        return self._take_in(outcome, null, fresh, noises)
-
-    def reset(self, keep_from: int | None = None) -> None:
-        """Begin a new segment, at the next query.
-
-        Args:
-            keep_from: The start whose data the next null has; late outcomes from there on still
-                count. None drops everything.
-
-        Raises:
-            ValueError: If it is not one of the starts.
-        """
-        weights = np.broadcast_to(self._prior_weights, self._fits.shape)
-        if keep_from is not None:
-            if keep_from not in self.starts:
-                raise ValueError(
-                    f"keep_from is {keep_from}; it must be one of the starts {self.starts}."
-                )
-            if self.detector.weights is not None:
-                weights = weights + self._own[self.starts.index(keep_from)]
-        self._kept_from = keep_from
-        self._segment += 1
-        self._begin(weights - log_sum(weights)[..., None])
-
-    def test(self) -> EvidenceTest:
-        """Return what the evidence is now."""
-        statistic = self._statistic()
-        change: int | None = None
-        if self._starts:
-            near = np.flatnonzero(self._log_evidences >= self._log_evidences.max() - NEAR_THE_BEST)
-            change = self._offset + self._starts[int(near[-1])]
-        return EvidenceTest(
-            num_outcomes=self._num_outcomes,
-            statistic=statistic,
-            threshold=self.threshold,
-            detected=change is not None and statistic >= self.threshold,
-            change=change,
-            starts=self.starts,
-            log_evidences=tuple(self._log_evidences.tolist()),
-            segment=self._segment,
-        )
-
-    def _begin(self, weights: Array) -> None:
-        self._offset = self._num_issued
-        self._num_outcomes = 0
-        self._starts: list[int] = []  # counted from the segment's first query
-        self._log_masses, self._log_evidences = np.zeros(0), np.zeros(0)
-        # of outputs and members
-        self._weights = np.array(weights)
-        self._fits = np.zeros_like(self._weights)
-        self._ball_fits = None if self.detector.rkhs_bound is None else np.zeros(self.num_outputs)
-        # of starts, outputs and candidates
-        self._own = np.zeros((0, self.num_outputs, self.detector.num_candidates))
-
-    def _check_query(self, query: int) -> None:
-        if not 1 <= query <= self._num_issued:
-            raise ValueError(
-                f"query is {query}; the queries that were asked have the numbers 1 to "
-                f"{self._num_issued}. Call issue() for each query before its outcome."
-            )
-
-    def _log_weight(self, start: int) -> float:
-        if self.detector.statistic != "mixture":
-            return 0.0
-        scale = self.detector.change_scale
-        return math.log(scale / ((start - 2.0 + scale) * (start - 1.0 + scale)))
-
-    def _take_in(
-        self,
-        y: Array,
-        null: tuple[Array, Array],
-        fresh: tuple[Array, Array],
-        noise: Array,
-        ball_fits: Array | None = None,
-    ) -> EvidenceTest:
-        """Move fits, evidences and masses by one outcome.
-
-        Args:
-            y: ``m``.
-            null: Mean and variance, ``num_candidates x m`` each.
-            fresh: The same of the starts, ``s x num_candidates x m`` each.
-            noise: ``num_candidates x m``.
-            ball_fits: ``m``, the largest log likelihoods in the ball.
-        """
-        if self.is_skipping:
-            self._num_skipped += 1
-            return self.test()
-        self._ball_fits = ball_fits
-        num_moved = len(fresh[0])
-        best = self._fits.argmax(-1)  # before the outcome
-        if self.detector.robust:
-            level = noise[0][:, None]
-            everyone = np.arange(len(ROBUST_MEMBERS))
-            members = log_robust((y - null[0][0])[:, None], null[1][0][:, None], level, everyone)
-            alternatives = log_robust(
-                (y - fresh[0][:, 0])[..., None], fresh[1][:, 0, :, None], level, best[:, None]
-            )[..., 0]
-        else:
-            members = log_normal(y - null[0], null[1] + noise).T
-            each = log_normal(y - fresh[0], fresh[1] + noise).swapaxes(-1, -2)
-            own = self._prior_weights + self._own[:num_moved]
-            alternatives = log_sum(own + each) - log_sum(own)  # s x m
-            self._own[:num_moved] += each
-        before = log_sum(self._weights + self._fits)
-        self._fits += members
-        predicted = log_sum(self._weights + self._fits) - before  # m
-        gains = alternatives.sum(-1) - predicted.sum()
-        self._log_evidences[:num_moved] += gains
-        self._log_masses[:num_moved] += gains
-        self._num_outcomes += 1
-        return self.test()
-
-    def _statistic(self) -> float:
-        masses = self._log_masses
-        if self.detector.statistic == "cusum":
-            return float(masses.max(initial=-math.inf))
-        if self.detector.statistic == "shiryaev_roberts":
-            return float(log_sum(masses)) if len(masses) else -math.inf
-        scale = self.detector.change_scale
-        num_issued = max(self._num_issued - self._offset, 1)
-        rest = math.log(scale / (num_issued - 1.0 + scale))
-        best = self._fits.max(-1) if self._ball_fits is None else self._ball_fits
-        own = log_sum(self._weights + self._fits) - best
-        return float(log_sum(np.append(masses, rest)) + own.sum())
-
-    def _prune(self) -> None:
-        """Give the masses of starts that are not needed to the next later one that is kept."""
-        n = self._num_issued - self._offset
-        kept = [_is_kept(start, n) for start in self._starts]
-        if all(kept):
-            return
-        joins = np.maximum if self.detector.statistic == "cusum" else np.logaddexp
-        for i, is_kept in enumerate(kept):
-            if not is_kept:  # the newest is always kept, so there is a next one
-                self._log_masses[i + 1] = joins(self._log_masses[i + 1], self._log_masses[i])
-        self._starts = list(itertools.compress(self._starts, kept))
-        self._log_masses = self._log_masses[kept]
-        self._log_evidences = self._log_evidences[kept]
-        self._own = self._own[kept]
 
 
 class EvidenceEngine:
@@ -622,6 +313,7 @@ class EvidenceEngine:
         self.num_outputs = check_integer("num_outputs", num_outputs, minimum=1)
         self.context_dim = check_integer("context_dim", context_dim, minimum=0)
         self.models = _check_models(detector, models)
+        self.drifts = detector.drift_rate is not None
         # the outputs of the first candidate, of the second one, ...
         self.priors = [prior for model in self.models for prior in self._priors_of(model)]
 
@@ -636,7 +328,7 @@ class EvidenceEngine:
 
     def posteriors(self) -> SuffixPosteriors:
         """Return the posteriors of no rows."""
-        if isinstance(self.domain, Arms) and self.context_dim == 0:
+        if isinstance(self.domain, Arms) and self.context_dim == 0 and not self.drifts:
             return ArmsSuffixes(self.priors, self.domain.choices)
         return RowsSuffixes(self.priors)
 
@@ -659,9 +351,20 @@ class EvidenceEngine:
                 f"context is {context!r}, but the detector was prepared without contexts. Pass "
                 "context_dim= where it is made."
             )
-        if isinstance(self.domain, Arms):
+        if isinstance(self.domain, Arms) and not self.drifts:
             return self.domain.index_of(point.unsqueeze(0))[0]
         return point
+
+    def at_round(self, located: Tensor, query: int) -> Tensor:
+        """Return a located query with its number in front, if the null drifts.
+
+        Args:
+            located: From :meth:`locate`.
+            query: Its number, from 1.
+        """
+        if not self.drifts:
+            return located
+        return torch.cat([located.new_tensor([float(query)]), located])
 
     def _priors_of(self, model: BanditGPRecipe) -> list[SuffixPrior]:
         shape = model.kernel.batch_shape
@@ -670,13 +373,18 @@ class EvidenceEngine:
                 f"the kernel has the batch shape {tuple(shape)}, but a query has "
                 f"{self.num_outputs} outcomes; the shape must be ({self.num_outputs},) or empty."
             )
-        kernels = [
-            kernel_of_output(model.kernel, output) if len(shape) else model.kernel
-            for output in range(self.num_outputs)
-        ]
+        kernels = [model.kernel]
+        if len(shape):
+            kernels = [kernel_of_output(model.kernel, output) for output in range(shape[0])]
         transform = model.input_transform
         if transform is not None:
             transform.eval()
+        rate = self.detector.drift_rate
+        if rate is not None:
+            kernels = [TimeDecayKernel(kernel, rate) for kernel in kernels]
+            transform = None if transform is None else BehindTime(transform).eval()
+        if not len(shape):  # outputs of one kernel share its matrices
+            kernels *= self.num_outputs
         return [SuffixPrior(kernel, model.noise, model.prior_mean, transform) for kernel in kernels]
 
 
@@ -736,7 +444,7 @@ class EvidenceModelStream:
                 self._posteriors.drop(position + 1)  # the null is the first
         if len(self._bets.starts) == self._posteriors.num_suffixes:
             self._posteriors.open()
-        self._pending[query] = located
+        self._pending[query] = self._engine.at_round(located, query)
         return query
 
     def tell(self, query: int, y: float | Sequence[float] | Tensor) -> EvidenceTest | None:
@@ -757,7 +465,7 @@ class EvidenceModelStream:
                 f"query is {query}, which is not pending: it was never asked, or its outcome is "
                 "there already."
             )
-        outcome = _array("y", y, (self._engine.num_outputs,))
+        outcome = numbers_of("y", y, (self._engine.num_outputs,))
         located = self._pending.pop(query)
         if not self._bets.counts(query):
             return None
@@ -796,7 +504,7 @@ class EvidenceModelStream:
             y: One number for each output.
             context: Its context, if there are contexts.
         """
-        _array("y", y, (self._engine.num_outputs,))
+        numbers_of("y", y, (self._engine.num_outputs,))
         test = self.tell(self.issue(x, context), y)
         assert test is not None
         return test
@@ -815,38 +523,6 @@ class EvidenceModelStream:
             self._posteriors = self._engine.posteriors()
         else:
             self._posteriors.keep_only(position)
-
-
-def _is_kept(start: int, num_issued: int) -> bool:
-    """Return whether a start, counted from the segment's first query, is still needed."""
-    age = num_issued - start + 1
-    exponent = max(0, age.bit_length() - 2)  # floor(log2(age / 2))
-    return start % 2**exponent == 0
-
-
-def _array(name: str, value: Any, shape: tuple[int, ...], spread: bool = False) -> Array:
-    """Return numbers in a shape; dimensions of size 1 may be missing.
-
-    Args:
-        name: Of the argument.
-        value: Numbers.
-        shape: What is wanted.
-        spread: Whether one number may stand for all.
-    """
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().to(DTYPE).numpy()
-    try:
-        found = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}; pass numbers of the shape {shape}.") from None
-    if spread and found.size == 1:
-        found = np.full(shape, float(found.reshape(())))
-    wanted = [size for size in shape if size != 1]
-    if [size for size in found.shape if size != 1] != wanted:
-        raise ValueError(f"{name} has the shape {found.shape}; it must be {shape}.")
-    if not np.isfinite(found).all():
-        raise ValueError(f"{name} has an entry that is not finite.")
-    return found.reshape(shape)
 
 
 def _check_models(

@@ -25,11 +25,14 @@ from torch import Tensor
 
 from botorch_bandits.change_points.detector import ChangePointDetector
 from botorch_bandits.change_points.evidence import EvidenceDetector, EvidenceEngine
+from botorch_bandits.change_points.first_outcomes import LateEvidenceEngine
 from botorch_bandits.checks import (
+    DTYPE,
     check_instance,
     check_integer,
     check_nonnegative,
     check_one_of,
+    check_positive,
     store_checked,
 )
 from botorch_bandits.docstrings import fill_in_docstrings
@@ -37,6 +40,7 @@ from botorch_bandits.domains import Domain
 from botorch_bandits.fingerprints import added_field
 from botorch_bandits.models.bandit_gp import BanditGP, BanditGPRecipe
 from botorch_bandits.models.candidates import CandidatesRecipe
+from botorch_bandits.models.prior_lists import DefaultCandidates
 
 PUBLISHED_EXPLORATION = math.sqrt(3.0)
 """``xi`` of the paper's experiments."""
@@ -166,6 +170,9 @@ class ChangePointRestart(Restart):
             arrives.
         constraint_detectors: With constraints, one for each of them: their values are tested too,
             and any detection counts. Empty tests the reward alone.
+        smallest_change: ``Delta``, the least L2 norm of the difference of two consecutive reward
+            functions, where it is known. Only what ``guarantee()`` says of spacing and rate of the
+            changes looks at it.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -186,10 +193,14 @@ class ChangePointRestart(Restart):
 
     detector: ChangePointDetector
     constraint_detectors: tuple[ChangePointDetector, ...] = ()
+    smallest_change: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
+        if self.smallest_change is not None:
+            smallest = check_positive("smallest_change", self.smallest_change)
+            object.__setattr__(self, "smallest_change", smallest)
         remedy = "Pass ChangePointDetector(kernel, ...), without .on(domain)."
         check_instance("detector", self.detector, ChangePointDetector, remedy)
         check_instance(
@@ -220,15 +231,18 @@ class EvidenceRestart(Restart):
 
     Attributes:
         alpha: The probability of a false alarm, for all segments together.
-        robust: Whether the null may have more noise than the model, and outliers; False with
-            candidates.
+        robust: Whether the null may have more noise than the model, and outliers. With candidates
+            each of them may.
         keep: What is kept at a reset. ``"since_change"``: the rows since the estimated change; the
             level of later segments is exact where the estimate is the change, and approximate
             otherwise. ``"nothing"``: none; the level of later segments is approximate, because the
             rows that were dropped showed the new function and chose the restart.
         change_scale: On which number of rounds a change is expected.
         candidates: Recipes of candidate priors, or what :meth:`.BanditGP.with_candidates` returns,
-            for hyperparameters that are not known. None takes the loop's model.
+            for hyperparameters that are not known. None takes the loop's model. Of a
+            :class:`~botorch_bandits.models.DefaultCandidates`, here or as the loop's model, the
+            first outcomes that arrive in the run choose the output scales, for all segments; they
+            are not tested.
         strict: Level :math:`6 \alpha / (\pi s)^2` for a segment that begins with round ``s``, with
             ``keep="nothing"``: the probability of ever a false alarm is at most ``alpha``, if the
             times of changes do not depend on the new functions.
@@ -241,6 +255,12 @@ class EvidenceRestart(Restart):
             what was not visited for long becomes uncertain again. So a change is found where the
             policy does not look. Of candidates the likeliest one drifts. It needs
             ``exploration=``, such as 1.0.
+        statistic: ``"mixture"``, whose level is above, or ``"shiryaev_roberts"`` or ``"cusum"``.
+            For these ``alpha`` is no probability: without changes a segment lasts ``1 / alpha``
+            queries or more on average, so that ``alpha`` should be small, such as 0.001.
+        drift_rate: ``epsilon`` of a null that drifts, as the model of a loop with
+            ``forgetting=TimeVaryingKernel(epsilon)`` does: what it explains is no change. None for
+            functions that stay until they change.
 
     Raises:
         TypeError: If a setting is of the wrong kind.
@@ -271,6 +291,8 @@ class EvidenceRestart(Restart):
     rkhs_bound: float | None = added_field(None)
     noise_bound: float | None = added_field(None)
     probing: bool = added_field(False)
+    statistic: Literal["mixture", "shiryaev_roberts", "cusum"] = added_field("mixture")
+    drift_rate: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -288,13 +310,19 @@ class EvidenceRestart(Restart):
                 f"strict is True and keep {self.keep!r}; rows that are kept chose the restart, so "
                 "that no strict level is known for them. Pass keep='nothing' with strict=True."
             )
+        if self.strict and self.statistic != "mixture":
+            raise ValueError(
+                f"strict is True and statistic {self.statistic!r}, whose alpha is no probability "
+                "that could be spent. Leave strict= out, or pass statistic='mixture'."
+            )
         if self.strict and self.rkhs_bound is not None:
             raise ValueError(
                 f"strict is True and rkhs_bound {self.rkhs_bound!r}; the ball form keeps its level "
                 "in each segment already, and strict levels would cost power only. Leave strict= "
                 "out."
             )
-        if self.candidates is not None and not isinstance(self.candidates, CandidatesRecipe):
+        lists = (CandidatesRecipe, DefaultCandidates)
+        if self.candidates is not None and not isinstance(self.candidates, lists):
             check_instance(
                 "candidates",
                 self.candidates,
@@ -303,7 +331,7 @@ class EvidenceRestart(Restart):
             )
             store_checked(self, candidates=BanditGP.with_candidates(self.candidates))
         detector = self.detector_for(self.candidates)  # checks the rest
-        for name in ("alpha", "change_scale", "rkhs_bound", "noise_bound"):
+        for name in ("alpha", "change_scale", "rkhs_bound", "noise_bound", "drift_rate"):
             store_checked(self, **{name: getattr(detector, name)})
 
     def detector_for(self, model: Any) -> EvidenceDetector:
@@ -313,12 +341,16 @@ class EvidenceRestart(Restart):
             model: The loop's. ``candidates`` take its place if there are any.
         """
         listed = self.candidates if self.candidates is not None else model
+        if isinstance(listed, DefaultCandidates):  # weights do not depend on the outcomes
+            listed = listed.list_of(torch.empty(0, dtype=DTYPE))
         is_list = isinstance(listed, CandidatesRecipe)
         return EvidenceDetector(
             alpha=self.alpha,
             robust=self.robust,
             weights=listed.weights if is_list else None,
             change_scale=self.change_scale,
+            statistic=self.statistic,
+            drift_rate=self.drift_rate,
             spending="rounds" if self.strict else "segments",
             rkhs_bound=self.rkhs_bound,
             noise_bound=self.noise_bound,
@@ -327,7 +359,7 @@ class EvidenceRestart(Restart):
 
     def on(
         self, domain: Domain, model: Any, num_outputs: int = 1, context_dim: int = 0
-    ) -> EvidenceEngine:
+    ) -> EvidenceEngine | LateEvidenceEngine:
         """Prepare the detector for a loop.
 
         Args:
@@ -337,9 +369,22 @@ class EvidenceRestart(Restart):
             context_dim: The dimension of the contexts.
 
         Raises:
-            ValueError: If the hyperparameters are learned and no candidates are given.
+            ValueError: If the hyperparameters are learned and no candidates are given, or there
+                are constraints and the first outcomes are to choose the scales.
         """
         listed = self.candidates if self.candidates is not None else model
+        if isinstance(listed, DefaultCandidates):
+            if num_outputs > 1:
+                raise ValueError(
+                    f"the evidence is of {listed!r}, but with constraints= each entry of the list "
+                    "has one noise variance for reward and constraints, whose scales differ. Pass "
+                    "EvidenceRestart(candidates=[BanditGP.with_kernel(...), ...])."
+                )
+            detector = self.detector_for(model)
+            return LateEvidenceEngine(
+                listed,
+                lambda known: detector.on(domain, list(known.candidates), 1, context_dim),
+            )
         if isinstance(listed, CandidatesRecipe):
             models: Any = list(listed.candidates)
         elif isinstance(listed, BanditGPRecipe) and listed.refit_every is None:
@@ -347,9 +392,9 @@ class EvidenceRestart(Restart):
         else:
             raise ValueError(
                 f"model is {listed!r}, whose hyperparameters are learned or unknown, so that its "
-                "predictions are no bets made beforehand. Pass EvidenceRestart(robust=False, "
-                "candidates=[BanditGP.with_kernel(...), ...]), a list that was fixed before the "
-                "data."
+                "predictions are no bets made beforehand. Pass EvidenceRestart(candidates="
+                "[BanditGP.with_kernel(...), ...]), a list that was fixed before the data, or "
+                "candidates=DefaultCandidates(bounds), whose scales the first outcomes choose."
             )
         return self.detector_for(model).on(domain, models, num_outputs, context_dim)
 
@@ -368,15 +413,25 @@ class EvidenceRestart(Restart):
                 f"{self.rkhs_bound:g} and {self.noise_bound:g}-sub-Gaussian noise"
             )
         priors = self.candidates if self.candidates is not None else model
+        if isinstance(priors, DefaultCandidates):
+            priors = priors.list_of(torch.empty(0, dtype=DTYPE))
         listed, given = "", ""
         if isinstance(priors, CandidatesRecipe):
             listed = "the prior is one of the candidates, "
             if priors.num_skipped:
                 given = f"given the first {priors.num_skipped} outcomes, which are not tested, "
+        it = "it" if self.drift_rate is None else f"it that drifts at the rate {self.drift_rate:g}"
+        drawn = f"on average over the prior, if {listed}the reward is a draw from {it} and the "
+        drawn += "noise Gaussian"
+        if self.statistic != "mixture":
+            return (
+                f"{given}without a change the first segment lasts at least {1.0 / self.alpha:g} "
+                f"queries on average, {drawn}; alpha is no probability of a false alarm, and later "
+                "segments last as long approximately"
+            )
         first = (
             f"{given}before a change the first segment alarms with probability {level:.3g} at "
-            f"most, on average over the prior, if {listed}the reward is a draw from it and the "
-            "noise Gaussian"
+            f"most, {drawn}"
         )
         if self.strict:
             return first + (

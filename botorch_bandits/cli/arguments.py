@@ -36,6 +36,7 @@ METHODS = {
     "random": "random search",
 }
 
+FILLS = ("minimum", "middle", "soft", "lower_bound")
 FEEDBACKS = ("hallucinated", "ignored", "censored")
 RESTARTS = ("evidence", "cpd", "oracle", "never")
 RULES = ("additive", "multiplicative", "primal-dual")
@@ -179,6 +180,22 @@ def add_waiting_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="by how much noise can take a reward below the minimum (censored; default: a share of "
         "--outcome-bound, or of how far rewards lie above the minimum)",
+    )
+    waiting.add_argument(
+        "--fill",
+        choices=FILLS,
+        help="what pending queries enter at (censored): the minimum (default), the middle between "
+        "it and the minimum plus --outcome-bound, the posterior mean as far as outcomes are still "
+        "expected (soft), or a lower confidence bound. All but the first need --outcome-bound in "
+        "the units of the reward, so they do not go with igp-ucb and gp-ts",
+    )
+    waiting.add_argument(
+        "--delay-distribution",
+        type=float,
+        nargs="+",
+        metavar="P",
+        help="the probabilities of delays of 0, 1, 2, ... rounds (--fill soft; default: estimated "
+        "from the delays so far)",
     )
 
 

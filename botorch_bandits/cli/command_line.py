@@ -91,6 +91,8 @@ def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> in
             raise
         return 0  # whoever read has seen enough
     except _expected_errors() as error:
+        if shown := getattr(error, "shown", ""):  # of an error in the user's own module
+            print(printable(shown), file=sys.stderr)
         print(f"{name}: error: {printable(str(error))}", file=sys.stderr)
         return BAD_ARGUMENTS
     return started if isinstance(started, int) else started.execute()

@@ -455,6 +455,8 @@ class Waiting:
 
 
 CENSORED_OPTIONS = ("max_delay", "minimum", "outcome_bound", "tolerance")
+FILL_OPTIONS = ("fill", "delay_distribution")
+"""Likewise; runs of earlier versions lack them."""
 
 
 def read_waiting(
@@ -491,8 +493,9 @@ def read_waiting(
         )
     name = options.feedback or "hallucinated"
     given = {key: getattr(options, key) for key in CENSORED_OPTIONS}
+    fills = {key: getattr(options, key) for key in FILL_OPTIONS}
     if name != "censored":
-        for key, value in given.items():
+        for key, value in {**given, **fills}.items():
             if value is not None:
                 raise ValueError(
                     f"--{key.replace('_', '-')} is {value}, but it goes with --feedback censored "
@@ -514,6 +517,8 @@ def read_waiting(
             )
         if known.get("feedback") == "censored":
             given = {key: known.get(key) if v is None else v for key, v in given.items()}
+            fills = {key: known.get(key) if v is None else v for key, v in fills.items()}
+        fills = {key: value for key, value in fills.items() if value is not None}
         given["minimum"] = minimum if given["minimum"] is None else given["minimum"]
         if given["minimum"] is None:
             raise ValueError(
@@ -526,9 +531,10 @@ def read_waiting(
                 "no reward exceeds --minimum by more, in prior standard deviations. Give it, or "
                 "leave these out."
             )
-        feedback = Censored(**given)
+        feedback = Censored(**given, **fills)
     check_feedback(feedback, acquisition, box)
-    return Waiting(delays, feedback, workers, {**given, "feedback": name})
+    used = {key: value for key, value in fills.items() if value is not None}
+    return Waiting(delays, feedback, workers, {**given, **used, "feedback": name})
 
 
 fill_in_docstrings(__name__)

@@ -8,8 +8,10 @@ than they must.
 from __future__ import annotations
 
 import importlib
+import inspect
 import multiprocessing
 import sys
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +25,56 @@ from botorch_bandits.processes import (
     one_thread_each,
     terminate,
 )
+
+
+class UserCodeError(ValueError):
+    """A user's module raised an error while it was imported.
+
+    Args:
+        message: What happened, in one line.
+        shown: The traceback, as :func:`traceback_of_user` has it.
+    """
+
+    def __init__(self, message: str, shown: str = "") -> None:
+        """See the class."""
+        super().__init__(message, shown)  # both, so that a process can send it to another one
+        self.shown = shown
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
+
+
+def traceback_of_user(error: BaseException) -> str:
+    """Return the traceback of an error from where the user's own code begins.
+
+    That is without the frames of this package and of the import system above it; empty where the
+    error is not one of the user's code.
+
+    Args:
+        error: What the user's function, or the import of its module, raised, here or in a worker.
+    """
+    if type(error.__cause__).__name__ == "_RemoteTraceback":
+        lines = str(error.__cause__).strip('\n"').splitlines()
+        starts = [i for i, line in enumerate(lines) if line.startswith('  File "')]
+        last = max((i for i in starts if f'"{__file__}"' in lines[i]), default=-1)
+        first = min((i for i in starts if i > last), default=-1)
+        if min(last, first) < 0:
+            return ""
+        shown = [lines[0], *lines[first:], *getattr(error, "__notes__", ())]
+        return "\n".join(shown[1:] if lines[0].startswith("  File") else shown)
+    found = traceback.TracebackException.from_exception(error)
+    frames = list(found.stack)
+    last = max((i for i, each in enumerate(frames) if each.filename == __file__), default=-1)
+    own = [each for each in frames[last + 1 :] if not _is_importing(each.filename)]
+    if last < 0 or not (own or isinstance(error, SyntaxError)):
+        return ""
+    found.stack = traceback.StackSummary.from_list(own)
+    return "".join(found.format()).rstrip()
+
+
+def _is_importing(filename: str) -> bool:
+    return filename.startswith("<frozen importlib") or filename == importlib.__file__
 
 
 @dataclass(frozen=True)
@@ -42,10 +94,22 @@ class NamedFunction:
         """Return the function of this name.
 
         Raises:
-            ValueError: If it cannot be imported.
+            ValueError: If it cannot be imported, or takes something else than one argument.
         """
         function = cls(name, str(Path.cwd()))
-        function.load()
+        loaded = function.load()
+        try:
+            signature = inspect.signature(loaded)
+        except (TypeError, ValueError):  # of a function that is not written in Python
+            return function
+        try:
+            signature.bind(None)
+        except TypeError:
+            raise ValueError(
+                f"function {name!r} has the signature {signature}, but it is called with one "
+                "argument: with --param a dict of values by name, with --bounds a tensor of "
+                "coordinates. Write def f(p): and read p['name'], or p[0], in it."
+            ) from None
         return function
 
     def load(self) -> Callable[[Any], Any]:
@@ -53,6 +117,7 @@ class NamedFunction:
 
         Raises:
             ValueError: If the name is none, or names nothing that can be imported and called.
+            UserCodeError: If the module's own code raises, as with a syntax error.
         """
         module_name, colon, function_name = self.name.partition(":")
         if not (module_name and colon and function_name):
@@ -65,6 +130,11 @@ class NamedFunction:
             module = importlib.import_module(module_name)
         except ImportError as error:
             raise ValueError(f"module {module_name!r} cannot be imported: {error}.") from error
+        except Exception as error:
+            raise UserCodeError(
+                f"module {module_name!r} cannot be imported: {type(error).__name__}: {error}.",
+                traceback_of_user(error),
+            ) from error
         function: Any = getattr(module, function_name, None)
         if not callable(function):
             raise ValueError(f"module {module_name!r} has no function {function_name!r}.")

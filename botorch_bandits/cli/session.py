@@ -44,7 +44,7 @@ from botorch_bandits.cli.options import (
     build_loop,
     parameters_of,
 )
-from botorch_bandits.cli.parallel import WorkerPool, evaluate_known
+from botorch_bandits.cli.parallel import WorkerPool, evaluate_known, traceback_of_user
 from botorch_bandits.cli.summary import (
     against_random_search,
     best_at_the_start,
@@ -119,12 +119,9 @@ class OutputFolder:
             if overwrite:
                 (self.path / MARK_FILE).unlink(missing_ok=True)
         except OSError as error:
-            raise ValueError(f"output folder {path} cannot be used: {error}") from error
+            raise ValueError(folder_error(path, error)) from error
         except ValueError as error:
-            raise ValueError(
-                f"{self.path / HISTORY_FILE} is damaged ({error}). Choose another --out folder, or "
-                "start afresh with --overwrite."
-            ) from error
+            raise self._damaged(error) from error
         if not overwrite:
             self._refuse_other_journal(journal)
         if journal is not None:
@@ -149,6 +146,9 @@ class OutputFolder:
             dim: The dimension of its points.
             num_constraints: How many constraint values come with each reward.
             maximize: Whether large rewards are sought, or least costs.
+
+        Raises:
+            ValueError: If the file is no history: an entry is missing, or is no such value.
         """
         if self._known is None:
             return None
@@ -156,10 +156,14 @@ class OutputFolder:
         try:
             return History.from_records(self._known["queries"], dim, **sizes)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"{self.path / HISTORY_FILE} is damaged ({error!r:.300}). Choose another --out "
-                "folder, or start afresh with --overwrite."
-            ) from error
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> ValueError:
+        reason = str(error).rstrip(".") if isinstance(error, ValueError) else repr(error)
+        return ValueError(
+            f"{self.path / HISTORY_FILE} is damaged ({reason:.300}). Choose another --out folder, "
+            "or start afresh with --overwrite."
+        )
 
     def _refuse_other_journal(self, journal: str | None) -> None:
         """Raise if the folder has the results of a run that is recorded in another place."""
@@ -293,6 +297,14 @@ def _read_history(folder: Path) -> dict[str, Any]:
     return known
 
 
+def folder_error(path: str | Path, error: OSError) -> str:
+    """Return what is said of an output folder that cannot be made or written."""
+    return (
+        f"output folder {path} cannot be used: {error}. Choose another --out folder, or make this "
+        "one writable."
+    )
+
+
 def known_settings(path: str | Path) -> dict[str, Any]:
     """Return the settings of the run that a folder holds; empty if it holds none that is whole."""
     try:
@@ -375,7 +387,12 @@ def compare(
     Returns:
         The exit code.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / ".writable", "")
+        (folder / ".writable").unlink()
+    except OSError as error:
+        raise ValueError(folder_error(folder, error)) from error
     known = json.loads(json.dumps(dict(settings)))
     best: dict[str, list[float]] = {method: [] for method in acquisitions}
     num_failed = 0
@@ -528,6 +545,11 @@ class Session:
             exit_code = BAD_REWARD
         except EvaluationError as error:
             print(f"error: {error}", file=sys.stderr)
+            exit_code = BAD_REWARD
+        except Exception as error:
+            if not (shown := traceback_of_user(error)):
+                raise
+            print(f"\n{shown}\n", file=sys.stderr)
             exit_code = BAD_REWARD
         finally:
             signal.signal(signal.SIGTERM, previous)

@@ -77,8 +77,11 @@ def censored_feedback(settings: Mapping[str, Any]) -> Censored | None:
     Args:
         settings: Of a journal's header.
     """
+    record = settings["feedback"]
+    if isinstance(record, Mapping):  # a function is known by its name only, and not needed here
+        record = {key: part for key, part in record.items() if key != "delay_distribution"}
     try:
-        feedback = _build(settings["feedback"])
+        feedback = _build(record)
     except _UnknownClassError:
         return None
     return feedback if isinstance(feedback, Censored) else None

@@ -13,7 +13,7 @@ from botorch_bandits.confidence.censored import (
     bounded_censored_width,
     censored_width,
 )
-from botorch_bandits.confidence.design_gain import BoxGain, DesignGain
+from botorch_bandits.confidence.design_gain import BoxGain, BoxSpectralGain, DesignGain
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet
 from botorch_bandits.confidence.gp_ucb import (
     CompactBoxWidth,
@@ -29,17 +29,24 @@ from botorch_bandits.confidence.gp_ucb_cpd import (
     gp_ucb_cpd_width,
     regret_exponent,
 )
-from botorch_bandits.confidence.guarantee import Guarantee, RegretStatement, Statement
+from botorch_bandits.confidence.guarantee import (
+    Forecast,
+    Guarantee,
+    RegretStatement,
+    Statement,
+)
 from botorch_bandits.confidence.horizon import (
     PenalizedBounds,
     censored_regret_bound,
     censored_ts_regret_bound,
     exact_constraints_bounds,
+    exact_violation_bound,
     gp_ts_regret_bound,
     igp_ucb_regret_bound,
     noisy_constraints_bounds,
     realized_ts_regret_bound,
     regret_bound_of_width,
+    smallest_slater_margin,
 )
 from botorch_bandits.confidence.igp_ucb import (
     AMMWidth,
@@ -67,6 +74,11 @@ from botorch_bandits.confidence.repeats import (
     num_plays_at,
     tail_on_box,
 )
+from botorch_bandits.confidence.varying import (
+    VaryingWidth,
+    realized_regret_bound,
+    width_of_variation,
+)
 from botorch_bandits.confidence.width_rules import (
     ConstantWidth,
     OutputPrior,
@@ -81,6 +93,7 @@ __all__ = [
     "AMMWidth",
     "BoundsDiagnosis",
     "BoxGain",
+    "BoxSpectralGain",
     "CandidateEvidence",
     "CandidateStatus",
     "CensoredWidth",
@@ -90,6 +103,7 @@ __all__ = [
     "DesignGain",
     "EvidenceTable",
     "FiniteArmsWidth",
+    "Forecast",
     "GainBound",
     "GreedyGain",
     "Guarantee",
@@ -107,6 +121,7 @@ __all__ = [
     "Statement",
     "TruncatedSpectralGain",
     "UnreadablePriorError",
+    "VaryingWidth",
     "WaterFillingGain",
     "WidthRule",
     "amm_width",
@@ -122,6 +137,7 @@ __all__ = [
     "diagnose_bounds",
     "exact_constraints_bounds",
     "exact_maximal_information_gain",
+    "exact_violation_bound",
     "gp_ts_regret_bound",
     "gp_ucb_compact_width",
     "gp_ucb_cpd_width",
@@ -135,8 +151,11 @@ __all__ = [
     "num_plays",
     "num_plays_at",
     "realized_information_gain",
+    "realized_regret_bound",
     "realized_ts_regret_bound",
     "regret_bound_of_width",
     "regret_exponent",
+    "smallest_slater_margin",
     "tail_on_box",
+    "width_of_variation",
 ]

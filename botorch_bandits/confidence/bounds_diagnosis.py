@@ -30,7 +30,7 @@ sqrt(kappa)``, either.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +40,7 @@ from torch import Tensor
 from botorch_bandits.checks import check_nonnegative, check_positive, check_probability
 from botorch_bandits.confidence.dmm import RidgeConfidenceSet, read_data
 from botorch_bandits.confidence.igp_ucb import any_lambda_width
+from botorch_bandits.confidence.kernel_reading import refuse_several
 from botorch_bandits.confidence.width_rules import UnreadablePriorError
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import display, element, listed, table
@@ -63,9 +64,10 @@ class BoundsDiagnosis:
             had upper confidence bounds with this ``B``, and with ``noise_bound``, chosen them.
         delta: A pair of bounds that holds, and was fixed before the data, is refuted with at most
             this probability; so is each regret bound wrong.
-        num_rows: How many outcomes there are.
+        num_rows: How many outcomes there are; where they have weights, how many with the noise of
+            the model weigh as much, rounded up.
         information_gain: Of the rows, in nats.
-        caveats: Why the level may not be what it says.
+        caveats: Why the level may not be what it says, and what was counted.
     """
 
     noise_bound: float
@@ -143,8 +145,9 @@ def diagnose_bounds(
         factors: For which multiples of the smallest ``B`` regret bounds are told.
 
     Raises:
-        ValueError: If the model has no data, several outputs, a batch dimension or noise that
-            differs from row to row; if its prior cannot be read
+        TypeError: If it is no BoTorch model.
+        ValueError: If the model is a list of priors, has no data, several outputs, a batch
+            dimension or noise that differs from row to row; if its prior cannot be read
             (:class:`~botorch_bandits.confidence.UnreadablePriorError`); or if an argument is out of
             range.
 
@@ -162,12 +165,7 @@ def diagnose_bounds(
     """
     delta = check_probability("delta", delta)
     factors = [check_positive("a factor", factor) for factor in factors]
-    if model.num_outputs != 1 or len(model.batch_shape) > 0:
-        raise ValueError(
-            f"model has {model.num_outputs} outputs and the batch shape "
-            f"{tuple(model.batch_shape)}; diagnose each output and each model of a batch alone, "
-            "such as model.subset_output([0])."
-        )
+    refuse_several("diagnose", model)
     (data,) = read_data(model)
     prior = data.prior
     if prior.row_noise is not None:
@@ -192,7 +190,9 @@ def diagnose_bounds(
         norm = limits.norm(noise)
         repeats = getattr(model, "repeats", None)
         counts = torch.ones_like(data.outcomes) if repeats is None else repeats
-        num_rows = round(float(counts.sum()))
+        weight = float(counts.sum())
+        are_counts = bool((counts == counts.round()).all())
+        num_rows = round(weight) if are_counts else max(1, math.ceil(weight))
         largest = float((data.kernel_matrix.diagonal() / counts).max())
     deviations = math.sqrt(
         num_rows * 2.0 * largest * gain / math.log1p(largest / float(lam)) if gain > 0.0 else 0.0
@@ -215,18 +215,23 @@ def diagnose_bounds(
         delta=delta,
         num_rows=num_rows,
         information_gain=gain,
-        caveats=_caveats(prior.learned),
+        caveats=tuple(_caveats(prior.learned, None if are_counts else weight)),
     )
 
 
-def _caveats(learned: Sequence[str]) -> tuple[str, ...]:
-    """Return why the level may not be what it says."""
-    if not learned:
-        return ()
-    return (
-        "the level is stated for a model that was fixed before the data, but of this one "
-        f"{', '.join(learned)} can have been learned from them",
-    )
+def _caveats(learned: Sequence[str], weight: float | None) -> Iterator[str]:
+    """Say why the level may not be what it says, and what is counted where rows have weights."""
+    if learned:
+        yield (
+            "the level is stated for a model that was fixed before the data, but of this one "
+            f"{', '.join(learned)} can have been learned from them"
+        )
+    if weight is not None:
+        yield (
+            "outcomes have noise variances of their own, or fade: they weigh as much as "
+            f"{weight:.3g} with the noise of the model, which are what is counted, and what regret "
+            "bounds are for"
+        )
 
 
 @dataclass(frozen=True)
@@ -246,12 +251,12 @@ class _Limits:
     def norm(self, noise: float) -> float:
         """Return the smallest norm bound for a noise bound."""
         least = -(self.radicands + noise**2 * self.rate / self.ridges).min()
-        return math.sqrt(max(float(least), 0.0))
+        return math.sqrt(max(0.0, float(least)))  # 0.0 rather than -0.0
 
     def noise(self, norm: float) -> float:
         """Return the smallest noise bound for a norm bound."""
         least = -(self.ridges * (self.radicands + norm**2)).min() / self.rate
-        return math.sqrt(max(float(least), 0.0))
+        return math.sqrt(max(0.0, float(least)))  # 0.0 rather than -0.0
 
 
 fill_in_docstrings(__name__)

@@ -72,6 +72,10 @@ FIRST_CAPACITY = 64
 """Outcomes that there is room for at first; it doubles when they are used up."""
 
 
+LEVEL_OF_SURVIVORS = 0.05
+"""Of survivors where nothing states a level: half of the ordinary ``delta``."""
+
+
 class RefutedListWarning(RuntimeWarning):
     """The outcomes refute every prior on a list; no guarantee holds from then on."""
 
@@ -167,7 +171,7 @@ class EvidenceTable:
             import pandas as pd
         except ImportError as error:
             raise ImportError(
-                "to_dataframe needs pandas: pip install 'botorch-bandits[dataframe]'."
+                "to_dataframe needs pandas: pip install 'botorch_bandits[dataframe]'."
             ) from error
         return pd.DataFrame([asdict(row) for row in self.rows])
 
@@ -407,8 +411,16 @@ class CandidateEvidence:
         survivors = self.numpy_survivors(level)
         if not survivors.any():
             warnings.warn(self.refuted_message(level), RefutedListWarning, stacklevel=4)
-            return np.ones_like(survivors)
-        return survivors
+        return self.numpy_in_force(level)
+
+    def numpy_in_force(self, level: float) -> NDArray[np.bool_]:
+        """Return the same as :meth:`in_force`, without a warning.
+
+        Args:
+            level: See :meth:`survivors`.
+        """
+        survivors = self.numpy_survivors(level)
+        return survivors if survivors.any() else np.ones_like(survivors)
 
     def refuted_message(self, level: float) -> str:
         """Return what is said of a list of which no prior survives.

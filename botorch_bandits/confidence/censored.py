@@ -39,6 +39,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
+from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
 from botorch_bandits.confidence.guarantee import (
     FIXED_PRIOR,
     SUB_GAUSSIAN_NOISE,
@@ -92,7 +93,7 @@ FEWEST_BELOW = 3
 
 
 @dataclass(frozen=True)
-class Censoring:
+class Censoring(Filling):
     """The options of censored feedback; those of a drop-in, of a loop and on arms are the same.
 
     Attributes:
@@ -170,6 +171,7 @@ class Censoring:
                 "on_lower='lower' lowers a known minimum=, but the minimum is unknown: the proxy "
                 "moves with the outcomes. Leave on_lower= out."
             )
+        self.check_fill()
 
     def tolerated(
         self,
@@ -243,6 +245,8 @@ class Censoring:
         """
         if self.predictive:
             yield "standard deviations include the noise"
+            if self.fills_in:
+                yield f"the published code has no fill={self.fill!r}, and no theorem covers both"
         is_lowered = self.minimum is not None and any(
             value != pick_bound("minimum", self.minimum, j, len(values))
             for j, value in enumerate(values)
@@ -272,6 +276,13 @@ class Censoring:
             bound = pick_bound("outcome_bound", self.outcome_bound, j, len(values))
             if isinstance(bound, Tensor):
                 continue
+            side = 1.0 if signs is None else signs[j]
+            num_below = int((side * (outcomes[j] - value) < -1e-9 * bound).sum())
+            if self.fills_in and num_below:
+                yield (
+                    f"{num_below} outcomes lie below the minimum, and fill={self.fill!r} needs "
+                    "noisy outcomes between minimum and minimum + outcome_bound"
+                )
             farthest = float((outcomes[j] - value).abs().max()) if len(outcomes[j]) else 0.0
             if farthest > bound * (1.0 + 1e-9):
                 yield (
@@ -419,13 +430,10 @@ DELAYS_ALIKE = (
 )
 """What censored feedback assumes of delays."""
 
-ASSUMPTIONS = (
-    FunctionAssumption(
-        "the norm of ", " less the minimum, in the unit-variance kernel, is at most rkhs_bound"
-    ),
-    "outcomes differ from the minimum by at most outcome_bound",
-    DELAYS_ALIKE,
+NORM_OF_THE_REST = FunctionAssumption(
+    "the norm of ", " less the minimum, in the unit-variance kernel, is at most rkhs_bound"
 )
+DIFFERENCES = "outcomes differ from the minimum by at most outcome_bound"
 
 IN_PRIOR_UNITS = (
     "rkhs_bound, outcome_bound and, if it is used, noise_bound are multiples of the prior standard "
@@ -483,6 +491,8 @@ class CensoredWidth(WidthRule):
             deviation whatever ``units`` says, ``noise_bound`` that of the model's noise, and
             without ``outcome_bound`` the width is that of feedback without delays. They void every
             statement.
+        fill: What pending queries enter at, for texts; see
+            :mod:`botorch_bandits.confidence.fills`. The sum of deviations is then weighted.
     """
 
     rkhs_bound: Bound | None = None
@@ -495,10 +505,12 @@ class CensoredWidth(WidthRule):
     constant: float | None = None
     unit: str = "rounds"
     not_given: tuple[str, ...] = added_field(())
+    fill: str = added_field("minimum")
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
         check_one_of("unit", self.unit, ("rounds", "seconds"))
+        check_one_of("fill", self.fill, FILLS)
         check_not_given(self.not_given)
         given = {
             "rkhs_bound": self.rkhs_bound,
@@ -630,6 +642,8 @@ class CensoredWidth(WidthRule):
             form = "in the form for every lam" if self.any_lambda else "as printed"
             noise = SUB_GAUSSIAN_NOISE
         details = f"{form}, with the realized information gain"
+        if self.fill != "minimum":
+            details += f", and the lemma on fills for fill={self.fill!r}"
         rho = f"rho_m, the probability that an outcome arrives within max_delay {self.unit} "
         rho += "(ever, if that is None)"
         largest = None
@@ -657,7 +671,9 @@ class CensoredWidth(WidthRule):
                 quantity="rho_m times the regret",
             ),
             assumptions=(
-                *ASSUMPTIONS,
+                NORM_OF_THE_REST,
+                DIFFERENCES if self.fill == "minimum" else BETWEEN,
+                DELAYS_ALIKE,
                 FIXED_PRIOR,
                 noise,
                 *((IN_PRIOR_UNITS,) if self.units == "prior" else ()),
@@ -802,7 +818,7 @@ class PendingWidth(WidthRule):
 
 
 def censored_rule(
-    rule: WidthRule, outcome_bound: float | None, unit: str = "rounds"
+    rule: WidthRule, outcome_bound: float | None, unit: str = "rounds", fill: str = "minimum"
 ) -> PendingWidth:
     """Return a width rule with the terms that censoring adds, for a round without pending queries.
 
@@ -811,15 +827,15 @@ def censored_rule(
             in the paper. Of any other upper confidence bound: outside any theorem.
         outcome_bound: ``B_y``; None, for a constant width only, adds nothing.
         unit: Of delays, for texts.
+        fill: What pending queries enter at; the sum of deviations is then weighted.
 
     Raises:
         ValueError: If ``outcome_bound`` is needed.
     """
     if isinstance(rule, ConstantWidth):
         missing = ("rkhs_bound", "noise_bound") if rule.is_default else ()
-        return PendingWidth(
-            CensoredWidth(outcome_bound=outcome_bound, constant=rule.value, not_given=missing)
-        )
+        terms = CensoredWidth(outcome_bound=outcome_bound, constant=rule.value, not_given=missing)
+        return PendingWidth(replace(terms, fill=fill))
     not_given = getattr(rule, "not_given", ())
     goes_without = isinstance(rule, KernelizedWidth) and not_given == ("rkhs_bound", "noise_bound")
     if outcome_bound is None and not goes_without:
@@ -842,6 +858,7 @@ def censored_rule(
                 units=rule.units,
                 unit=unit,
                 not_given=(*not_given, *(("outcome_bound",) if outcome_bound is None else ())),
+                fill=fill,
             )
         )
     if outcome_bound is None:
@@ -849,7 +866,7 @@ def censored_rule(
             "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
             "minimum, beside information_gain=."
         )
-    terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0)
+    terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0, fill=fill)
     if isinstance(rule, KernelizedWidth):  # half of delta for each of the two noises
         terms = replace(terms, any_lambda=rule.any_lambda, units=rule.units)
         noise_bound = _raised(rule.noise_bound, outcome_bound)

@@ -76,7 +76,12 @@ DRAWN_FROM_LIST = FunctionAssumption(
 )
 """Where nobody knows which of several priors it is drawn from."""
 
-DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST)
+DRAWN_FROM_FAMILY = FunctionAssumption(
+    "", " is a draw from one of the Gaussian-process priors of the family"
+)
+"""Where the hyperparameters of the prior are in a continuum."""
+
+DRAWS = (DRAWN_FROM_PRIOR, DRAWN_FROM_LIST, DRAWN_FROM_FAMILY)
 """Under one of these the reward function is random, and what is said of it is said of a draw."""
 
 FIXED_LIST = (
@@ -269,11 +274,13 @@ class Statement:
 class RegretStatement(Statement):
     """A statement on regret, and how a loop makes a number of it.
 
-    The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2``.
+    The regret of round ``t`` is at most ``factor * width * standard_deviation + tail / t ** 2 +
+    added``.
 
     Attributes:
         factor: How often the width enters; None where rounds have no bounds of their own.
         tail: What is added in the first round, in raw outcome units.
+        added: What is added in every round, in raw outcome units.
         largest: A bound on the regret of any round, whoever chose its point; None without one.
         needs_every_round: Whether the proof needs that the method chose in every round.
         is_expected: Whether it bounds the expected regret, by the expectation of the number.
@@ -285,6 +292,7 @@ class RegretStatement(Statement):
 
     factor: float | None = None
     tail: float = 0.0
+    added: float = 0.0
     largest: float | None = None
     needs_every_round: bool = False
     is_expected: bool = False
@@ -309,6 +317,28 @@ class RegretStatement(Statement):
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """A number of a theorem that is known before the run, or on what it rests.
+
+    Attributes:
+        theorem: Its source.
+        wording: What the number is, up to it.
+        value: The number; None where there is none, and the wording says why.
+        rest: What is said behind it.
+    """
+
+    theorem: str
+    wording: str
+    value: float | None = None
+    rest: str = ""
+
+    def __str__(self) -> str:
+        """Say it in one sentence."""
+        number = "" if self.value is None else f" {self.value:.6g}"
+        return f"{self.wording}{number}{self.rest} ({self.theorem})"
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """What a theorem says of confidence bounds, regret and violation, and whether it holds as used.
 
@@ -323,6 +353,7 @@ class Guarantee:
         gaps: Why no statement holds; they are among the gaps of each statement.
         theorem_of_draws: The source for Thompson sampling whose draws are scaled by the width, if
             that is another theorem.
+        forecasts: What is known before the run, of a loop that knows its horizon.
     """
 
     method: str
@@ -334,6 +365,7 @@ class Guarantee:
     constants: Mapping[str, float] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
     theorem_of_draws: str | None = field(default=None, repr=False)
+    forecasts: tuple[Forecast, ...] = ()
 
     def __post_init__(self) -> None:
         """Let each statement have the gaps of all."""
@@ -522,6 +554,7 @@ class Guarantee:
         names = {"bands": "confidence bounds", "regret": "regret", "violation": "violation"}
         for name, statement in self.statements.items():
             lines += statement.lines(names[name], self.gaps)
+        lines += [f"  before the run: {forecast}" for forecast in self.forecasts]
         lines += [f"  assumes: {assumption}" for assumption in self.assumptions]
         if self.constants:
             constants = ", ".join(f"{name} = {value:.6g}" for name, value in self.constants.items())
@@ -543,7 +576,9 @@ class Guarantee:
         for name, statement in self.statements.items():
             first, *further = (line.strip() for line in statement.lines(names[name], self.gaps))
             parts += [element("p", first), *([listed(further)] if further else [])]
-        for title, texts in (("assumes", self.assumptions), ("not covered", self.gaps)):
+        told = tuple(map(str, self.forecasts))
+        titles = ("before the run", told), ("assumes", self.assumptions), ("not covered", self.gaps)
+        for title, texts in titles:
             parts += [element("p", f"{title}:"), listed(texts)] if texts else []
         return parts
 

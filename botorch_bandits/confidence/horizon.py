@@ -362,11 +362,14 @@ class PenalizedBounds(NamedTuple):
         regret: Bounds the cumulative regret against the best fixed feasible point.
         violation: Bounds the norm of the positive parts of the summed constraint values.
         multiplier: Bounds the norm of the multipliers in all epochs; None where no bound is known.
+        realized_violation: As ``violation``, of the values as they are observed, noise included
+            (Appendix D); None where it is the same, because they are observed exactly.
     """
 
     regret: float
     violation: float
     multiplier: float | None = None
+    realized_violation: float | None = None
 
 
 def exact_constraints_bounds(
@@ -381,6 +384,7 @@ def exact_constraints_bounds(
     unconstrained_gap: float,
     num_constraints: int = 1,
     any_lambda: bool = False,
+    variation: float = 0.0,
 ) -> PenalizedBounds:
     r"""Return Theorem 1 of Shi and Eryilmaz 2022, bounds (11) and (12), as numbers.
 
@@ -393,6 +397,11 @@ def exact_constraints_bounds(
     where :math:`w_S` has the confidence :math:`\delta / L`, :math:`m` is the number of constraints
     and :math:`\Delta` is by how much the largest reward of all exceeds that of the best feasible
     point. (The paper leaves the factor :math:`\sqrt{m}` to its ``O``.)
+
+    Where the penalized function varies by ``v`` within an epoch
+    (:mod:`botorch_bandits.confidence.varying`), :math:`v \sqrt{(S - 1) / \lambda}` is added to
+    :math:`w_S` and :math:`2 v L S` to ``U``; regret and :math:`\Delta` are then against one point
+    that meets the constraints of every round, with the functions of the rounds.
 
     Args:
         num_epochs: ``L``.
@@ -407,6 +416,7 @@ def exact_constraints_bounds(
         unconstrained_gap: ``Delta``, at least 0.
         num_constraints: ``m``.
         any_lambda: Takes the width that holds for every ``lam``.
+        variation: ``v``.
 
     Raises:
         ValueError: If an argument is out of its range, or the penalty is not of Algorithm 2.
@@ -421,12 +431,50 @@ def exact_constraints_bounds(
             "Polynomial(n=2) or Exponential() for Algorithm 2."
         )
     share = check_probability("delta", delta) / num_epochs
-    of_epoch = igp_ucb_regret_bound(
-        epoch_length, information_gain, rkhs_bound, noise_bound, share, lam, any_lambda
+    lam = _check_lam(lam, any_lambda)
+    added = _of_variation(variation, epoch_length, lam)
+    gain = _gain(information_gain, epoch_length - 1)
+    width = _kernelized(gain, rkhs_bound, noise_bound, share, lam, any_lambda) + added
+    of_epoch = regret_bound_of_width(
+        width, epoch_length, information_gain, lam, largest=2.0 * rkhs_bound
     )
-    regret = num_epochs * of_epoch
-    most = _invert(penalty, math.log1p(num_epochs * gap + regret / epoch_length))
-    return PenalizedBounds(regret, math.sqrt(num_constraints) * epoch_length * most)
+    regret = num_epochs * (of_epoch + 2.0 * variation * epoch_length)
+    return PenalizedBounds(
+        regret,
+        exact_violation_bound(num_epochs, epoch_length, regret, penalty, gap, num_constraints),
+    )
+
+
+def exact_violation_bound(
+    num_epochs: int,
+    epoch_length: int,
+    regret_bound: float,
+    penalty: Penalty,
+    unconstrained_gap: float,
+    num_constraints: int = 1,
+) -> float:
+    r"""Return bound (12) of Shi and Eryilmaz 2022 from a bound ``U`` on regret and penalties.
+
+    .. math:: V_{LS} \le \sqrt{m} \, S \, \psi_+^{-1}(1 + L \Delta + U / S)
+
+    Args:
+        num_epochs: ``L``.
+        epoch_length: ``S``.
+        regret_bound: ``U``, in raw outcome units; the multipliers of the first epoch are 1 in them.
+        penalty: ``psi``.
+        unconstrained_gap: ``Delta``, at least 0.
+        num_constraints: ``m``.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+    """
+    num_epochs = check_integer("num_epochs", num_epochs, minimum=1)
+    epoch_length = check_integer("epoch_length", epoch_length, minimum=1)
+    num_constraints = check_integer("num_constraints", num_constraints, minimum=1)
+    gap = check_nonnegative("unconstrained_gap", unconstrained_gap)
+    regret_bound = check_nonnegative("regret_bound", regret_bound)
+    most = _invert(penalty, math.log1p(num_epochs * gap + regret_bound / epoch_length))
+    return math.sqrt(num_constraints) * epoch_length * most
 
 
 def noisy_constraints_bounds(
@@ -443,6 +491,7 @@ def noisy_constraints_bounds(
     constraint_bound: float,
     num_constraints: int = 1,
     any_lambda: bool = False,
+    variation: float = 0.0,
 ) -> PenalizedBounds:
     r"""Return Theorem 2 of Shi and Eryilmaz 2022 as numbers.
 
@@ -464,6 +513,12 @@ def noisy_constraints_bounds(
               R_{LS} \le L \bigl(S W (B + \sqrt{1 + \kappa^2} (w_0 - B))
               + m S \mu M^2 + 4 \mu R^2 g^2 + 2 R \kappa \sqrt{S} g\bigr).
 
+    The constraint values as they are observed sum up to at most :math:`S \kappa / \mu` (26),
+    without a noise term: Appendix D, which adds one, needs none. Where the penalized function
+    varies by ``v`` within an epoch (:mod:`botorch_bandits.confidence.varying`) and the margin is
+    one of every round, ``B`` grows by :math:`v \sqrt{(S - 1) / \lambda}`, the numerator by
+    :math:`2 v` and the regret by :math:`2 v L S`.
+
     Source: equations (25) to (33) of the proof. In (32) and (33) it has ``/ S`` where the sum of
     the noise of an epoch, divided by ``S``, leaves :math:`1 / \sqrt{S}`.
 
@@ -481,6 +536,7 @@ def noisy_constraints_bounds(
         constraint_bound: ``M``, bounds that of each constraint.
         num_constraints: ``m``.
         any_lambda: Takes the width that holds for every ``lam``.
+        variation: ``v``.
 
     Raises:
         ValueError: If an argument is out of its range, or the margin is too small for these epochs;
@@ -500,28 +556,67 @@ def noisy_constraints_bounds(
         check_nonnegative("rkhs_bound", rkhs_bound),
     )
     share = 0.5 * check_probability("delta", delta) / L
-    gain = _gain(information_gain, S - 1)
-    noise_term = float(_kernelized(gain, 0.0, R, share, lam, any_lambda))
-    g = math.sqrt(4.0 * m) + math.sqrt(math.log(1.0 / share))
-    W = 2.0 * math.sqrt(_sum_of_variances(S, information_gain, lam) / S)
+    B += _of_variation(variation, S, _check_lam(lam, any_lambda))
+    noise_term, g, W = _of_noisy_epoch(S, information_gain, R, share, lam, m, any_lambda)
     untold = W * noise_term + 2.0 * R * g / math.sqrt(S)
     if margin <= untold:
         raise ValueError(
             f"slater_margin is {margin:g}; the theorem needs more than {untold:g} with epochs of "
             f"{S} rounds. Take longer epochs: what they leave open falls with their length."
         )
-    excess = 2.0 * Q + W * (B + noise_term) + m * mu * M**2 + 4.0 * mu * (R * g) ** 2 / S
+    excess = (
+        2.0 * (Q + variation) + W * (B + noise_term) + m * mu * M**2 + 4.0 * mu * (R * g) ** 2 / S
+    )
     kappa = math.sqrt(m) * mu * M + 2.0 * mu * R * g / math.sqrt(S) + excess / (margin - untold)
-    violation = S * kappa / mu + 2.0 * R * L * math.sqrt(S) * g
+    realized = S * kappa / mu
+    violation = realized + 2.0 * R * L * math.sqrt(S) * g
     regret = L * (
         S * W * (B + math.sqrt(1.0 + kappa**2) * noise_term)
         + m * S * mu * M**2
         + 4.0 * mu * (R * g) ** 2
         + 2.0 * R * kappa * math.sqrt(S) * g
+        + 2.0 * S * variation
     )
     return PenalizedBounds(
-        min(regret, 2.0 * Q * L * S), min(violation, math.sqrt(m) * M * L * S), kappa
+        min(regret, 2.0 * Q * L * S), min(violation, math.sqrt(m) * M * L * S), kappa, realized
     )
+
+
+def smallest_slater_margin(
+    num_epochs: int,
+    epoch_length: int,
+    information_gain: GainFunction,
+    *,
+    noise_bound: float,
+    num_constraints: int = 1,
+    delta: float,
+    any_lambda: bool = False,
+    lam: float,
+) -> float:
+    r"""Return the Slater margin that Theorem 2 of Shi and Eryilmaz 2022 needs more than.
+
+    That is :math:`W (w_0 - B) + 2 R g / \sqrt S`; see :func:`noisy_constraints_bounds`.
+
+    Args:
+        num_epochs: ``L``.
+        epoch_length: ``S``.
+        information_gain: See :func:`exact_constraints_bounds`.
+        noise_bound: ``R``.
+        num_constraints: ``m``.
+        delta: The bounds fail with at most this probability.
+        any_lambda: Takes the width that holds for every ``lam``.
+        lam: The regularization; at least 1, or ``any_lambda=True``.
+
+    Raises:
+        ValueError: If an argument is out of its range, or the printed width is no bound.
+    """
+    L = check_integer("num_epochs", num_epochs, minimum=1)
+    S = check_integer("epoch_length", epoch_length, minimum=1)
+    m = check_integer("num_constraints", num_constraints, minimum=1)
+    R = check_nonnegative("noise_bound", noise_bound)
+    share = 0.5 * check_probability("delta", delta) / L
+    noise_term, g, W = _of_noisy_epoch(S, information_gain, R, share, lam, m, any_lambda)
+    return W * noise_term + 2.0 * R * g / math.sqrt(S)
 
 
 # --- what they are made of ----------------------------------------------------------------------
@@ -587,6 +682,29 @@ def _censored(
     return censored_width(0.0, *known), outcome_bound
 
 
+def _of_noisy_epoch(
+    length: int,
+    information_gain: GainFunction,
+    noise_bound: float,
+    share: float,
+    lam: float,
+    num_constraints: int,
+    any_lambda: bool,
+) -> tuple[float, float, float]:
+    """``w_0 - B``, ``g`` and ``W`` of :func:`noisy_constraints_bounds`."""
+    gain = _gain(information_gain, length - 1)
+    noise_term = float(_kernelized(gain, 0.0, noise_bound, share, lam, any_lambda))
+    g = math.sqrt(4.0 * num_constraints) + math.sqrt(math.log(1.0 / share))
+    W = 2.0 * math.sqrt(_sum_of_variances(length, information_gain, lam) / length)
+    return noise_term, g, W
+
+
+def _of_variation(variation: float, num_rounds: int, lam: float) -> float:
+    """What functions that vary add to the width of the last of so many rounds."""
+    variation = check_nonnegative("variation", variation)
+    return variation * math.sqrt((num_rounds - 1) / lam)
+
+
 def _arrival_probability(probability: float) -> float:
     probability = check_positive("arrival_probability", probability)
     if probability > 1.0:
@@ -632,7 +750,7 @@ def _invert(penalty: Penalty, log_value: float) -> float:
         return float(penalty.log_value(torch.tensor(x, dtype=DTYPE)))
 
     low, high = 0.0, 1.0
-    while log_psi(high) < log_value:
+    while log_psi(high) < log_value and high < math.inf:
         low, high = high, 2.0 * high
     for _ in range(200):
         middle = 0.5 * (low + high)

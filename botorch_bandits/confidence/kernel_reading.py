@@ -12,6 +12,7 @@ import math
 import torch
 from botorch.models import MultiTaskGP
 from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
+from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import HadamardGaussianLikelihood
@@ -19,11 +20,40 @@ from gpytorch.means import MultitaskMean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
+from botorch_bandits.checks import check_instance
 from botorch_bandits.docstrings import fill_in_docstrings
 
 
 class UnreadablePriorError(ValueError):
     """The model's prior cannot be read; the message says why."""
+
+
+def refuse_several(verb: str, model: Model) -> None:
+    """Raise unless a model is one of one output.
+
+    Args:
+        verb: What is done with it.
+        model: Of BoTorch.
+
+    Raises:
+        TypeError: If it is no model.
+        ValueError: If it has several outputs or a batch dimension, or is a list of priors.
+    """
+    check_instance("model", model, Model, "Pass a BoTorch model.")
+    if callable(getattr(model, "member", None)):
+        raise ValueError(
+            f"model is a list of priors; {verb} each of them alone, such as model.member(0)."
+        )
+    if model.num_outputs != 1:
+        raise ValueError(
+            f"model has {model.num_outputs} outputs; {verb} each of them alone, such as "
+            "model.subset_output([0])."
+        )
+    if len(model.batch_shape) > 0:
+        raise ValueError(
+            f"model has the batch shape {tuple(model.batch_shape)}; {verb} each model of the batch "
+            "alone."
+        )
 
 
 def check_forward(model: ExactGP, inputs: Tensor) -> None:

@@ -18,6 +18,12 @@ most, not the regret.
 are at most :math:`1 + \gamma / \ln C` choices in rounds of realized gain :math:`\gamma`, one more
 for each choice whose plays were cut short.
 
+**A list of priors.** With the least :math:`\lambda_\theta / s_\theta^2` of the survivors in place
+of :math:`\lambda / s^2`, the variance under each survivor is at least :math:`s_\theta^2 / C^2`
+before the last play. The distance of the bounds at the choice bounds the regret of each play. The
+plays of a choice have more than :math:`\ln C` of information gain under the prior of the least
+ratio, so that there are at most :math:`1 + \sum_\theta \gamma_\theta / \ln C` choices.
+
 **A box.** Where a discretization adds :math:`1/t^2` to the regret of the choice of round ``t``
 (Theorem 2 of Srinivas et al. 2010), each play has this. With prior variance 1 and
 :math:`\lambda \le 1`, :math:`s^2 \ge \lambda / (\lambda + t - 1)`, so that the last play is in
@@ -36,6 +42,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from botorch_bandits.checks import check_nonnegative, check_number, check_positive
+from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
 from botorch_bandits.confidence.width_rules import outcome_units
 from botorch_bandits.docstrings import fill_in_docstrings
 
@@ -84,14 +91,30 @@ def num_plays(standard_deviation: float, noise: float, factor: float) -> int:
     return LARGEST_NUMBER if most >= LARGEST_NUMBER * variance else 1 + math.floor(most / variance)
 
 
-def num_plays_at(model: Model, x: Tensor, factor: float) -> int:
+def num_plays_of_ratio(noise_ratio: float, factor: float) -> int:
+    r"""Return how often a point is played, from :math:`\lambda / s^2`; see :func:`num_plays`.
+
+    Args:
+        noise_ratio: Noise variance over posterior variance, above 0; may be infinite.
+        factor: ``C``, above 1.
+    """
+    if math.isinf(noise_ratio):
+        return num_plays(0.0, 1.0, factor)
+    return num_plays(1.0, noise_ratio, factor)
+
+
+def num_plays_at(model: Model, x: Tensor, factor: float, level: float = LEVEL_OF_SURVIVORS) -> int:
     """Return how often a point is played that was chosen with a BoTorch model.
 
     Args:
         model: With one output, a :class:`~gpytorch.likelihoods.GaussianLikelihood` with the same
-            noise for all rows, and no outcome transform but ``Standardize``.
+            noise for all rows, and no outcome transform but ``Standardize``; or a list of priors,
+            of which the survivor with the least ratio of noise variance to posterior variance
+            counts.
         x: ``d``, the point.
         factor: ``C``, above 1: the bound on the regret grows by that factor at most.
+        level: Of a list of priors: the level of its survivors, half of the ``delta`` of
+            :class:`~botorch_bandits.CandidatesUpperConfidenceBound`.
 
     Returns:
         At least 1.
@@ -109,6 +132,9 @@ def num_plays_at(model: Model, x: Tensor, factor: float) -> int:
         >>> num_plays_at(model, X[0], factor=1.5)
         2
     """
+    if hasattr(model, "least_noise_ratio"):  # a list of priors, which this module cannot import
+        ratio = model.least_noise_ratio(x, model.evidence.numpy_in_force(level))
+        return num_plays_of_ratio(ratio, factor)
     likelihood = getattr(model, "likelihood", None)
     if model.num_outputs != 1 or len(model.batch_shape):
         raise ValueError(

@@ -30,6 +30,7 @@ from botorch_bandits.checks import (
     DTYPE,
     check_double,
     check_integer,
+    check_nonnegative,
     check_number,
     check_one_of,
     check_positive,
@@ -38,6 +39,7 @@ from botorch_bandits.checks import (
 )
 from botorch_bandits.confidence import Guarantee, RegretStatement, Statement
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.fingerprints import added_field
 from botorch_bandits.penalties import (
     CustomPenalty,
     Exponential,
@@ -96,8 +98,39 @@ LARGEST_TARGET = 1e150
 """Sums of squares of what is smaller are finite in float64."""
 
 
+WAY_ON = (
+    "A loop goes on from what was told with another rule: BanditLoop(..., constraints=..., "
+    "history=loop.history), with a journal of its own if it has one."
+)
+"""After multipliers overflowed; outcomes are recorded apart from the multipliers."""
+
+
 class MultiplierOverflowError(OverflowError):
-    """A multiplier or a penalized outcome is too large for float64."""
+    """A multiplier or a penalized outcome is too large for float64.
+
+    Outcomes on record are not lost by it, for they are recorded without multipliers: a loop with
+    ``history=loop.history`` and another rule goes on from them, such as the same rule with
+    ``max_multiplier=``, at which multipliers are held.
+
+    Example:
+        >>> from botorch_bandits import Arms, BanditLoop, MultiplicativeEpochs, RandomSearch
+        >>> arms = Arms([[0.0], [1.0]])
+        >>> def loop_with(rule, history=None):
+        ...     return BanditLoop(arms, None, RandomSearch(), constraints=rule, history=history)
+        >>> exact = dict(num_constraints=1, epoch_length=2)
+        >>> loop = loop_with(MultiplicativeEpochs(**exact))
+        >>> query_ids = [loop.ask().id, loop.ask().id]
+        >>> outcome = loop.tell(query_ids[0], 0.5, [60.0])
+        >>> loop.tell(query_ids[1], 0.5, [60.0])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: constraints is [60.0], which MultiplicativeEpochs turns into a multiplier ...
+        >>> loop = loop_with(MultiplicativeEpochs(**exact, max_multiplier=1e6), loop.history)
+        >>> outcome = loop.tell(query_ids[1], 0.5, [60.0])
+        >>> query = loop.ask()
+        >>> round(loop.multipliers[0])
+        1000000
+    """
 
 
 def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers: Tensor) -> Tensor:
@@ -134,7 +167,7 @@ def penalize(penalty: Penalty, rewards: Tensor, constraints: Tensor, multipliers
         raise MultiplierOverflowError(
             "a penalized outcome is too large for float64 (largest multiplier "
             f"{float(multipliers.max()):.3g}). Use penalty=Polynomial(c, n), which grows more "
-            "slowly, or a smaller c."
+            f"slowly, or a smaller c. {WAY_ON}"
         )
     return targets
 
@@ -474,7 +507,9 @@ class EpochRule(MultiplierRule):
             theorem=f"{SOURCE}, {theorem}",
             regret=RegretStatement(
                 "with {probability} the cumulative regret against the best fixed point that meets "
-                "all constraints is bounded, and sublinear in T = L S for suitable L and S",
+                "all constraints is bounded, and sublinear in T = L S for suitable L and S; in "
+                "expected rewards, or in realized ones whose noise is the same at all points of a "
+                "round",
                 needs_every_round=True,
             ),
             violation=Statement(violation),
@@ -500,6 +535,8 @@ class MultiplicativeEpochs(EpochRule):
         penalty: ``psi``.
         max_multiplier: Multipliers are held at this value, at least 1, once they reach it. No
             theorem covers that. If None, a multiplier beyond float64 is an error.
+        unconstrained_gap: ``Delta``, by how much the largest reward of all exceeds that of the best
+            feasible point at most. Only the bound on violation before a run needs it (12).
         surrogate: One of :data:`SURROGATES`.
 
     Raises:
@@ -517,6 +554,7 @@ class MultiplicativeEpochs(EpochRule):
 
     penalty: Penalty = field(default_factory=Exponential)
     max_multiplier: float | None = None
+    unconstrained_gap: float | None = added_field(None)
 
     expects_exact_constraints: ClassVar[bool] = True
 
@@ -530,6 +568,9 @@ class MultiplicativeEpochs(EpochRule):
             )
         if self.penalty.is_linear:
             check_penalty_properties(self.penalty, largest=0.5)  # it is not 1 for x <= 0
+        gap = self.unconstrained_gap
+        if gap is not None:
+            store_checked(self, unconstrained_gap=check_nonnegative("unconstrained_gap", gap))
         if self.max_multiplier is None:
             return
         store_checked(self, max_multiplier=check_number("max_multiplier", self.max_multiplier))
@@ -559,7 +600,7 @@ class MultiplicativeEpochs(EpochRule):
                 f"the logarithm of a multiplier is {float(state.levels.max()):.4g}, too large for "
                 "float64. Use penalty=Polynomial(c, n), which grows more slowly, a smaller c, "
                 "longer epochs, or max_multiplier=. If all points violate the constraint, no "
-                "multiplier will do: see Ledger and recognize_infeasibility."
+                f"multiplier will do: see Ledger and recognize_infeasibility. {WAY_ON}"
             )
         return multipliers
 
@@ -604,6 +645,10 @@ class AdditiveEpochs(EpochRule):
         num_constraints: ``m``.
         epoch_length: ``S``, the rounds of an epoch.
         step_size: ``mu``, of order ``1 / sqrt(L)`` in the theorem; 0.5 in the paper's experiments.
+        slater_margin: ``epsilon``: at some point every constraint is at most ``-epsilon``. Only the
+            bounds before a run need it, and the next two.
+        largest_reward: ``Q``, bounds the absolute value of the reward.
+        largest_constraint: ``M``, bounds that of each constraint.
         surrogate: One of :data:`SURROGATES`.
 
     Example:
@@ -617,11 +662,17 @@ class AdditiveEpochs(EpochRule):
     """
 
     step_size: float = 0.5
+    slater_margin: float | None = added_field(None)
+    largest_reward: float | None = added_field(None)
+    largest_constraint: float | None = added_field(None)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
         store_checked(self, step_size=check_positive("step_size", self.step_size))
+        for name in ("slater_margin", "largest_reward", "largest_constraint"):
+            if getattr(self, name) is not None:
+                store_checked(self, **{name: check_positive(name, getattr(self, name))})
 
     @property
     def penalty_in_use(self) -> Penalty:

@@ -7,6 +7,7 @@ from its history goes on to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,9 @@ from torch import Tensor
 from botorch_bandits.acquisition.bounds import Bounds, bounds_on_arms
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
+from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
@@ -59,13 +62,16 @@ class ArmsStream:
         if isinstance(feedback, Censored):
             rule = self._rule
             assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
-            self._censored_width = censored_rule(rule.rule, feedback.outcome_bound)
+            self._censored_width = censored_rule(
+                rule.rule, feedback.outcome_bound, fill=feedback.fill
+            )
             self._queue = CensoredQueue(feedback, history)
             self._num_seen = 0  # queries that the engine has a row of
             self._num_censored: dict[int, int] = {}  # rows at the pseudo-value, by arm
             self._minimum = engine.prior_mean if feedback.minimum is None else feedback.minimum
             self._observed: ArmsPosterior | None = None
-            if feedback.minimum is None:  # the proxy is of what arrived in time, alone
+            # an unknown minimum, and a fill, follow from what arrived in time, alone
+            if feedback.minimum is None or feedback.fills_by_model:
                 self._observed = ArmsPosterior(engine.posterior.prior, engine.posterior.lam)
 
     def play(self, rule: Any) -> None:
@@ -236,9 +242,8 @@ class ArmsStream:
 
     def _take_proxy(self, feedback: Censored) -> None:
         """Where the minimum is unknown: the least lower bound at arms with outcomes, if any."""
-        if self._observed is None:
+        if self._observed is None or feedback.minimum_proxy is None:
             return
-        assert feedback.minimum_proxy is not None
         lower = self._observed.mean - feedback.minimum_proxy * self._observed.standard_deviation
         counts = self._observed.counts > 0
         if not bool(counts.any()):
@@ -267,22 +272,58 @@ class ArmsStream:
         self._queue.update(now)
         pending = self._queue.pending
         ids = feedback.summed(pending, round_number - 1)
-        arms = torch.tensor([self._arms[i] for i in ids], dtype=torch.long, device=self._device)
+        arms = self._arms_of(ids)
         noise = engine.posterior.regularization if feedback.predictive else 0.0
         deviation = (engine.posterior.variance + noise).sqrt_()
-        width = self._censored_width.in_round(deviation[arms].sum(), round_number)
+        terms, shift = deviation[arms], None
+        if feedback.fills_in and pending:
+            heights = self._heights(feedback, pending)
+            shift = self._shift(pending, heights)
+            assert feedback.outcome_bound is not None
+            own = share_of_bound(heights, feedback.outcome_bound).tolist()
+            share_of = dict(zip(pending, own, strict=True))
+            terms = terms * terms.new_tensor([share_of.get(i, 1.0) for i in ids])
+        width = self._censored_width.in_round(terms.sum(), round_number)
         censored = replace(rule, rule=width)
         if feedback.predictive:
             assert isinstance(censored, WidthArmsRule)
             censored = replace(censored, predictive=True)
         seen = self._look(round_number, censored)
         seen.among = among
+        if shift is not None:
+            seen.mean = seen.mean + shift
         arm = engine.choose(seen)
         described = engine.describe(seen, arm)
         if feedback.predictive:
             described["standard_deviation"] = float(deviation[arm])
         counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}
         return arm, {**described, **counts}
+
+    def _arms_of(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor([self._arms[i] for i in ids], dtype=torch.long, device=self._device)
+
+    def _heights(self, feedback: Censored, pending: Sequence[int]) -> Tensor:
+        """How far the fills of pending queries lie above the minimum."""
+        assert feedback.outcome_bound is not None
+        arms = self._arms_of(pending)
+        mean = deviation = torch.zeros(len(pending), dtype=DTYPE, device=self._device)
+        shares = torch.ones_like(mean)
+        if self._observed is not None:
+            mean = self._observed.mean[arms]  # less the prior mean, which is the minimum
+            deviation = self._observed.standard_deviation[arms]
+        if feedback.fill == "soft":
+            shares = mean.new_tensor(self._queue.shares_to_come())
+        return feedback.heights(feedback.outcome_bound, mean, deviation, shares)
+
+    def _shift(self, pending: Sequence[int], heights: Tensor) -> Tensor:
+        """What the posterior means of all arms grow by where pending queries have these fills.
+
+        The engine has them at the minimum. The weight of a row is the posterior covariance with its
+        arm over the noise variance.
+        """
+        posterior = self.engine.posterior
+        columns = posterior.covariance_columns(self._arms_of(pending))
+        return (heights / posterior.regularization) @ columns
 
 
 class OutputsStream(ArmsStream):

@@ -15,7 +15,7 @@ move the border to :math:`g_j = -c (1 - \rho_m) / \rho_m`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfide
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
 from botorch_bandits.confidence.censored import PendingWidth, censored_rule
+from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
@@ -113,7 +114,7 @@ def build_censored(
     (an unknown minimum).
 
     Args:
-        feedback: Says what the pseudo-value is.
+        feedback: Says what the pseudo-value is; not one with a ``fill``, see :func:`build_filled`.
         minimum: That value, or None where the model says it.
         rewards: One a query in asking order, None where it is censored.
         history: Of these queries.
@@ -126,13 +127,8 @@ def build_censored(
             for i in rows.ids
         ]
         return rows.build(list(rows.ids), _table(values, 1 + len(met)))
-    told = [i for i in rows.ids if rewards[i] is not None]
+    model, told = build_arrived(rewards, history, rows)
     censored = [i for i in rows.ids if rewards[i] is None]
-    if rows.is_recipe:  # in order of arrival, rows are appended only
-        counted = set(told)
-        told = [o.query_id for o in history.outcomes if o.query_id in counted]
-    observed = [_told(rewards[i], history, i) for i in told]
-    model = rows.build(told, _table(observed, 1 + len(met)))
     if not censored:
         return model
     if minimum is None:
@@ -140,12 +136,62 @@ def build_censored(
         places = rows.inputs(told or censored)
         signs = (1.0,) * (1 + len(met))
         minimum = least_lower_bounds(model, feedback.minimum_proxy, signs, places)[0]
-    pseudo_values = [(minimum, *met)] * len(censored)
+    return build_filled(model, dict.fromkeys(censored, minimum), rewards, history, rows)
+
+
+def build_arrived(
+    rewards: Sequence[float | None], history: History, rows: CountedRows
+) -> tuple[Model, list[int]]:
+    """Return the model of what arrived in time alone, and the queries that are its rows.
+
+    Args:
+        rewards: See :func:`build_censored`.
+        history: See :func:`build_censored`.
+        rows: See :func:`build_censored`.
+    """
+    told = _told_in_order(rewards, history, rows)
+    num_outputs = 1 + len(_constraints_at_the_border(history))
+    observed = [_told(rewards[i], history, i) for i in told]
+    return rows.build(told, _table(observed, num_outputs)), told
+
+
+def build_filled(
+    arrived: Model | None,
+    values: Mapping[int, float],
+    rewards: Sequence[float | None],
+    history: History,
+    rows: CountedRows,
+) -> Model:
+    """Return the model of what arrived in time, joined by pseudo-values.
+
+    Args:
+        arrived: From :func:`build_arrived`; None where pseudo-values do not join a model.
+        values: The pseudo-value of each censored query that counts.
+        rewards: See :func:`build_censored`.
+        history: See :func:`build_censored`.
+        rows: See :func:`build_censored`.
+    """
+    met = _constraints_at_the_border(history)
+    pseudo_values = [(value, *met) for value in values.values()]
     if not rows.joins:
+        told = _told_in_order(rewards, history, rows)
+        observed = [_told(rewards[i], history, i) for i in told]
         table = _table([*observed, *pseudo_values], 1 + len(met))
-        return rows.build([*told, *censored], table)
-    X = rows.inputs(censored)
-    return condition(model, X, _table(pseudo_values, 1 + len(met)).to(X.device))
+        return rows.build([*told, *values], table)
+    assert arrived is not None
+    X = rows.inputs(list(values))
+    return condition(arrived, X, _table(pseudo_values, 1 + len(met)).to(X.device))
+
+
+def _told_in_order(
+    rewards: Sequence[float | None], history: History, rows: CountedRows
+) -> list[int]:
+    """The queries whose outcomes arrived in time, as they become rows of a model."""
+    told = [i for i in rows.ids if rewards[i] is not None]
+    if not rows.is_recipe:
+        return told
+    counted = set(told)  # in order of arrival, rows are appended only
+    return [o.query_id for o in history.outcomes if o.query_id in counted]
 
 
 @dataclass(frozen=True)
@@ -159,6 +205,8 @@ class CensoredRound:
         history: Of these queries.
         rows: Those that count; what has left a window is waited for no more.
         number: The number of the round, from 1.
+        shares: By what the deviation at a pending query is multiplied in the sum, where that is
+            not 1: how far the outcome can be from its fill, as a share of ``outcome_bound``.
     """
 
     feedback: Censored
@@ -167,6 +215,7 @@ class CensoredRound:
     history: History
     rows: CountedRows
     number: int
+    shares: Mapping[int, float]
 
     def widen(self, acquisition: AcquisitionFunction) -> AcquisitionFunction:
         """Give an acquisition function the width of censored feedback, and return it.
@@ -178,7 +227,7 @@ class CensoredRound:
             acquisition.set_rules(self.widened(acquisition.width_rules))
             return acquisition
         assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
-        rule = censored_rule(acquisition.rule, self.feedback.outcome_bound, self.feedback.unit)
+        rule = self._censored(acquisition.rule, self.feedback.outcome_bound, self.feedback.fill)
         gaps = partial(self._gaps, rule.censored.units)
         width = rule.in_round(self._deviations().sum(), self.number, gaps)
         if isinstance(acquisition, GPThompsonSampling):
@@ -198,9 +247,13 @@ class CensoredRound:
         for j, (rule, bound) in enumerate(zip(rules, bounds, strict=True)):
             if j and bound is not None and getattr(rule, "units", "outcome") == "prior":
                 bound /= float(read_prior(self.model)[j].standard_deviation)
-            censored = censored_rule(rule, bound, self.feedback.unit)
+            # those of constraints are at 0 whatever the fill
+            censored = self._censored(rule, bound, "minimum" if j else self.feedback.fill)
             found.append(censored.in_round(sums[j], self.number))
         return tuple(found)
+
+    def _censored(self, rule: WidthRule, bound: float | None, fill: str) -> PendingWidth:
+        return censored_rule(rule, bound, self.feedback.unit, fill)
 
     def _deviations(self) -> Tensor:
         """Posterior deviations at what is waited for, ``n x 1 x m``."""
@@ -214,7 +267,13 @@ class CensoredRound:
                 self.rows.inputs(ids).unsqueeze(-2), observation_noise=self.feedback.predictive
             )
             variance = variances_of_outputs(posterior, self.model)
-        return variance.clamp_min(0.0).sqrt()
+        deviations = variance.clamp_min(0.0).sqrt()
+        if self.shares:
+            shares = deviations.new_tensor([self.shares.get(i, 1.0) for i in ids])
+            # constraints of their own have pseudo-values and bounds of their own
+            filled = deviations[..., :1] if isinstance(self.history, StackedHistory) else deviations
+            filled *= shares.reshape(-1, *[1] * (deviations.dim() - 1))
+        return deviations
 
     def _gaps(self, units: str) -> Iterator[str]:
         """Why the theorem does not cover this use, beside what the width rule knows."""
@@ -239,6 +298,8 @@ class BuildsCensored(ABC):
     _separates_outputs: bool | str
     _build_model: Callable[..., Any]
     _cached_model: tuple[Any, Model] | None
+    _cached_arrived: tuple[Any, Model] | None  # where pending queries have a fill
+    _shares: Mapping[int, float]
     _num_separate: int
 
     @abstractmethod
@@ -262,20 +323,65 @@ class BuildsCensored(ABC):
             return self._history.censored(self._feedback)
         return self._feedback
 
-    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
+    def _censored_model(
+        self, feedback: Censored, view: CensoredView, round_number: int, now: float
+    ) -> Model:
         """The model with a row a query; see :func:`build_censored`."""
         minimum = feedback.current_minimum(self._history)
+        if (
+            isinstance(self._history, PenalizedHistory)
+            and isinstance(self._given, BanditGPRecipe)
+            and minimum not in (None, self._given.prior_mean)
+        ):  # with other multipliers
+            self._begin_models(replace(self._given, prior_mean=minimum))
+        if feedback.fills_in:
+            return self._filled_model(feedback, view, round_number, now)
         key = (view.rewards, minimum)
         if self._cached_model is None or self._cached_model[0] != key:
-            if (
-                isinstance(self._history, PenalizedHistory)
-                and isinstance(self._given, BanditGPRecipe)
-                and minimum not in (None, self._given.prior_mean)
-            ):  # with other multipliers
-                self._begin_models(replace(self._given, prior_mean=minimum))
             rows = self._counted(round_number)
             model = build_censored(feedback, minimum, view.rewards, self._history, rows)
             self._cached_model = (key, model)
+        return self._cached_model[1]
+
+    def _filled_model(
+        self, feedback: Censored, view: CensoredView, round_number: int, now: float
+    ) -> Model:
+        """The model with a row a query, where pending ones have a fill."""
+        history, rows = self._history, self._counted(round_number)
+        assert feedback.minimum is not None
+        assert feedback.outcome_bound is not None
+        arrived: Model | None = None
+        told = tuple((i, view.rewards[i]) for i in rows.ids if view.rewards[i] is not None)
+        key = (told, feedback.minimum, None if rows.joins else round_number)
+        if rows.joins or feedback.fills_by_model:
+            if self._cached_arrived is None or self._cached_arrived[0] != key:
+                self._cached_arrived = (key, build_arrived(view.rewards, history, rows)[0])
+            arrived = self._cached_arrived[1]
+        counted = set(rows.ids)
+        values = {i: feedback.minimum for i in rows.ids if view.rewards[i] is None}
+        waiting = [i for i in view.pending if i in counted]
+        heights = torch.zeros(0, dtype=DTYPE)
+        if waiting:
+            shares = torch.ones(len(view.pending), dtype=DTYPE)
+            if feedback.fill == "soft":
+                to_come = feedback.shares_to_come(view, history, round_number, now)
+                shares = torch.tensor(to_come, dtype=DTYPE)
+            which = [position for position, i in enumerate(view.pending) if i in counted]
+            mean = deviation = torch.zeros(len(waiting), dtype=DTYPE)
+            if feedback.fills_by_model:
+                assert arrived is not None
+                mean, deviation = _moments_of_reward(arrived, rows.inputs(waiting))
+            above = mean - feedback.minimum
+            heights = feedback.heights(feedback.outcome_bound, above, deviation, shares[which])
+        own = share_of_bound(heights, feedback.outcome_bound).tolist()
+        values.update(zip(waiting, (feedback.minimum + heights).tolist(), strict=True))
+        self._shares = dict(zip(waiting, own, strict=True))
+        full_key = (*key, tuple(values.items()))
+        if self._cached_model is None or self._cached_model[0] != full_key:
+            model = arrived
+            if values or model is None:
+                model = build_filled(arrived, values, view.rewards, history, rows)
+            self._cached_model = (full_key, model)
         return self._cached_model[1]
 
     def _begin_models(self, given: BanditGPRecipe) -> None:
@@ -303,7 +409,7 @@ class BuildsCensored(ABC):
     ) -> AcquisitionFunction:
         """The acquisition on the censored model, with the width of censored feedback."""
         view = feedback.view(self._history, round_number, now)
-        model = self._censored_model(feedback, view, round_number)
+        model = self._censored_model(feedback, view, round_number, now)
         assert isinstance(recipe, AcquisitionRecipe)
         acquisition = recipe.build(
             model,
@@ -312,7 +418,7 @@ class BuildsCensored(ABC):
             seed=self._seed_of(round_number),
         )
         rows = self._counted(round_number)
-        given = (feedback, view, model, self._history, rows, round_number)
+        given = (feedback, view, model, self._history, rows, round_number, self._shares)
         return CensoredRound(*given).widen(acquisition)
 
     def widened(self, rules: Sequence[WidthRule], now: float) -> tuple[WidthRule, ...]:
@@ -327,8 +433,19 @@ class BuildsCensored(ABC):
         feedback, next_round = self._censored_now, self._history.num_queries + 1
         view = feedback.view(self._history, next_round, now)
         model, rows = self.model(next_round, now), self._counted(next_round)
-        given = (feedback, view, model, self._history, rows, next_round)
+        given = (feedback, view, model, self._history, rows, next_round, self._shares)
         return CensoredRound(*given).widened(rules)
+
+
+def _moments_of_reward(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation at ``n x d`` inputs, of an ensemble those of the mixture."""
+    with torch.no_grad():
+        posterior = model.posterior(X)
+        mean = posterior.mean[..., 0].reshape(-1, len(X))
+        variance = variances_of_outputs(posterior, model)[..., 0].reshape(-1, len(X))
+    center = mean.mean(0)
+    spread = variance.clamp_min(0.0) + (mean - center).square()
+    return center.to(X.device), spread.mean(0).sqrt().to(X.device)
 
 
 def _constraints_at_the_border(history: History) -> tuple[float, ...]:

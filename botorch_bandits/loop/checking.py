@@ -6,26 +6,43 @@ loop's model refuses rows that are no outcomes as they were told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from botorch.models.model import Model, ModelList
 from torch import Tensor
 
-from botorch_bandits.checks import LARGEST_OUTCOME, check_integer
+from botorch_bandits.checks import (
+    LARGEST_OUTCOME,
+    check_callable,
+    check_integer,
+    check_number,
+    shown_value,
+)
 from botorch_bandits.confidence import EvidenceTable
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored
+from botorch_bandits.forgetting import ExponentialWeights, SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import History, Query
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import CandidatesModel, ModelCheck, check_model
+from botorch_bandits.loop.weighted import noise_of_one
+from botorch_bandits.models import CandidatesModel, FittedSingleTaskGP, ModelCheck, check_model
 from botorch_bandits.spaces import Space
 
 if TYPE_CHECKING:
     from botorch_bandits.loop.chooser import Chooser
+
+ALIKE = (
+    "the model fades old outcomes, and the check takes all of them alike: as if the reward "
+    "did not change"
+)
+"""What a check of a model with exponential weights passes over."""
 
 
 def check_of_loop(settings: LoopSettings, model: Model, history: History) -> ModelCheck:
@@ -37,7 +54,7 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
         history: What happened since the last reset.
 
     Raises:
-        RuntimeError: If the rows are no outcomes, or the model is a list of priors.
+        RuntimeError: If the rows are no outcomes.
     """
     if isinstance(settings.feedback, Censored):
         raise RuntimeError(
@@ -48,23 +65,37 @@ def check_of_loop(settings: LoopSettings, model: Model, history: History) -> Mod
     if isinstance(model, ModelList):  # of the reward, then of the constraints
         model = model.models[0]
     if isinstance(model, CandidatesModel):
-        raise RuntimeError(
-            "the loop's model is a list of priors; loop.evidence() says what the outcomes say of "
-            "each of them."
-        )
-    if history.is_weighted:
-        raise RuntimeError(
-            "outcomes were told with count= or noise=, and the check takes each outcome for one "
-            "observation. Pass those that are to botorch_bandits.models.check_model."
-        )
-    if getattr(model, "repeats", None) is None:
+        likeliest = int(model.evidence.posterior_weights.argmax())
+        name, count = model.evidence.names[likeliest], model.evidence.num_candidates
+        check = check_model(model.member(likeliest))
+        which = f"that prior {name!r}, which is checked, is the likeliest of {count}"
+        return replace(check, learned=(*check.learned, which))
+    repeats = getattr(model, "repeats", None)
+    if repeats is None:
         return check_model(model)
     if settings.constraints is not None and settings.constraints.surrogate_in_use != "separate":
+        if len(repeats) == history.num_arrived:  # weights of outcomes, none of which were merged
+            return check_model(model, weights=repeats)
         raise RuntimeError(
             "the model's rows are means of penalized rewards, whose order is lost. Use "
             "surrogate='separate', or a domain whose points are not repeated."
         )
-    return check_model(model, *history.arrived())
+    X, Y = history.arrived()
+    Y, weights = Y[:, :1], history.weights(noise_of_one(settings.model))
+    if isinstance(settings.forgetting, SlidingWindow):
+        kept = settings.forgetting.keeps(history.rounds(), history.num_queries + 1).to(X.device)
+        X, Y, weights = X[kept], Y[kept], None if weights is None else weights[kept]
+    is_learned = isinstance(settings.model, FittedSingleTaskGP)
+    if isinstance(settings.forgetting, TimeVaryingKernel) or (
+        is_learned and len(repeats) == len(Y)
+    ):
+        return check_model(model, weights=repeats)  # with the times, and as bad outcomes are raised
+    if weights is not None and is_learned:
+        weights = weights * (repeats.sum() / weights.sum())  # counts are ratios there
+    check = check_model(model, X, Y, weights)
+    if isinstance(settings.forgetting, ExponentialWeights):
+        return replace(check, cautions=(ALIKE,))
+    return check
 
 
 def check_given(domain: Domain, query: Query) -> None:
@@ -113,6 +144,41 @@ def check_request(
             "context, point or restriction, or by another method. Use another name."
         )
     return query
+
+
+def checked_clock(clock: Any) -> Callable[[], float]:
+    """Return a clock that says what is wrong with the times it reads.
+
+    Args:
+        clock: What a loop was given.
+
+    Raises:
+        TypeError: If it cannot be called, or not without arguments.
+    """
+    remedy = "Pass a function without arguments that returns seconds, such as time.time."
+    if clock is time.time:
+        return time.time
+    check_callable("clock", clock, remedy)
+    try:
+        inspect.signature(clock).bind()
+    except ValueError:  # a function in C may not show its arguments
+        pass
+    except TypeError as error:
+        raise TypeError(
+            f"clock is {shown_value(clock)}, which cannot be called without arguments ({error}). "
+            f"{remedy}"
+        ) from None
+    return partial(_read_clock, clock)
+
+
+def _read_clock(clock: Callable[[], Any]) -> float:
+    time_now = clock()
+    try:
+        return check_number("the time that clock= returned", time_now)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{error} A clock returns seconds as a number, as time.time does."
+        ) from None
 
 
 def evidence_of_loop(

@@ -25,7 +25,7 @@ from botorch_bandits.acquisition import (
     RandomSearch,
 )
 from botorch_bandits.acquisition.bounds import Bounds
-from botorch_bandits.acquisition.candidates_engine import build_candidates_engine
+from botorch_bandits.acquisition.candidates_engine import CandidatesEngine, build_candidates_engine
 from botorch_bandits.acquisition.engines import build_arms_engine
 from botorch_bandits.acquisition.lagrangian_on_arms import Weights, build_lagrangian_engine
 from botorch_bandits.checks import DTYPE
@@ -41,12 +41,14 @@ from botorch_bandits.forgetting import SlidingWindow, TimeVaryingKernel
 from botorch_bandits.history import Failure, History, Outcome, Query
 from botorch_bandits.loop.arms_stream import ArmsStream, OutputsStream
 from botorch_bandits.loop.censored_rows import BuildsCensored, CountedRows, SeparatePriors
+from botorch_bandits.loop.epochs import SettingsOfEpochs
 from botorch_bandits.loop.feasibility import (
     ConstraintWatch,
     Feasibility,
     feasibility_of,
     smallest_lower_bounds,
 )
+from botorch_bandits.loop.forecasts import Gains, with_change_points, with_forecasts
 from botorch_bandits.loop.guarantees import (
     guarantee_of,
     with_constraints,
@@ -58,15 +60,15 @@ from botorch_bandits.loop.guarantees import (
 from botorch_bandits.loop.many_rows import MANY_FITTED_ROWS, warn_of_many_rows
 from botorch_bandits.loop.minimizing import (
     guarantee_of_costs,
-    settings_of_model,
     turned_diagnostics,
     turned_entry,
     turned_history,
 )
 from botorch_bandits.loop.probing import probe
-from botorch_bandits.loop.repeats import next_play, with_plays, with_repeats
+from botorch_bandits.loop.repeats import next_play, noise_ratio_of, with_plays, with_repeats
 from botorch_bandits.loop.restrictions import Restriction
 from botorch_bandits.loop.rows_stream import OutputsRowsStream, RowsStream, rows_stream_of
+from botorch_bandits.loop.searching import maximize_checked
 from botorch_bandits.loop.settings import AcquisitionFactory, LoopSettings
 from botorch_bandits.loop.state import (
     UNIFORM_ORIGINS,
@@ -76,7 +78,12 @@ from botorch_bandits.loop.state import (
     at_multipliers,
     with_feedback,
 )
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, LocalGP, LocalGPRecipe
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    LocalGP,
+    LocalGPRecipe,
+)
 from botorch_bandits.models.bandit_gp import ModelBuilder
 from botorch_bandits.models.forgetting import ForgettingModels, WindowModels
 from botorch_bandits.models.front_kernels import FrontCovariance
@@ -112,13 +119,16 @@ class Chooser:
     ) -> None:
         """See the class."""
         self._minimizes = not settings.maximize
+        self.segments: Segments | None = None
+        self._of_epochs = SettingsOfEpochs(settings)
+        self._settings = settings = self._of_epochs.now(None)
         if self._minimizes:
-            settings, history = settings_of_model(settings), turned_history(history)
-        self._settings, self._history = settings, history
+            history = turned_history(history)
+        self._history = history
         self._uniform = RandomBlocks([settings.seed], "sample", (), "uniform")
         self._arms_prior: ArmsPrior | None = None
         self._covariances: tuple[FrontCovariance, ...] = ()
-        self.segments: Segments | None = None
+        self._gains: dict[Any, Gains | None] = {}
         if settings.restart is not None or settings.constraints is not None:
             self.segments = Segments(
                 settings.restart,
@@ -174,9 +184,7 @@ class Chooser:
             given = (self.segments, self._history, lambda: self.model(now))
             self._watch.look(*given, known, lambda rules: self._builder.widened(rules, now))
         x, origin, diagnostics = self._choose(round_number, context, now, limits)
-        rule, repeats = self._settings.constraints, self._settings.repeats
-        if repeats is not None and origin == "acquisition":
-            diagnostics = with_plays(diagnostics, self._settings.model, repeats)
+        rule = self._settings.constraints
         if rule is not None and rule.observes == "lower_bounds" and origin in UNIFORM_ORIGINS:
             diagnostics = {**diagnostics, **self._lower_bounds(x, round_number, context, now)}
         if self.segments is not None:
@@ -298,7 +306,14 @@ class Chooser:
         for query in self._history.queries[-1:]:
             latest = query.context
         acquisition, domain = self.acquisition_now(latest, now)
-        return self.guarantee_of(acquisition, domain, num_given)
+        told = self.guarantee_of(acquisition, domain, num_given), acquisition, self._settings
+        guarantee = with_forecasts(
+            *told, self._history, cache=self._gains, has_several_models=self._of_epochs.differ
+        )
+        if self._settings.restart is None:
+            return guarantee
+        resets = () if self.segments is None else self.segments.resets
+        return with_change_points(guarantee, *told[1:], resets, self._history.num_queries)
 
     def acquisition_now(
         self, context: Tensor | None, now: float
@@ -342,11 +357,13 @@ class Chooser:
         if settings.forgetting is not None:
             guarantee = with_forgetting(guarantee)
         if settings.constraints is not None:
-            guarantee = with_constraints(guarantee, acquisition, settings, self._history, starts)
+            others = self._of_epochs.others(self.multipliers, domain)
+            given = acquisition, settings, self._history, starts, others
+            guarantee = with_constraints(guarantee, *given)
         if settings.restart is not None:
             number = 0 if self.segments is None else self.segments.number
-            given = settings.restart, number, settings.num_constraints, settings.model
-            guarantee = with_restarts(guarantee, *given)
+            restart = settings.restart, number, settings.num_constraints, settings.model
+            guarantee = with_restarts(guarantee, *restart)
         guarantee = with_retractions(guarantee, self._history)
         guarantee = with_regret(guarantee, self._history, starts, num_given)
         if settings.repeats is not None:
@@ -383,15 +400,22 @@ class Chooser:
         if self._stream is not None:
             among = None if limits is None else limits.among
             x, diagnostics = self._stream.choose(local_round, now, context, among)
+            if settings.repeats is not None:
+                engine = self._stream.engine
+                ratio = engine.noise_ratio_at(x) if isinstance(engine, CandidatesEngine) else None
+                diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
             return x, "acquisition", diagnostics
         domain = self._domain_in(context, local_round)
         acquisition = self._builder.build(self._played, local_round, domain, now)
         there = domain if limits is None else self._domain_in(context, local_round, limits)
         seed = derive_seed(settings.seed, round_number, "maximize")
-        whole, value = there.maximize(acquisition, seed=seed)
+        whole, value = maximize_checked(there, acquisition, seed)
         diagnostics = {"acquisition_value": value}
         if isinstance(acquisition, BanditAcquisition):
             diagnostics = acquisition.describe(whole)
+        if settings.repeats is not None:
+            ratio = noise_ratio_of(acquisition, whole)
+            diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
         return whole[-settings.domain.dim :], "acquisition", diagnostics
 
     def begin_round(self, round_number: int) -> None:
@@ -426,6 +450,11 @@ class Chooser:
 
     def _begin_segment(self) -> None:
         """Derive anew what depends on the history that counts."""
+        if self._of_epochs.differ:
+            self._settings = self._of_epochs.now(self.multipliers)
+            self._arms_prior, self._covariances = None, ()
+            if self._watch is not None:
+                self._watch.settings = self._settings
         self._played = self._acquisition_now()
         self._stream = self._new_stream()
         # arms that are played from sufficient statistics need no model to choose
@@ -569,6 +598,8 @@ class AcquisitionBuilder(BuildsCensored):
                     settings.model, self._num_separate, lambda prior: prior.builder(self._seed)
                 )
         self._cached_model: tuple[Any, Model] | None = None  # and what it was built from
+        self._cached_arrived: tuple[Any, Model] | None = None
+        self._shares: Mapping[int, float] = {}
         self._has_warned = False  # that the model has many rows
 
     def latest_fit(self) -> dict[str, Any] | None:
@@ -608,7 +639,7 @@ class AcquisitionBuilder(BuildsCensored):
         if isinstance(self._feedback, Censored):
             feedback = self._censored_now
             view = feedback.view(self._history, round_number, now)
-            return self._censored_model(feedback, view, round_number)
+            return self._censored_model(feedback, view, round_number, now)
         key = (self._history.num_arrived, self._history.version)
         if self._cached_model is None or self._cached_model[0] != key:
             rows = (*self._history.arrived(), *self._weights())
@@ -803,10 +834,12 @@ class ForgettingBuilder(AcquisitionBuilder):
         kept = self._forgetting.keeps(self._history.rounds(), round_number)
         return tuple(each[kept.to(each.device)] for each in self._weights())
 
-    def _censored_model(self, feedback: Censored, view: CensoredView, round_number: int) -> Model:
+    def _censored_model(
+        self, feedback: Censored, view: CensoredView, round_number: int, now: float
+    ) -> Model:
         if round_number != self._censored_round:
             self._cached_model, self._censored_round = None, round_number
-        return super()._censored_model(feedback, view, round_number)
+        return super()._censored_model(feedback, view, round_number, now)
 
     def _begin_models(self, given: BanditGPRecipe) -> None:
         self._given = given

@@ -42,7 +42,7 @@ from botorch_bandits.history import History, Outcome, Query
 from botorch_bandits.loop.settings import LAGRANGIAN, LoopSettings
 from botorch_bandits.loop.state import Multipliers, Segments
 from botorch_bandits.loop.weighted import noise_of_one
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
+from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, EpochModels
 from botorch_bandits.random_streams import derive_seed, seeded_globally
 
 NUM_EPOCHS = 3
@@ -240,6 +240,7 @@ def _model_of(settings: LoopSettings, X: Tensor, Y: Tensor, *weights: Tensor) ->
         )
         return built
     assert model is not None
+    assert not isinstance(model, EpochModels), "these are the settings of one epoch"
     with seeded_globally(derive_seed(settings.seed, len(X), "model")):
         return model(X, Y)
 
@@ -297,16 +298,20 @@ class ConstraintWatch:
     """Looks for noise where the rule is for exact values, and for constraints that no point meets.
 
     Args:
-        settings: The settings of a loop with constraints.
+        settings: The settings of a loop with constraints, in the running epoch.
+
+    Attributes:
+        settings: As given; another epoch may have another model.
     """
 
     def __init__(self, settings: LoopSettings) -> None:
         """See the class."""
-        self._settings, rule = settings, settings.constraints
+        self.settings, rule = settings, settings.constraints
         assert rule is not None
         self._rule = rule
         # where functions change, a value that differs need not be noise
-        self._hears = rule.expects_exact_constraints and settings.forgetting is None
+        varies = bool(getattr(settings.acquisition, "options", {}).get("variation"))
+        self._hears = rule.expects_exact_constraints and settings.forgetting is None and not varies
         self._first_values: dict[tuple[float, ...], tuple[float, ...]] = {}  # by input
         self._num_heard, self._segment = 0, 0
         self._looks = settings.forgetting is None
@@ -380,7 +385,7 @@ class ConstraintWatch:
         self._next_look = history.num_queries + max(history.num_queries // 5, 10)
         try:
             if known_bounds is None:
-                given = (self._settings, segments, history, separate_model)
+                given = (self.settings, segments, history, separate_model)
                 bounds = smallest_lower_bounds(*given, widened=widened)
             else:
                 bounds = known_bounds()

@@ -8,7 +8,7 @@ and retractions add assumptions and gaps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +48,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box, Domain
 from botorch_bandits.feedback import Censored, Hallucinated
 from botorch_bandits.history import Failure, History, Query
+from botorch_bandits.loop.epochs import OtherEpoch, with_other_epochs
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.weighted import noise_of_weighted
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
@@ -127,8 +128,10 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
     is_censored = isinstance(settings.feedback, Censored)  # which has an assumption on delays
     if not is_censored and (history.num_pending or _any_late(history)):
         yield ARRIVALS_IGNORE_REWARD if on_draws else ARRIVALS_IGNORE_NOISE
-    minimum = settings.feedback.minimum if isinstance(settings.feedback, Censored) else None
-    if minimum is not None:
+    feedback = settings.feedback
+    minimum = feedback.minimum if isinstance(feedback, Censored) else None
+    # where pending queries have a fill, the feedback itself says that they are a gap
+    if minimum is not None and not getattr(feedback, "fills_in", False):
         below = [minimum - o.reward for o in history.outcomes if o.reward < minimum]
         if below:
             yield below_the_minimum(len(below), max(below))
@@ -345,7 +348,7 @@ def _bound_of_round(query: Query, regret: RegretStatement, starts: Iterable[int]
         return math.nan
     width, deviation = known["width"], known["standard_deviation"]
     tail = regret.tail / _round_of_segment(query, starts) ** 2
-    return regret.factor * width * deviation + tail
+    return regret.factor * width * deviation + tail + regret.added
 
 
 def _round_of_segment(query: Query, starts: Iterable[int]) -> int:
@@ -517,6 +520,7 @@ def with_constraints(
     settings: LoopSettings,
     history: History,
     starts: Iterable[int] = (),
+    others: Sequence[OtherEpoch] | None = None,
 ) -> Guarantee:
     """Return what a loop with constraints promises.
 
@@ -526,6 +530,7 @@ def with_constraints(
         settings: The loop's settings.
         history: The history of all rounds.
         starts: See :func:`rounds_in_hand`.
+        others: Earlier epochs with other models, where each epoch has one of its own.
     """
     rule = settings.constraints
     assert rule is not None
@@ -587,12 +592,20 @@ def with_constraints(
         promised,
         method=method,
         bands=bands,
-        regret=replace(promised.regret, delta=delta),
+        regret=replace(
+            promised.regret, delta=delta, added=0.0 if about.regret is None else about.regret.added
+        ),
         violation=replace(promised.violation, delta=delta),
         assumptions=tuple(dict.fromkeys((*promised.assumptions, *about.assumptions))),
         constants={**given, **constants, **promised.constants},
         gaps=tuple(dict.fromkeys((*promised.gaps, *about.gaps))),
     )
+    if combined.regret is not None and combined.regret.added:
+        combined = combined.with_assumptions(
+            "the fixed point that regret is against meets the constraints of every round"
+        )
+    if others is not None:
+        combined = with_other_epochs(combined, others)
     for gap in rates:
         combined = _without_rates(combined, gap)
     if isinstance(settings.feedback, Censored):
@@ -611,7 +624,8 @@ def with_constraints(
     if len(rounds_in_hand(history, starts)) < history.num_queries:
         return combined  # the proof needs every round: :func:`with_regret` says so
     summary = PriorSummary(getattr(acquisition, "base_model", None) or acquisition.model)
-    return _with_epochs(combined, settings, history, summary)
+    deviations = [other.prior_deviation for other in others or ()]
+    return _with_epochs(combined, settings, history, summary, deviations)
 
 
 def _complete_options(settings: LoopSettings) -> dict[str, Any]:
@@ -623,7 +637,11 @@ def _complete_options(settings: LoopSettings) -> dict[str, Any]:
 
 
 def _with_epochs(
-    guarantee: Guarantee, settings: LoopSettings, history: History, summary: PriorSummary
+    guarantee: Guarantee,
+    settings: LoopSettings,
+    history: History,
+    summary: PriorSummary,
+    deviations: Sequence[float] = (),
 ) -> Guarantee:
     r"""Return a guarantee with the numbers of the proofs of both algorithms, from what was seen.
 
@@ -649,7 +667,9 @@ def _with_epochs(
     seen = [query.diagnostics for query in history.queries]
     if not all("width" in each for each in seen):
         return guarantee
-    bound = math.fsum(2.0 * each["width"] * each["standard_deviation"] for each in seen)
+    bound = math.fsum(
+        2.0 * each["width"] * each["standard_deviation"] + regret.added for each in seen
+    )
     told = [history.outcome(query.id) for query in history.queries]
     values = torch.tensor([each.constraints for each in told if each is not None], dtype=DTYPE)
     violations = values.sum(0)
@@ -658,12 +678,17 @@ def _with_epochs(
         if not isinstance(noise, float | int):
             return guarantee
         if options["units"] == "prior":
-            noise *= float(summary.active_priors[0].standard_deviation)
+            # of the noise of all epochs, whose models may have several scales
+            noise *= max((float(summary.active_priors[0].standard_deviation), *deviations))
         names = [f"multiplier_{j + 1}" for j in range(rule.num_constraints)]
         multipliers = torch.tensor([[each[name] for name in names] for each in seen], dtype=DTYPE)
         noise_sum = _largest_noise_sum(float(multipliers.square().sum()), noise, delta / 4.0)
         bound += noise_sum - float((multipliers * values).sum())
         share = delta / (4.0 * rule.num_constraints)
+        realized = float(violations.clamp_min(0.0).norm())  # Appendix D: a run knows it
+        guarantee = replace(
+            guarantee, constants={**guarantee.constants, "realized_violation": realized}
+        )
         violations = violations + _largest_noise_sum(float(len(values)), noise, share)
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())

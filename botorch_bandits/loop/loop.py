@@ -40,6 +40,7 @@ from botorch_bandits.loop.checking import (
     check_given,
     check_of_loop,
     check_request,
+    checked_clock,
     evidence_of_loop,
     too_large_in,
 )
@@ -61,7 +62,7 @@ from botorch_bandits.loop.state import ChangeTestRecord
 from botorch_bandits.loop.turns import TakesTurns
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
-from botorch_bandits.models import BanditGPRecipe, ModelCheck
+from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
 
 
 class BanditLoop(TakesTurns):
@@ -80,10 +81,10 @@ class BanditLoop(TakesTurns):
         domain: Where points are chosen: :class:`~botorch_bandits.Space` (named parameters),
             :class:`~botorch_bandits.Box`, :class:`~botorch_bandits.Arms`, or a
             :class:`~botorch_bandits.Domain` of your own.
-        model: A recipe such as ``BanditGP.with_kernel(...)``, or any callable that takes
-            arrived inputs ``n x d`` and rewards ``n x 1`` and returns a BoTorch model (called
-            once per change of the data, never with ``n = 0``). If omitted, a
-            :class:`~botorch_bandits.FittedSingleTaskGP`, which learns everything from the data.
+        model: A recipe such as ``BanditGP.with_kernel(...)``; one an epoch of multipliers
+            (:class:`.EpochModels`); or any callable from inputs ``n x d`` and rewards ``n x 1``
+            that arrived to a BoTorch model (called once a change of the data, with ``n > 0``). If
+            omitted, a :class:`~botorch_bandits.FittedSingleTaskGP`, which learns from the data.
         acquisition: A recipe such as ``ImprovedUpperConfidenceBound.with_options(...)``,
             ``RandomSearch()``, or any callable that takes a model and pending points (``n x d``
             or None) and returns a BoTorch acquisition function. If omitted, ``objective`` chooses.
@@ -131,8 +132,7 @@ class BanditLoop(TakesTurns):
         JournalError: If the journal cannot be used; see :mod:`botorch_bandits.journal`.
 
     Warns:
-        EnvironmentWarning: If the journal was begun on another processor, with other versions or
-            another number of threads.
+        EnvironmentWarning: If the journal was begun with another processor, versions or threads.
 
     Example:
         >>> from gpytorch.kernels import MaternKernel
@@ -150,7 +150,7 @@ class BanditLoop(TakesTurns):
     def __init__(
         self,
         domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None = None,
+        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         *,
         objective: str | None = None,
@@ -200,7 +200,7 @@ class BanditLoop(TakesTurns):
             maximize=maximize,
             repeats=repeats,
         )
-        self._clock = clock
+        self._clock = checked_clock(clock)
         super().__init__()
         sizes = settings.history_sizes
         self._history = History(*sizes) if history is None else check_history(history, *sizes)
@@ -228,7 +228,7 @@ class BanditLoop(TakesTurns):
         cls,
         path: str | Path,
         domain: Domain,
-        model: BanditGPRecipe | ModelFactory | None = None,
+        model: BanditGPRecipe | EpochModels | ModelFactory | None = None,
         acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory | None = None,
         **settings: Any,
     ) -> Self:
@@ -605,10 +605,9 @@ class BanditLoop(TakesTurns):
     def best(self, context: Any = None) -> tuple[Query, Outcome] | None:
         """Return the query that is best now and its outcome, if there is one.
 
-        It is the one with the largest observed reward, or least cost. With constraints it is the
-        best of those whose observed values meet all of them; see :meth:`feasibility` for the
-        nearest if there is none. Where the reward is not the same in all rounds, what counts now
-        counts:
+        It is the one with the largest observed reward, or least cost; with constraints, of those
+        that meet all of them as observed (:meth:`feasibility` has the nearest). Where the reward is
+        not the same in all rounds, what counts now counts:
 
         * After a reset only queries since then do.
         * With ``SlidingWindow`` only those in the window do.
@@ -772,8 +771,8 @@ class BanditLoop(TakesTurns):
         others predict of it. Kernel and noise are those of the model as it is now.
 
         Raises:
-            RuntimeError: If the loop has no model or no data, feedback is censored, outcomes have a
-                ``count`` or a ``noise``, or the model is a list of priors (see :meth:`evidence`).
+            RuntimeError: If the loop has no model or no data, feedback is censored, rows are means
+                of penalized rewards, or the model is a list of priors (see :meth:`evidence`).
             ValueError: If the model is no exact Gaussian process
                 (:class:`~botorch_bandits.confidence.UnreadablePriorError`).
 

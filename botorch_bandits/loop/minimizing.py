@@ -23,7 +23,13 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.feedback import Censored, CensoredView
 from botorch_bandits.history import Event, History, Outcome, Query, Retraction
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe, ModelCheck
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    DefaultCandidates,
+    ModelCheck,
+    PriorFamily,
+)
 
 _Entry = TypeVar("_Entry", bound=Query | Event)
 
@@ -89,7 +95,8 @@ def turned_history(history: History) -> History:
 def settings_of_model(settings: LoopSettings) -> LoopSettings:
     """Return settings for outcomes in the other sign: whatever the user said of a cost is turned.
 
-    These are the prior mean, the ``minimum`` of censored feedback and ``best_f``.
+    These are the prior mean (of a family, too), the ``minimum`` of censored feedback and
+    ``best_f``.
 
     Args:
         settings: Of a loop that minimizes; checked, see :func:`check_minimizing`.
@@ -116,11 +123,18 @@ def _turned_model(model: Any) -> Any:
 
 
 def _turned_acquisition(acquisition: Any) -> Any:
-    given = getattr(acquisition, "options", {})
-    if not isinstance(acquisition, AcquisitionRecipe) or given.get("best_f") is None:
+    if not isinstance(acquisition, AcquisitionRecipe):
         return acquisition
-    options = {**given, "best_f": turned(given["best_f"])}
-    return AcquisitionRecipe(acquisition.acquisition_class, options)
+    given = acquisition.options
+    changed: dict[str, Any] = {}
+    if given.get("best_f") is not None:
+        changed["best_f"] = turned(given["best_f"])
+    family = given.get("family")
+    if isinstance(family, PriorFamily) and family.prior_mean:
+        changed["family"] = replace(family, prior_mean=turned(family.prior_mean))
+    if not changed:
+        return acquisition
+    return AcquisitionRecipe(acquisition.acquisition_class, {**given, **changed})
 
 
 def _turned_feedback(feedback: Any) -> Any:
@@ -134,7 +148,11 @@ def _turned_restart(restart: Restart | None) -> Restart | None:
         mean = turned(restart.detector.prior_mean)
         return replace(restart, detector=replace(restart.detector, prior_mean=mean))
     if isinstance(restart, EvidenceRestart) and restart.candidates is not None:
-        return replace(restart, candidates=_turned_model(restart.candidates))
+        listed = restart.candidates
+        if isinstance(listed, DefaultCandidates):
+            listed = replace(listed, prior_mean=turned(listed.prior_mean))
+            return replace(restart, candidates=listed)
+        return replace(restart, candidates=_turned_model(listed))
     return restart
 
 

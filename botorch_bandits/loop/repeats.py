@@ -14,11 +14,22 @@ import torch
 from torch import Tensor
 
 from botorch_bandits.confidence import Guarantee
-from botorch_bandits.confidence.repeats import check_factor, most_choices, num_plays
+from botorch_bandits.confidence.candidates import LEVEL_OF_SURVIVORS
+from botorch_bandits.confidence.repeats import (
+    check_factor,
+    most_choices,
+    num_plays,
+    num_plays_of_ratio,
+)
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.forgetting import Forgetting, TimeVaryingKernel
 from botorch_bandits.history import History, Query
-from botorch_bandits.models import BanditGPRecipe
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesModel,
+    CandidatesRecipe,
+    DefaultCandidates,
+)
 
 CHOSEN, AGAIN = "acquisition", "repeat"
 """The origins of a point that is chosen, and of one that is played again."""
@@ -43,11 +54,13 @@ def check_repeats(
     if repeats is None:
         return None
     factor = check_factor("repeats", repeats)
-    if not isinstance(model, BanditGPRecipe) or model.refit_every is not None:
+    is_list = isinstance(model, CandidatesRecipe | DefaultCandidates)
+    if not is_list and (not isinstance(model, BanditGPRecipe) or model.refit_every is not None):
         raise ValueError(
             f"repeats is {factor:g}, but the model is not one with a fixed kernel and noise "
             "variance, from which the number of plays follows. Pass BanditGP.with_kernel(..., "
-            "noise=...) without refit_every=, or leave repeats= out."
+            "noise=...) without refit_every=, a list of priors (BanditGP.with_candidates([...])), "
+            "or leave repeats= out."
         )
     if not hasattr(acquisition, "acquisition_class"):
         raise ValueError(
@@ -68,18 +81,42 @@ def check_repeats(
     return factor
 
 
-def with_plays(diagnostics: dict[str, float], model: Any, factor: float) -> dict[str, float]:
+def with_plays(
+    diagnostics: dict[str, float], model: Any, factor: float, noise_ratio: float | None = None
+) -> dict[str, float]:
     """Return diagnostics with the number of plays of a point that is being chosen, if it has any.
 
     Args:
         diagnostics: Of the choice.
-        model: That of the loop, with the noise variance of an outcome.
+        model: That of the loop, with the noise variance of an outcome unless it is a list.
         factor: ``repeats`` of the loop.
+        noise_ratio: Noise variance over posterior variance, of a list of priors.
     """
     deviation = diagnostics.get("standard_deviation")
-    if deviation is None:
+    if noise_ratio is not None:
+        plays = num_plays_of_ratio(noise_ratio, factor)
+    elif deviation is None or not isinstance(model, BanditGPRecipe):
         return diagnostics
-    return {**diagnostics, "plays": float(num_plays(deviation, model.noise, factor))}
+    else:
+        plays = num_plays(deviation, model.noise, factor)
+    return {**diagnostics, "plays": float(plays)}
+
+
+def noise_ratio_of(acquisition: Any, x: Tensor) -> float | None:
+    """Return the least noise variance over posterior variance that the survivors of a list have.
+
+    Args:
+        acquisition: On the model of the round.
+        x: The point that it chose, with what stands in front of it.
+
+    Returns:
+        None for one prior, whose standard deviation is known already.
+    """
+    model = getattr(acquisition, "base_model", None)
+    if not isinstance(model, CandidatesModel):
+        return None
+    level = getattr(getattr(acquisition, "widths", None), "level", LEVEL_OF_SURVIVORS)
+    return model.least_noise_ratio(x, model.evidence.numpy_in_force(level))
 
 
 def next_play(

@@ -30,6 +30,7 @@ from torch import Tensor
 from botorch_bandits.change_points import ChangePointRestart
 from botorch_bandits.checks import (
     check_integer,
+    check_kept_exactly,
     check_matrix,
     check_number,
     check_positive,
@@ -225,6 +226,7 @@ def _read_arms(name: str, given: Any, domain: Arms) -> Index:
         given = list(given)
         if given and all(isinstance(each, Tensor) and each.dim() == 1 for each in given):
             given = torch.stack(given)  # points
+    check_kept_exactly(name, given)
     array = given.detach().cpu().numpy() if isinstance(given, Tensor) else _as_array(name, given)
     if array.size == 0:
         raise ValueError(f"{name} is empty, so that there is nothing to choose from; {remedy}")

@@ -7,7 +7,7 @@ history goes on to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,13 +21,14 @@ from botorch_bandits.acquisition.lagrangian_rows import (
     LagrangianRowsEngine,
     build_lagrangian_rows_engine,
 )
-from botorch_bandits.acquisition.rows_engine import RowsEngine, build_rows_engine
+from botorch_bandits.acquisition.rows_engine import RowsEngine, build_rows, build_rows_engine
 from botorch_bandits.acquisition.scores import (
     RandomizedArmsRule,
     ThompsonArmsRule,
     WidthArmsRule,
 )
 from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored
@@ -285,12 +286,18 @@ class CensoredRowsStream(RowsStream):
     the multipliers in force, and so is the prior mean.
 
     The arguments are those of :class:`RowsStream`.
+
+    Args:
+        arrived: Gives the posterior of what arrived alone, where pending queries enter at what that
+            says.
     """
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, *given: Any, arrived: RowsEngine | None = None) -> None:
         """See the class."""
         super().__init__(*given)
+        self._arrived = arrived
         self._told: Array = np.zeros(0)  # of each query; NaN without an outcome
+        self._order: list[int] = []  # of the queries with an outcome, as these arrived
         self._num_told = 0
         assert isinstance(self._feedback, Censored)
         self._queue = CensoredQueue(self._feedback, self._history)
@@ -314,8 +321,10 @@ class CensoredRowsStream(RowsStream):
         self._catch_up()
         self._queue.update(now)
         pending, lost = self._queue.pending, self._queue.lost
+        heights = self._heights(feedback, round_number, context, minimum)
         self._queries, self._outcomes = np.arange(len(self._told)), self._told.copy()
-        self._outcomes[[*pending, *lost]] = minimum
+        self._outcomes[[*lost]] = minimum
+        self._outcomes[[*pending]] = minimum + heights
         record, front = self._record(round_number), self._front_now(round_number, context)
         draw_round = self._rounds_before + round_number
         posterior = self.engine.posterior_of(
@@ -324,20 +333,54 @@ class CensoredRowsStream(RowsStream):
             normal=partial(self.engine.normal, draw_round),
             draws=isinstance(self._rule, ThompsonArmsRule),
         )
-        total = self._sum_of_deviations(feedback.summed(pending, round_number - 1), posterior)
-        width = censored_rule(self._rule.rule, feedback.outcome_bound, feedback.unit)
+        ids, shares = feedback.summed(pending, round_number - 1), {}
+        if feedback.fills_in and pending:
+            assert feedback.outcome_bound is not None
+            own = share_of_bound(torch.from_numpy(heights), feedback.outcome_bound)
+            shares = dict(zip(pending, own.tolist(), strict=True))
+        total = self._sum_of_deviations(ids, posterior, shares)
+        given = feedback.outcome_bound, feedback.unit, feedback.fill
+        width = censored_rule(self._rule.rule, *given)
         in_round = width.in_round(torch.tensor(total, dtype=torch.float64), round_number)
         rule = replace(self._rule, rule=in_round)
         seen = self.engine.look(round_number, front, record, None, draw_round, rule, posterior)
         x, described = self._choose(seen, among)
         return x, {**described, "pending": float(len(pending)), "lost": float(len(lost))}
 
-    def _sum_of_deviations(self, ids: Sequence[int], posterior: RowsPosterior) -> float:
+    def _heights(
+        self, feedback: Censored, round_number: int, context: Tensor | None, minimum: float
+    ) -> Array:
+        """How far the fills of pending queries lie above the minimum."""
+        pending = [*self._queue.pending]
+        mean, variance = np.zeros(len(pending)), np.zeros(len(pending))
+        if not pending or not feedback.fills_in:
+            return mean
+        if self._arrived is not None:
+            self._arrived.prior_mean = minimum
+            lost = set(self._queue.lost)
+            told = [i for i in self._order if i not in lost]
+            self._queries, self._outcomes = np.array(told, dtype=np.int64), self._told[told]
+            record, front = self._record(round_number), self._front_now(round_number, context)
+            posterior = self._arrived.posterior_of(front, record)
+            places = self._arms[pending], self._fronts[pending]
+            mean, variance = posterior.moments_of_rows(*places)
+        shares = np.ones(len(pending))
+        if feedback.fill == "soft":
+            shares = np.array(self._queue.shares_to_come())
+        assert feedback.outcome_bound is not None
+        moments = (torch.from_numpy(each) for each in (mean, np.sqrt(variance), shares))
+        heights: Array = feedback.heights(feedback.outcome_bound, *moments).numpy()
+        return heights
+
+    def _sum_of_deviations(
+        self, ids: Sequence[int], posterior: RowsPosterior, shares: Mapping[int, float]
+    ) -> float:
         """Return the sum of current posterior standard deviations at queries that count.
 
         Args:
             ids: Of queries, each at its own context and, with a drifting reward, in its own round.
             posterior: Of the round.
+            shares: By what those of some are multiplied, if not by 1.
         """
         if isinstance(self._forgetting, SlidingWindow):  # what has left it is waited for no more
             kept, _ = self._kept(np.array(ids, dtype=np.int64), len(self._told) + 1)
@@ -345,20 +388,24 @@ class CensoredRowsStream(RowsStream):
         if not len(ids):
             return 0.0
         variances = posterior.variance_of_rows(self._arms[[*ids]], self._fronts[[*ids]])
-        return float(np.sqrt(variances).sum())
+        deviations = np.sqrt(variances)
+        if shares:
+            deviations *= [shares.get(i, 1.0) for i in ids]
+        return float(deviations.sum())
 
     def _catch_up(self) -> None:
         """See the base class; what is told takes the place of its query."""
         self._take_queries()
         if self._history.version != self._version:
             self._version, self._num_told = self._history.version, 0
-            self._told = self._told[:0]
+            self._told, self._order = self._told[:0], []
         missing = len(self._arms) - len(self._told)
         self._told = np.concatenate([self._told, np.full(missing, np.nan)])
         told = self._history.outcomes_since(self._num_told)
         self._num_told += len(told)
         for outcome in told:
             self._told[outcome.query_id] = outcome.reward
+            self._order.append(outcome.query_id)
 
 
 def rows_stream_of(
@@ -394,9 +441,12 @@ def rows_stream_of(
             kind = CensoredRowsStream
     if engine is None or (isinstance(feedback, Censored) and not _is_plain(feedback, engine)):
         return None
-    return kind(
-        engine, domain, history, settings.feedback, settings.forgetting, model.noise, rounds_before
-    )
+    known = engine, domain, history, feedback, settings.forgetting, model.noise, rounds_before
+    if kind is CensoredRowsStream and getattr(feedback, "fills_by_model", False):
+        return CensoredRowsStream(
+            *known, arrived=build_rows(model, None, *given, *engine.covariances)
+        )
+    return kind(*known)
 
 
 fill_in_docstrings(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     AMMUpperConfidenceBound,
     BanditAcquisition,
+    CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesUpperConfidenceBound,
@@ -34,6 +35,7 @@ from botorch_bandits.acquisition import (
     LogExpectedImprovement,
     RandomizedUpperConfidenceBound,
     RandomSearch,
+    RegionUpperConfidenceBound,
 )
 from botorch_bandits.acquisition.base import ONE_A_PRIOR, constructor_parameters, evaluated_as
 from botorch_bandits.acquisition.output_widths import output_rules
@@ -42,6 +44,7 @@ from botorch_bandits.change_points import (
     ChangePointDetector,
     ChangePointRestart,
     EvidenceDetector,
+    EvidenceRestart,
     Restart,
 )
 from botorch_bandits.checks import (
@@ -54,6 +57,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import censored_rule
+from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Box, Domain
@@ -69,10 +73,12 @@ from botorch_bandits.loop.repeats import check_repeats
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
+    EpochModels,
     FittedSingleTaskGP,
     LocalGPRecipe,
 )
 from botorch_bandits.models.forgetting import ForgettingModels
+from botorch_bandits.models.kernels import check_kernel_columns
 from botorch_bandits.models.noise_floor import check_range_on_box
 from botorch_bandits.spaces import Space
 
@@ -208,6 +214,8 @@ CENSORABLE_WITH_CONSTRAINTS = (LagrangianUpperConfidenceBound, LagrangianThompso
 
 OF_LISTS = (
     CandidatesUpperConfidenceBound,
+    CandidatesDMMUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     CandidatesThompsonSampling,
     CandidatesLagrangianUpperConfidenceBound,
 )
@@ -245,11 +253,23 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             f"{cls.__name__} has maximize=False, but feedback=Censored(...) is for rewards: the "
             "minimum must be the worst outcome. Pass maximize=False to the loop in its place."
         )
+    if options.get("variation"):
+        raise ValueError(
+            f"feedback=Censored(...) does not go with variation={options['variation']:g}: the "
+            "theorem on censored outcomes is for one reward function. Leave variation= out, or use "
+            "Hallucinated() or Ignored()."
+        )
     is_published = not is_separate and played is not GPThompsonSampling
     if feedback.predictive and (not is_published or played is RandomizedUpperConfidenceBound):
         raise ValueError(
             f"predictive=True is for upper confidence bounds as published, not for {cls.__name__}. "
             "Leave it out."
+        )
+    if feedback.fills_in and options.get("units") == "prior":
+        raise ValueError(
+            f"fill={feedback.fill!r} needs outcome_bound= in the units of outcomes, but "
+            f"{cls.__name__} has units='prior', which makes it a multiple of the prior standard "
+            'deviation. State all bounds in the units of outcomes, or use fill="minimum".'
         )
     if is_separate:
         return  # :func:`_check_separately_censored` has the bounds on constraints
@@ -604,9 +624,7 @@ def check_list_of_priors(
     """
     played = getattr(acquisition, "acquisition_class", type(None))
     is_lagrangian = issubclass(played, CandidatesLagrangianUpperConfidenceBound)
-    needs_list = is_lagrangian or issubclass(
-        played, CandidatesUpperConfidenceBound | CandidatesThompsonSampling
-    )
+    needs_list = issubclass(played, OF_LISTS)
     if needs_list and isinstance(model, BanditGPRecipe | FittedSingleTaskGP):
         raise TypeError(
             f"acquisition is {acquisition!r}, which needs a list of priors, but model is a "
@@ -645,6 +663,7 @@ OWNED = (
     AcquisitionRecipe,
     BanditGPRecipe,
     CandidatesRecipe,
+    EpochModels,
     LocalGPRecipe,
     Feedback,
     Restart,
@@ -663,8 +682,8 @@ class LoopSettings:
 
     Attributes:
         domain: Where points are chosen.
-        model: The model's recipe or the user's function; None for random search. With a known
-            minimum of censored feedback that is the prior mean of a recipe.
+        model: The model's recipe, those of epochs or the user's function; None for random search.
+            With a known minimum of censored feedback that is the prior mean of a recipe.
         acquisition: What is played, as it was given.
         horizon: The number of rounds, if it is known.
         feedback: What is made of queries without an outcome.
@@ -684,7 +703,7 @@ class LoopSettings:
     """
 
     domain: Domain
-    model: BanditGPRecipe | ModelFactory | None
+    model: BanditGPRecipe | EpochModels | ModelFactory | None
     acquisition: AcquisitionRecipe | RandomSearch | AcquisitionFactory
     horizon: int | None = None
     feedback: Feedback = field(default_factory=Hallucinated)
@@ -699,6 +718,9 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         """Check the settings one by one, then together, and take copies."""
+        if isinstance(self.model, EpochModels):
+            self._check_epochs(self.model)
+            return
         domain, acquisition = self.domain, self.acquisition
         if not isinstance(domain, Domain):
             raise TypeError(
@@ -715,6 +737,8 @@ class LoopSettings:
         check_feedback(self.feedback, acquisition, domain)
         for prior in _priors_of(model) if isinstance(domain, Box) else ():
             check_range_on_box(prior.kernel, prior.prior_mean)
+        for prior in _priors_of(model):
+            _check_columns(prior, domain, context_dim)
         minimum = getattr(self.feedback, "minimum", None)
         if minimum is not None and isinstance(model, BanditGPRecipe):
             model = replace(model, prior_mean=float(minimum))
@@ -740,6 +764,42 @@ class LoopSettings:
         )
         store_checked(self, **{f.name: _own(f.name, getattr(self, f.name)) for f in fields(self)})
 
+    def _check_epochs(self, models: EpochModels) -> None:
+        """Check the settings of each epoch whose model is known, and take copies."""
+        rule = self.constraints
+        if getattr(rule, "surrogate_in_use", None) != "fresh":
+            raise ValueError(
+                f"model is {models!r}, but constraints is {rule!r}: only epochs that begin without "
+                "data have models of their own. Pass MultiplicativeEpochs or AdditiveEpochs with "
+                "surrogate='fresh', or one BanditGP.with_kernel(...)."
+            )
+        if isinstance(self.restart, EvidenceRestart):
+            raise ValueError(
+                "restart=EvidenceRestart(...) weighs outcomes of several epochs under one model, "
+                "but model=EpochModels(...) has several. Use ChangePointRestart(...), or "
+                "one BanditGP.with_kernel(...)."
+            )
+        first = self.in_epoch()
+        for recipe in (models.recipes or ())[1:]:
+            replace(self, model=recipe)
+        checked = {f.name: getattr(first, f.name) for f in fields(self) if f.name != "model"}
+        store_checked(self, model=_own("model", models), **checked)
+
+    def in_epoch(self, epoch: int = 1, multipliers: Sequence[float] | None = None) -> LoopSettings:
+        """Return the settings with the model of an epoch; themselves if there is one for all.
+
+        Args:
+            epoch: The number of the epoch in its segment, from 1.
+            multipliers: In force in it; the initial ones if omitted.
+        """
+        if not isinstance(self.model, EpochModels):
+            return self
+        rule = self.constraints
+        assert rule is not None
+        if multipliers is None:
+            multipliers = rule.multipliers(rule.init()).tolist()
+        return replace(self, model=self.model.in_epoch(epoch, multipliers))
+
     @property
     def model_in_use(self) -> BanditGPRecipe | ModelFactory | None:
         """What models are built with.
@@ -747,6 +807,7 @@ class LoopSettings:
         That is ``model``, but where the default model serves the default search for the best point,
         and one function is all there is to learn, it sees rewards whose low tail is raised.
         """
+        assert not isinstance(self.model, EpochModels), "the settings of one epoch have one model"
         is_search = self.acquisition == default_acquisition("best")
         others = (self.restart, self.constraints, self.forgetting)
         is_plain = not self.context_dim and all(other is None for other in others)
@@ -779,6 +840,23 @@ def _priors_of(model: Any) -> tuple[BanditGPRecipe | LocalGPRecipe, ...]:
     if isinstance(model, CandidatesRecipe):
         return model.candidates
     return (model,) if isinstance(model, BanditGPRecipe | LocalGPRecipe) else ()
+
+
+def _check_columns(prior: BanditGPRecipe | LocalGPRecipe, domain: Domain, context_dim: int) -> None:
+    """Raise unless the kernel of a recipe is for the columns of contexts and points."""
+    num_columns, transform = context_dim + domain.dim, prior.input_transform
+    if transform is not None:
+        if learns_input_scale(transform):
+            return  # it needs rows
+        point = domain.sample(1, torch.Generator().manual_seed(0))
+        context = point.new_zeros(1, context_dim)
+        try:
+            with torch.no_grad():
+                rows = copy.deepcopy(transform).eval()(torch.cat([context, point], dim=-1))
+        except Exception:  # of a class of the user that wants something else: the model says what
+            return
+        num_columns = rows.shape[-1]
+    check_kernel_columns(prior.kernel, num_columns)
 
 
 def _warn_if_not_encoded(space: Space, model: BanditGPRecipe | LocalGPRecipe) -> None:

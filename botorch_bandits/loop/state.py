@@ -39,6 +39,7 @@ from botorch_bandits.change_points import (
     Reset,
     Restart,
 )
+from botorch_bandits.change_points.first_outcomes import LateEvidenceStream
 from botorch_bandits.checks import DTYPE, LARGEST_OUTCOME, level_of_users_line
 from botorch_bandits.constraints import (
     AdditiveEpochs,
@@ -47,6 +48,7 @@ from botorch_bandits.constraints import (
     MultiplierRule,
     PrimalDual,
 )
+from botorch_bandits.constraints.rules import WAY_ON
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.feedback import Censored, Feedback, Hallucinated
@@ -328,7 +330,7 @@ class Multipliers:
                 f"most {LARGEST_OUTCOME:g}. Tell the values in a larger unit, or use a penalty "
                 "that grows more slowly, such as Polynomial(c, n), a smaller c, or "
                 "max_multiplier=. If the values stand for an evaluation that failed, use "
-                "tell_failed(query_id, reason=...)."
+                f"tell_failed(query_id, reason=...). {WAY_ON}"
             )
 
     def _is_clearly_small(self, outcome: Outcome) -> bool:
@@ -432,7 +434,7 @@ class Segments:
                 self._engines[f"constraint {j + 1}"] = detector.on(domain)
         for quantity, engine in self._engines.items():
             _check_engine(quantity, engine, domain, context_dim)
-        self._evidence: EvidenceModelStream | None = None
+        self._evidence: EvidenceModelStream | LateEvidenceStream | None = None
         self._constraint_offset = 0.0  # where the prior mean is that of the reward alone
         is_apart = is_separate and isinstance(feedback, Censored)
         if is_apart and getattr(restart, "candidates", None) is None:
@@ -440,7 +442,8 @@ class Segments:
         if isinstance(restart, EvidenceRestart):
             num_outputs = 1 if rule is None else 1 + rule.num_constraints
             evidence = restart.on(domain, model, num_outputs, context_dim)
-            _check_evidence(evidence)
+            sample = evidence if isinstance(evidence, EvidenceEngine) else evidence.sample
+            _check_evidence(sample)
             self._evidence = evidence.stream()
         self._log: list[Query | Event] = []  # of what counts now, as it happened
         self.resets: list[Reset] = []
@@ -641,7 +644,9 @@ class Segments:
                 )
         return None
 
-    def _weigh(self, stream: EvidenceModelStream, outcome: Outcome) -> Reset | None:
+    def _weigh(
+        self, stream: EvidenceModelStream | LateEvidenceStream, outcome: Outcome
+    ) -> Reset | None:
         """Let the evidence take in an outcome of the whole history."""
         values = [value + self._constraint_offset for value in outcome.constraints]
         test = stream.tell(outcome.query_id + 1, [outcome.reward, *values])

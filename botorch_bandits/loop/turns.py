@@ -9,7 +9,6 @@ calls nothing, interrupts at once.
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import LoopSettings
+from botorch_bandits.random_streams import Turns
 
 _loops: weakref.WeakSet[TakesTurns] = weakref.WeakSet()
 
@@ -30,7 +30,7 @@ class TakesTurns:
 
     settings: LoopSettings
     _history: History
-    _lock: threading.RLock
+    _lock: Turns
 
     def __init__(self) -> None:
         """Begin without a journal; the history is set by whoever inherits."""
@@ -40,7 +40,7 @@ class TakesTurns:
         self._begin_turns()
 
     def _begin_turns(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = Turns()
         _loops.add(self)
 
     def _state_to_copy(self) -> dict[str, Any]:
@@ -49,11 +49,12 @@ class TakesTurns:
     @property
     def _chooser(self) -> Chooser:
         """What is derived from the history; to be used while the lock is held."""
-        with self._lock:
-            if self._cached_chooser is None:
+        chooser = self._cached_chooser
+        if chooser is None:
+            with self._lock:
                 fit = None if self._journal is None else self._journal.recorded_fit
-                self._cached_chooser = Chooser(self.settings, self._history, fit)
-            return self._cached_chooser
+                chooser = self._cached_chooser = Chooser(self.settings, self._history, fit)
+        return chooser
 
     def _record(self, *entries: Query | Event, fit: Fit | None = None) -> None:
         """Write down what happened, then add it to the history.
@@ -69,7 +70,7 @@ class TakesTurns:
         if self._journal is not None:
             self._journal.append(*entries, fit=fit)
         for entry in entries:
-            self._history.record(entry)
+            self._history.record_journaled(entry)
         if self._journal is not None:
             self._num_records = self._journal.num_records
             self._journal.write_snapshot_if_due(self._history)
@@ -90,6 +91,7 @@ class TakesTurns:
     def _read_journal(self) -> None:
         assert self._journal is not None
         self._history = self._journal.read()
+        self._history.keep_in_journal(self._journal.path)
         self._history.name_points(self.settings.domain.decode)
         self._num_records = self._journal.num_records
 
@@ -107,7 +109,7 @@ class TakesTurns:
 
 def _give_children_locks() -> None:
     for loop in list(_loops):
-        loop._lock = threading.RLock()
+        loop._lock = Turns()
 
 
 if hasattr(os, "register_at_fork"):

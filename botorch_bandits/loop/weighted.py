@@ -20,6 +20,7 @@ from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
+    EpochModels,
     FittedSingleTaskGP,
     LocalGPRecipe,
 )
@@ -174,6 +175,12 @@ def _reason_of_model(model: Any) -> str | None:
         return (
             "the model is a list of priors, whose evidence takes each outcome for one observation. "
             "Pass BanditGP.with_kernel(...), or tell each outcome by itself"
+        )
+    if isinstance(model, EpochModels):
+        return (
+            "model=EpochModels(...) has a noise of its own in each epoch, and what later ones make "
+            "of the weight is not known yet. Pass one BanditGP.with_kernel(...) for all, or tell "
+            "each outcome by itself"
         )
     if isinstance(model, LocalGPRecipe):
         return (

@@ -417,6 +417,20 @@ class RowsPosterior:
             arms: ``m`` arms.
             fronts: ``m x num_front``; what stands in front of each.
         """
+        return self._known_of_rows(arms, fronts)[1]
+
+    def moments_of_rows(self, arms: Index, fronts: Array) -> tuple[Array, Array]:
+        """Return means less the prior mean, and variances, where nothing is pending; ``m`` each.
+
+        Args:
+            arms: See :meth:`variance_of_rows`.
+            fronts: See :meth:`variance_of_rows`.
+        """
+        halves, variance = self._known_of_rows(arms, fronts)
+        first = self.outcomes if self.outcomes.ndim == 1 else self.outcomes[:, 0]
+        return halves.T @ self._factor.half(first[:, None])[:, 0], variance
+
+    def _known_of_rows(self, arms: Index, fronts: Array) -> tuple[Array, Array]:
         covariance, rows = self.covariance, self._seen
         columns = np.zeros((len(rows.arms), len(arms)))
         prior = np.zeros(len(arms))
@@ -424,7 +438,7 @@ class RowsPosterior:
             columns[:, j] = covariance.with_rows(rows.arms, rows.fronts, arm, front)
             prior[j] = covariance.at_own(arms[j : j + 1], fronts[j : j + 1], front)[0]
         halves = self._seen_factor.half(columns)
-        return np.maximum(prior - np.einsum("ij,ij->j", halves, halves), 0.0)
+        return halves, np.maximum(prior - np.einsum("ij,ij->j", halves, halves), 0.0)
 
     def screened_variance(
         self,

@@ -35,10 +35,8 @@ from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch import settings
-from gpytorch.constraints import GreaterThan
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from torch import Tensor
 
@@ -63,10 +61,10 @@ from botorch_bandits.models.kernels import (
     kernel_of_outputs,
 )
 from botorch_bandits.models.likelihoods import (
-    RepeatedGaussianLikelihood,
     check_repeats,
     collapse_repeats,
     collapse_weights,
+    noise_likelihood,
 )
 from botorch_bandits.models.marginal_likelihood import (
     fit_marginal_likelihood,
@@ -161,17 +159,10 @@ class BanditGP(DataViews):
         aug_batch_shape = self.get_batch_dimensions(train_X, train_Y)[1]
         check_batch_shape("noise", levels.shape, aug_batch_shape)
         levels = levels.expand(aug_batch_shape)
-        constraint = GreaterThan(constraint_floor(levels, output_scale))
-        if repeats is None:
-            likelihood = GaussianLikelihood(
-                noise_constraint=constraint, batch_shape=levels.shape
-            ).to(train_X)
-        else:
-            likelihood = RepeatedGaussianLikelihood(
-                check_repeats(repeats, train_Y),
-                noise_constraint=constraint,
-                batch_shape=levels.shape,
-            ).to(train_X)
+        if repeats is not None:
+            repeats = check_repeats(repeats, train_Y)
+        likelihood = noise_likelihood(levels, constraint_floor(levels, output_scale), repeats)
+        likelihood = likelihood.to(train_X)
         likelihood.noise = levels.unsqueeze(-1)
         check_batch_shape("kernel", kernel.batch_shape, aug_batch_shape)
         if aug_batch_shape:  # pathwise sampling needs the kernel's batch shape to be the model's

@@ -228,6 +228,15 @@ class CandidateArms(ArmsFactor):
         upper = torch.add(means, half).amax(0)
         return torch.sub(means, half, out=half).amin(0), upper
 
+    def least_noise_ratio(self, arm: int, in_force: NDArray[np.bool_]) -> float:
+        """Return the least noise variance over posterior variance at an arm.
+
+        Args:
+            arm: Its number.
+            in_force: The entries that count.
+        """
+        return self.recipe.groups.least_noise_ratio(self._variance[:, arm].cpu().numpy(), in_force)
+
     def mixture_at(self, arm: int) -> tuple[float, float]:
         """Return mean and variance of the mixture at one arm; see :meth:`mixture`.
 

@@ -120,6 +120,23 @@ class CandidateGroups:
         np.maximum.at(largest, self.group_of, each)
         return largest
 
+    def least_noise_ratio(
+        self, variances: NDArray[np.float64], in_force: NDArray[np.bool_]
+    ) -> float:
+        """Return the least noise variance over posterior variance of the entries that count.
+
+        Args:
+            variances: The posterior variance of each group at a point, at output scale 1, in which
+                noise variance and posterior variance of an entry have the same ratio.
+            in_force: The entries that count.
+
+        Returns:
+            Infinity where no variance is positive.
+        """
+        groups = np.unique(self.group_of[in_force])
+        with np.errstate(divide="ignore"):
+            return float((self.lam[groups] / np.maximum(variances[groups], 0.0)).min())
+
     def mixture_weights(
         self, posterior_weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

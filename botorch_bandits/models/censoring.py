@@ -42,6 +42,7 @@ from botorch_bandits.checks import (
     store_checked,
 )
 from botorch_bandits.confidence.censored import Censoring
+from botorch_bandits.confidence.fills import share_of_bound
 from botorch_bandits.confidence.width_rules import UnreadablePriorError, pick_bound, read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.condition import (
@@ -189,6 +190,18 @@ class DropInCensoring(Censoring):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
+        if self.fills_in and self.units == "prior":
+            raise ValueError(
+                f"fill={self.fill!r} needs outcome_bound= in the units of outcomes, but units is "
+                "'prior', which makes it a multiple of the prior standard deviation. State all "
+                'bounds in the units of outcomes, or use fill="minimum".'
+            )
+        if self.fill == "soft" and self.delay_distribution is None:
+            raise ValueError(
+                "fill='soft' needs delay_distribution= here: X_pending does not say after which "
+                "delays outcomes have come so far. Pass the probabilities of delays 0, 1, 2, ... "
+                "or a cumulative distribution function, or use BanditLoop, which estimates it."
+            )
         store_checked(self, pseudo_noise=check_nonnegative("pseudo_noise", self.pseudo_noise))
         check_one_of("units", self.units, ("outcome", "prior"))
         if self.ringing_tolerance is not None:
@@ -273,29 +286,77 @@ class DropInCensoring(Censoring):
         here = next(model.parameters(), X).device
         return least_lower_bounds(model, self.minimum_proxy, signs, X.to(here))
 
+    def fill_in(
+        self, model: Model, X_pending: Tensor, minima: Sequence[float], signs: Sequence[float]
+    ) -> tuple[Tensor, Tensor]:
+        r"""Return what pending queries are filled in with, and their shares of ``outcome_bound``.
+
+        They are taken to be in the order of issue: the last one was asked one round ago. Those that
+        are ``max_delay`` rounds old were given up, and are at the minimum.
+
+        Args:
+            model: The user's, of the outcomes that arrived.
+            X_pending: ``p x d``.
+            minima: From :meth:`pseudo_values`.
+            signs: See :meth:`pseudo_values`.
+
+        Returns:
+            ``batch_shape x p x m`` values, in raw units, and :math:`b_s / B_y`, likewise.
+        """
+        num_pending, num_outputs = len(X_pending), len(minima)
+        with torch.no_grad():
+            posterior = model.posterior(X_pending)
+            mean, variance = posterior.mean, variances_of_outputs(posterior, model)
+        side = mean.new_tensor([-1.0 if sign < 0.0 else 1.0 for sign in signs])
+        least = mean.new_tensor(minima)
+        assert self.outcome_bound is not None
+        bounds = [
+            pick_bound("outcome_bound", self.outcome_bound, j, num_outputs)
+            for j in range(num_outputs)
+        ]
+        bound = torch.stack([torch.as_tensor(b).to(mean) for b in bounds], dim=-1)
+        ages = [float(num_pending - i) for i in range(num_pending)]
+        limit = self.max_delay
+        still_waits = mean.new_tensor([limit is None or age < limit for age in ages]).unsqueeze(-1)
+        shares = torch.ones_like(still_waits)
+        if self.fill == "soft":
+            to_come = self.shares_at_ages(ages, {}, 0, limit)
+            shares = mean.new_tensor(to_come).unsqueeze(-1)
+        deviation = variance.clamp_min(0.0).sqrt()
+        heights = self.heights(bound, side * (mean - least), deviation, shares) * still_waits
+        return least + side * heights, share_of_bound(heights, bound)
+
     def censor(
-        self, model: Model, X_pending: Tensor, values: Sequence[float], with_noise: bool = True
+        self,
+        model: Model,
+        X_pending: Tensor,
+        values: Sequence[float] | Tensor,
+        with_noise: bool = True,
     ) -> Model:
         """Return the model with pending rows at their pseudo-values; ``model`` stays as it is.
 
         Args:
             model: The user's.
             X_pending: ``p x d``.
-            values: One an output.
+            values: One an output, or ``batch_shape x p x m``.
             with_noise: Whether pseudo-rows get the extra noise.
 
         Raises:
             UnsupportedError: If the model cannot be conditioned.
         """
-        row = torch.tensor(values, dtype=X_pending.dtype, device=X_pending.device)
         # a deterministic model has no batch shape, and is refused by name
         batch_shape = shape_of_batch(model)
-        Y = row.expand(*batch_shape, len(X_pending), len(values))
+        row = torch.as_tensor(values, dtype=X_pending.dtype, device=X_pending.device)
+        Y = row.expand(*batch_shape, len(X_pending), row.shape[-1])
         extra = self.pseudo_noise if with_noise else 0.0
         return condition(model, X_pending, Y, extra_noise=extra, noise_unit=self.units)
 
     def deviation_sums(
-        self, base_model: Model, model: Model, X_pending: Tensor | None
+        self,
+        base_model: Model,
+        model: Model,
+        X_pending: Tensor | None,
+        shares: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """Return the sums of current posterior standard deviations that enter the width.
 
@@ -305,14 +366,18 @@ class DropInCensoring(Censoring):
             base_model: The user's.
             model: The censored model.
             X_pending: ``p x d``, or None.
+            shares: ``batch_shape x p x m``, from :meth:`fill_in`: by what deviations at pending
+                queries are multiplied; None if by 1.
 
         Returns:
             One tensor an output, of the model's batch shape, in raw outcome units.
         """
         if isinstance(base_model, ModelListGP):
+            sizes = [int(sub.num_outputs) for sub in base_model.models]
+            of_each = [None] * len(sizes) if shares is None else shares.split(sizes, dim=-1)
             parts = [
-                self.deviation_sums(sub, censored, X_pending)
-                for sub, censored in zip(base_model.models, model.models, strict=True)
+                self.deviation_sums(sub, censored, X_pending, own)
+                for sub, censored, own in zip(base_model.models, model.models, of_each, strict=True)
             ]
             return tuple(total for part in parts for total in part)
         X, num_pending = X_pending, 0 if X_pending is None else len(X_pending)
@@ -328,7 +393,10 @@ class DropInCensoring(Censoring):
             X = rows if X_pending is None else torch.cat([rows, X_pending])
         num_queries = num_rows + num_pending
         which = self.summed(range(num_rows, num_queries), num_queries)
-        return _sums(model, None if X is None else X[which], self.predictive)
+        if shares is not None:
+            of_rows = shares.new_ones(*shares.shape[:-2], num_rows, shares.shape[-1])
+            shares = torch.cat([of_rows, shares], dim=-2)[..., which, :]
+        return _sums(model, None if X is None else X[which], self.predictive, shares)
 
     def warn_of_ringing(
         self,
@@ -360,8 +428,9 @@ class DropInCensoring(Censoring):
         )
         if rise.share > self.ringing_tolerance:
             sign = 1.0 if maximize else -1.0
+            where = f"with fill={self.fill!r}" if self.fills_in else f"at {sign * rise.minimum:.4g}"
             warnings.warn(
-                f"filling {len(X_pending)} pending queries in at {sign * rise.minimum:.4g} moved "
+                f"filling {len(X_pending)} pending queries in {where} moved "
                 f"the posterior's best mean from {sign * rise.before:.4g} to "
                 f"{sign * rise.after:.4g}: the model has so little noise that it rings. Use "
                 "hallucination (ImprovedUpperConfidenceBound with X_pending), or "
@@ -466,15 +535,20 @@ def output_signs(
     return tuple(sign * weight for weight in weights)
 
 
-def _sums(model: Model, X: Tensor | None, predictive: bool) -> tuple[Tensor, ...]:
+def _sums(
+    model: Model, X: Tensor | None, predictive: bool, shares: Tensor | None = None
+) -> tuple[Tensor, ...]:
     if X is None or len(X) == 0:
         zero = torch.zeros((), dtype=torch.float64)
         return (zero,) * int(model.num_outputs)
     with torch.no_grad():
         posterior = model.posterior(X, observation_noise=predictive)
         variance = variances_of_outputs(posterior, model)
-    deviations: Tensor = variance.clamp_min(0.0).sqrt().sum(dim=-2)  # ``batch_shape x m``
-    return deviations.unbind(-1)
+    deviations = variance.clamp_min(0.0).sqrt()
+    if shares is not None:
+        deviations = shares * deviations
+    total: Tensor = deviations.sum(dim=-2)  # ``batch_shape x m``
+    return total.unbind(-1)
 
 
 def _columns(model: Model, Y_observed: Tensor | None) -> tuple[Tensor, ...] | None:

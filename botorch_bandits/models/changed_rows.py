@@ -316,6 +316,10 @@ class ChangedRowsPosterior(RowsPosterior):
         """See the base class."""
         return self.variance.numpy()[arms]
 
+    def moments_of_rows(self, arms: Index, fronts: Array) -> tuple[Array, Array]:
+        """See the base class; nothing stands in front of the arms."""
+        return self.mean.numpy()[arms], self.variance_at(arms)
+
     def screened_variance(
         self,
         mean: Array,

@@ -51,6 +51,7 @@ from botorch_bandits.models.marginal_likelihood import (
     fit_ordinarily,
     has_closed_form,
 )
+from botorch_bandits.random_streams import usual_dtype
 
 
 class LearnedGP(IncrementalGP):
@@ -164,14 +165,15 @@ def default_kernel(dim: int) -> ScaleKernel:
     Args:
         dim: How many inputs it has, each with a lengthscale.
     """
-    base = get_covar_module_with_dim_scaled_prior(dim, use_rbf_kernel=False)
-    return ScaleKernel(
-        base,
-        outputscale_prior=LogNormalPrior(*OUTPUT_SCALE_PRIOR),
-        outputscale_constraint=GreaterThan(
-            SMALLEST_OUTPUT_SCALE, transform=None, initial_value=1.0
-        ),
-    )
+    with usual_dtype():
+        base = get_covar_module_with_dim_scaled_prior(dim, use_rbf_kernel=False)
+        return ScaleKernel(
+            base,
+            outputscale_prior=LogNormalPrior(*OUTPUT_SCALE_PRIOR),
+            outputscale_constraint=GreaterThan(
+                SMALLEST_OUTPUT_SCALE, transform=None, initial_value=1.0
+            ),
+        )
 
 
 def default_likelihood(weights: Tensor | None = None) -> GaussianLikelihood:
@@ -181,11 +183,13 @@ def default_likelihood(weights: Tensor | None = None) -> GaussianLikelihood:
         weights: ``n``: row ``i`` has the noise variance ``noise / weights[i]``; all are 1 if
             omitted.
     """
-    constraint = GreaterThan(SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE)
-    given = {"noise_prior": LogNormalPrior(*NOISE_PRIOR), "noise_constraint": constraint}
-    if weights is None:
-        return GaussianLikelihood(**given)
-    return RepeatedGaussianLikelihood(weights, **given).to(weights)
+    with usual_dtype():
+        constraint = GreaterThan(SMALLEST_NOISE, transform=None, initial_value=2.0 * SMALLEST_NOISE)
+        given = {"noise_prior": LogNormalPrior(*NOISE_PRIOR), "noise_constraint": constraint}
+        if weights is None:
+            return GaussianLikelihood(**given)
+        likelihood = RepeatedGaussianLikelihood(weights, **given)
+    return likelihood.to(weights)
 
 
 class FittedSingleTaskGP:

@@ -39,7 +39,14 @@ from typing import Any
 
 import gpytorch
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    Kernel,
+    MaternKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from torch import Tensor
 from torch.nn import Module, Parameter
 
@@ -200,6 +207,57 @@ def double_kernel(kernel: Kernel, lengthscale: float | None = None) -> Kernel:
         # GPyTorch would round a Python number to float32 on its way
         target.lengthscale = torch.tensor(lengthscale, dtype=DTYPE)
     return kernel
+
+
+def check_kernel_columns(kernel: Kernel, num_columns: int, name: str = "kernel") -> None:
+    """Raise unless a kernel is for inputs with so many columns.
+
+    GPyTorch does not look at the kernel inside a ``ScaleKernel``: where its lengthscales are of
+    another number, they are broadcast against the columns, and the kernel is another one.
+
+    Args:
+        kernel: Any GPyTorch kernel. Of kernels other than sums, products and scaled ones, which may
+            change their inputs, only the outermost is looked at.
+        num_columns: Of the inputs, after any transform.
+        name: What to call the kernel in an error.
+
+    Raises:
+        ValueError: If it has ``ard_num_dims`` or ``active_dims`` for other columns.
+
+    Example:
+        >>> from gpytorch.kernels import RBFKernel, ScaleKernel
+        >>> kernel = ScaleKernel(RBFKernel(ard_num_dims=2))
+        >>> check_kernel_columns(kernel, 3)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: kernel has a RBFKernel with ard_num_dims=2 on 3 columns. Build it with ...
+    """
+    _check_columns(kernel, num_columns, name, is_called=True)
+
+
+def _check_columns(kernel: Kernel, num_columns: int, name: str, is_called: bool) -> None:
+    own = type(kernel).__name__
+    active = kernel.active_dims
+    if active is not None and is_called:  # a ScaleKernel selects the columns of its base kernel
+        largest = max(active.tolist(), default=-1)
+        if largest >= num_columns:
+            raise ValueError(
+                f"{name} has a {own} with active_dims={tuple(active.tolist())}, but the inputs "
+                f"have {num_columns} columns, numbered from 0. Build it with others; contexts "
+                "come before points."
+            )
+        num_columns = len(active)
+    if kernel.ard_num_dims is not None and kernel.ard_num_dims != num_columns:
+        raise ValueError(
+            f"{name} has a {own} with ard_num_dims={kernel.ard_num_dims} on {num_columns} columns. "
+            f"Build it with ard_num_dims={num_columns}, or with one lengthscale for all (no "
+            "ard_num_dims). The columns are those of the context, then those of the point."
+        )
+    if isinstance(kernel, ScaleKernel):
+        _check_columns(kernel.base_kernel, num_columns, name, is_called=False)
+    elif isinstance(kernel, AdditiveKernel | ProductKernel):
+        for part in kernel.kernels:
+            _check_columns(part, num_columns, name, is_called=True)
 
 
 def fingerprint_kernel(kernel: Kernel) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from gpytorch.constraints import GreaterThan
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.likelihoods.noise_models import HomoskedasticNoise
 from linear_operator.operators import DiagLinearOperator, LinearOperator
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
 from botorch_bandits.docstrings import fill_in_docstrings
+from botorch_bandits.random_streams import usual_dtype
 
 
 class RepeatedNoise(HomoskedasticNoise):
@@ -68,6 +70,21 @@ class RepeatedGaussianLikelihood(GaussianLikelihood):
         return self.noise_covar.repeats
 
 
+def noise_likelihood(levels: Tensor, floor: float, repeats: Tensor | None) -> GaussianLikelihood:
+    """Return a likelihood of Gaussian noise, whose noise is still to be set.
+
+    Args:
+        levels: Noise variances, of the batch shape.
+        floor: No noise variance is below.
+        repeats: Of how many observations each row is the mean; None where all are single.
+    """
+    with usual_dtype():
+        given = {"noise_constraint": GreaterThan(floor), "batch_shape": levels.shape}
+        if repeats is None:
+            return GaussianLikelihood(**given)
+        return RepeatedGaussianLikelihood(repeats, **given)
+
+
 def check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:
     """Return a copy of the numbers of observations of rows, checked.
 
@@ -79,15 +96,31 @@ def check_repeats(repeats: Tensor, train_Y: Tensor) -> Tensor:
         TypeError: If they are not a float64 tensor.
         ValueError: If they do not go with the outcomes, or one is not finite and positive.
     """
-    check_finite("repeats", check_double("repeats", repeats))
-    if train_Y.shape[-1] != 1 or repeats.shape != train_Y.shape[:-1]:
+    return check_weights("repeats", repeats, train_Y, "train_Y")
+
+
+def check_weights(name: str, weights: Tensor, Y: Tensor, name_of_outcomes: str = "Y") -> Tensor:
+    """Return a copy of the weights of rows, checked.
+
+    Args:
+        name: Of the argument.
+        weights: ``batch_shape x n``.
+        Y: ``batch_shape x n x 1`` outcomes.
+        name_of_outcomes: Of that argument.
+
+    Raises:
+        TypeError: If they are not a float64 tensor.
+        ValueError: If they do not go with the outcomes, or one is not finite and positive.
+    """
+    check_finite(name, check_double(name, weights))
+    if Y.shape[-1] != 1 or weights.shape != Y.shape[:-1]:
         raise ValueError(
-            f"repeats has shape {tuple(repeats.shape)} and train_Y {tuple(train_Y.shape)}; repeats "
-            "are one number a row, of a single output."
+            f"{name} has shape {tuple(weights.shape)} and {name_of_outcomes} {tuple(Y.shape)}; "
+            f"{name} are one number a row, of a single output."
         )
-    if bool((repeats <= 0).any()):
-        raise ValueError(f"repeats has the entry {float(repeats.min())}; each must be positive.")
-    return repeats.detach().clone()
+    if bool((weights <= 0).any()):
+        raise ValueError(f"{name} has the entry {float(weights.min())}; each must be positive.")
+    return weights.detach().clone()
 
 
 def collapse_weights(X: Tensor, Y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,8 +22,8 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bandits.checks import check_instance, check_matrix, check_probability
-from botorch_bandits.confidence.kernel_reading import prior_mean_at
+from botorch_bandits.checks import check_matrix, check_probability
+from botorch_bandits.confidence.kernel_reading import prior_mean_at, refuse_several
 from botorch_bandits.confidence.width_rules import (
     UnreadablePriorError,
     inputs_of_kernel,
@@ -33,6 +33,7 @@ from botorch_bandits.confidence.width_rules import (
 )
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.markup import display
+from botorch_bandits.models.likelihoods import check_weights
 
 FEWEST = 8
 """With fewer outcomes nothing is said of the model."""
@@ -53,6 +54,7 @@ class ModelCheck:
         left_out_deviations: Standard deviations of that, noise included.
         learned: What can have been learned from the same outcomes, in words; residuals are smaller
             for it than those of the rounds themselves were.
+        cautions: What else of the model the check passes over, in words.
     """
 
     outcomes: Tensor
@@ -60,6 +62,7 @@ class ModelCheck:
     left_out_means: Tensor
     left_out_deviations: Tensor
     learned: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
 
     def coverage(self, level: float = 0.95) -> Tensor:
         """Return the share of outcomes, up to each, that were within the predicted interval.
@@ -115,8 +118,8 @@ class ModelCheck:
 
     def __str__(self) -> str:
         """Say the verdict, and what limits it."""
-        cautions = [f"  learned from the same outcomes: {each}" for each in self.learned]
-        return "\n".join([self.verdict, *cautions])
+        learned = [f"  learned from the same outcomes: {each}" for each in self.learned]
+        return "\n".join([self.verdict, *learned, *(f"  caution: {c}" for c in self.cautions)])
 
     def _repr_html_(self) -> str:
         """Show the verdict with its numbers, in a notebook."""
@@ -128,6 +131,7 @@ class ModelCheck:
             if n
             else None,
             "learned from the same outcomes": ", ".join(self.learned) or None,
+            "caution": "; ".join(self.cautions) or None,
         }
         return display(self.verdict, facts)
 
@@ -138,7 +142,12 @@ def _share_below(square: float, count: int) -> float:
     return float(torch.special.gammainc(half, value))
 
 
-def check_model(model: Model, X: Tensor | None = None, Y: Tensor | None = None) -> ModelCheck:
+def check_model(
+    model: Model,
+    X: Tensor | None = None,
+    Y: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> ModelCheck:
     """Compare outcomes with what an exact Gaussian-process model expected of them.
 
     Kernel, noise and mean are those of the model as it is now. :attr:`ModelCheck.verdict` is a
@@ -149,12 +158,16 @@ def check_model(model: Model, X: Tensor | None = None, Y: Tensor | None = None) 
         model: Of one output. It is not changed.
         X: ``n x d`` raw inputs in the order of their outcomes; the model's rows if omitted.
         Y: ``n`` raw outcomes.
+        weights: ``n`` positive numbers: the noise variance of outcome ``i`` is that of the model
+            over ``weights[i]``, as it is of a mean of so many; 1 if omitted. Without ``X`` and
+            ``Y`` each row of the model is taken for one outcome: ``weights=model.repeats``.
 
     Raises:
         TypeError: If it is no BoTorch model, or a tensor of another dtype.
         ValueError: If the model has several outputs or a batch dimension, its prior cannot be read
-            (:class:`~botorch_bandits.confidence.UnreadablePriorError`), or its rows are means of
-            several outcomes and no ``X`` and ``Y`` are given.
+            (:class:`~botorch_bandits.confidence.UnreadablePriorError`), its rows are means of
+            several outcomes and neither ``X`` and ``Y`` nor ``weights`` are given, or ``weights``
+            do not go with the outcomes.
 
     Example:
         >>> from gpytorch.kernels import RBFKernel
@@ -165,21 +178,16 @@ def check_model(model: Model, X: Tensor | None = None, Y: Tensor | None = None) 
         >>> check_model(model).verdict.partition(":")[0]
         'The model is overconfident'
     """
-    check_instance("model", model, Model, "Pass a BoTorch model.")
-    if model.num_outputs != 1 or len(model.batch_shape) > 0:
-        raise ValueError(
-            f"model has {model.num_outputs} outputs and the batch shape "
-            f"{tuple(model.batch_shape)}; check each output and each model of a batch alone."
-        )
+    refuse_several("check", model)
     (prior,) = read_prior(model)
     if (X is None) != (Y is None):
         raise ValueError("X and Y go together: pass both, or neither.")
     with torch.no_grad():
         if X is None or Y is None:
-            if getattr(model, "repeats", None) is not None:
+            if getattr(model, "repeats", None) is not None and weights is None:
                 raise ValueError(
                     "model has rows that are means of several outcomes, whose order is lost. Pass "
-                    "X and Y, the outcomes one by one."
+                    "X and Y, the outcomes one by one, or weights=model.repeats if each row is one."
                 )
             Z, own = kernel_inputs(model), model.train_targets
             noise = prior.noise_variance if prior.row_noise is None else prior.row_noise
@@ -194,6 +202,8 @@ def check_model(model: Model, X: Tensor | None = None, Y: Tensor | None = None) 
             scale, shift = outcome_units(model)
             own = (check_matrix("Y", Y.reshape(-1, 1)).squeeze(-1) - shift) / scale
             noise = prior.noise_variance
+        if weights is not None:
+            noise = noise / check_weights("weights", weights, own.unsqueeze(-1))
         n = own.shape[-1]
         if n == 0:
             empty = own.new_empty(0)

@@ -262,6 +262,14 @@ class DefaultCandidates:
             num_skipped=self.num_first,
         )
 
+    def list_of(self, outcomes: Tensor) -> CandidatesRecipe:
+        """Return the list that the first outcomes choose.
+
+        Args:
+            outcomes: All outcomes so far, in order of arrival; the first ``num_first`` count.
+        """
+        return _recipe_of(self, self.scales(outcomes))
+
     def __call__(self, X: Tensor, Y: Tensor) -> CandidatesModel:
         """Build the model.
 
@@ -269,7 +277,7 @@ class DefaultCandidates:
             X: ``n x d`` inputs in the order in which their outcomes arrived.
             Y: ``n x 1`` outcomes.
         """
-        return _recipe_of(self, self.scales(Y))(X, Y)
+        return self.list_of(Y)(X, Y)
 
 
 def _refuse_two_lists(bounds: Any) -> None:

@@ -25,13 +25,23 @@ from torch import Tensor
 
 from botorch_bandits.checks import check_double, check_finite
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.models.kernels import StationaryKernel, fingerprint_kernel
+from botorch_bandits.models.kernels import (
+    StationaryKernel,
+    check_kernel_columns,
+    fingerprint_kernel,
+)
 
 LARGEST_MATRIX = 4096
 """Number of arms up to which the whole prior covariance matrix is kept (128 MiB)."""
 
 NEGLIGIBLE = 1e-15
 """A root leaves out prior variance below this share of the largest: it is rounding error."""
+
+ROUNDING = 1e-6
+"""A negative eigenvalue below this share of the largest value is rounding error of a kernel."""
+
+NUM_LOOKED_AT = 512
+"""Of so many arms, evenly spaced in their order, the covariance is checked where it is not kept."""
 
 _shared: WeakValueDictionary[tuple[Any, ...], ArmsPrior] = WeakValueDictionary()
 _lock = threading.RLock()  # loops of several threads share priors
@@ -91,12 +101,10 @@ class ArmsPrior:
         # a copy: later changes to the caller's matrix do not reach the prior
         matrix = kernel_matrix.detach().clone(memory_format=torch.contiguous_format)
         diagonal = matrix.diagonal().clone()
-        raised = matrix.clone()
-        raised.diagonal().add_(1e-8 * size)
-        if size > 0.0 and int(torch.linalg.cholesky_ex(raised).info) != 0:
+        if (smallest := _negative_eigenvalue(matrix, 1e-8 * size)) is not None:
             raise ValueError(
                 "kernel_matrix is not positive semi-definite; a covariance matrix must be. Its "
-                f"smallest eigenvalue is {float(torch.linalg.eigvalsh(matrix)[0]):.3g}."
+                f"smallest eigenvalue is {smallest:.3g}."
             )
         return cls(diagonal, matrix)
 
@@ -109,7 +117,15 @@ class ArmsPrior:
                 do not reach the prior.
             inputs: ``num_arms x d``, as the kernel wants them (transformed, if the model does).
                 Later changes to them do not reach the prior either.
+
+        Raises:
+            ValueError: If the kernel is for another number of columns, or its values are not
+                finite, not symmetric or not positive semi-definite: a posterior would come out of
+                it, with variances that mean nothing. Stationary kernels whose closed form is known
+                are positive semi-definite on any arms, and are not looked at; of more than
+                :data:`LARGEST_MATRIX` arms :data:`NUM_LOOKED_AT` are.
         """
+        check_kernel_columns(kernel, inputs.shape[-1])
         stationary = StationaryKernel.read(kernel)
         key = (_name_of(kernel, stationary), *_name_of_inputs(inputs))
         with torch.no_grad():
@@ -122,11 +138,18 @@ class ArmsPrior:
             ):
                 return found
             if len(inputs) > LARGEST_MATRIX:
+                if stationary is None:
+                    some = torch.linspace(0, len(inputs) - 1, NUM_LOOKED_AT, device=inputs.device)
+                    among = inputs[some.long()]
+                    _check_covariance(kernel, _evaluate(kernel, None, among, slice(None)), diagonal)
                 own, points = copy.deepcopy(kernel), inputs.detach().clone()
                 prior = cls(diagonal, None, _evaluator_of_columns(own, points))
             else:
                 everything = torch.arange(len(inputs), device=inputs.device)
-                prior = cls(diagonal, _evaluate(kernel, stationary, inputs, everything))
+                matrix = _evaluate(kernel, stationary, inputs, everything)
+                if stationary is None:
+                    _check_covariance(kernel, matrix, diagonal)
+                prior = cls(diagonal, matrix)
             _shared[key] = prior
         return prior
 
@@ -224,6 +247,37 @@ class ArmsPrior:
         return rows[: self.num_arms].clone()
 
 
+def _check_covariance(kernel: Kernel, matrix: Tensor, diagonal: Tensor) -> None:
+    """Raise unless the values of a kernel are a covariance."""
+    name = f"the values of the kernel ({type(kernel).__name__}) on the arms"
+    check_finite(name, diagonal)
+    check_finite(name, matrix)
+    size = float(matrix.abs().max())
+    difference = float((matrix - matrix.T).abs().max())
+    if difference > ROUNDING * size:
+        raise ValueError(
+            f"{name} are not symmetric: k(x, z) and k(z, x) differ by up to {difference:.3g}, "
+            "where a prior covariance is the same. Pass a kernel that is symmetric."
+        )
+    if (smallest := _negative_eigenvalue(matrix, ROUNDING * size)) is not None:
+        raise ValueError(
+            f"{name} are not positive semi-definite: an eigenvalue is {smallest:.3g}, so that they "
+            "are no prior covariance, and some combination of arms would have a negative variance. "
+            "Pass a kernel that is, such as MaternKernel, or a sum or product of such kernels."
+        )
+
+
+def _negative_eigenvalue(matrix: Tensor, tolerance: float) -> float | None:
+    """Return the smallest eigenvalue of a symmetric matrix if it is below minus a tolerance."""
+    if tolerance == 0.0:
+        return None
+    raised = matrix.clone()
+    raised.diagonal().add_(tolerance)
+    if int(torch.linalg.cholesky_ex(raised).info) == 0:
+        return None
+    return float(torch.linalg.eigvalsh(matrix)[0])
+
+
 def _name_of(kernel: Kernel, stationary: StationaryKernel | None) -> tuple[Any, ...]:
     if stationary is None:
         return (fingerprint_kernel(kernel),)
@@ -268,7 +322,7 @@ class _StationaryColumns:
 
 
 def _evaluate(
-    kernel: Kernel, stationary: StationaryKernel | None, inputs: Tensor, index: Tensor
+    kernel: Kernel, stationary: StationaryKernel | None, inputs: Tensor, index: Tensor | slice
 ) -> Tensor:
     with torch.no_grad():
         if stationary is not None:

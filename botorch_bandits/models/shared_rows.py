@@ -28,7 +28,7 @@ from botorch_bandits.models.kernels import StationaryKernel
 from botorch_bandits.models.row_deletion import inverse_without_first_rows
 
 
-def _correlation(smoothness: float, squared: Tensor) -> Tensor:
+def correlation(smoothness: float, squared: Tensor) -> Tensor:
     """Stationary kernels at scaled squared distances, with derivatives; they may be overwritten."""
     if not squared.requires_grad:
         one = squared.new_ones(())
@@ -117,7 +117,7 @@ class UnitKernels:
                 squared = (squared - 2.0 * X @ Z.mT).clamp_min(0.0)
             else:  # in place: fresh memory for large matrices costs more than the arithmetic
                 squared = squared.sub_((2.0 * X) @ Z.mT).clamp_min_(0.0)
-        return _correlation(smoothness, squared)
+        return correlation(smoothness, squared)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,6 +57,12 @@ from botorch_bandits.problems.tuning import (
     need_scikit_learn,
     shift_problem,
 )
+from botorch_bandits.problems.varying import (
+    VariationBudget,
+    VaryingProblem,
+    best_fixed_arm,
+    variation_budget,
+)
 
 __all__ = [
     "AccuracyProblem",
@@ -86,6 +92,9 @@ __all__ = [
     "SwitchingProblem",
     "TabulatedProblem",
     "TuningProblem",
+    "VariationBudget",
+    "VaryingProblem",
+    "best_fixed_arm",
     "check_labeled_data",
     "clamped_eigh",
     "evenly_spaced_change_points",
@@ -102,4 +111,5 @@ __all__ = [
     "shift_problem",
     "switching_gp_draws",
     "switching_rkhs",
+    "variation_budget",
 ]

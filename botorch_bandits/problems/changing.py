@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import math
+import zipfile
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from botorch.test_functions.base import (
     MultiObjectiveTestProblem,
 )
 from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from botorch_bandits.checks import (
@@ -660,11 +662,26 @@ def load_readings(path: str | Path, array: str | None = None) -> Tensor:
                 table = np.asarray(file[array], dtype=np.float64)
         else:
             with path.open(newline="", encoding="utf-8") as lines:
-                rows = list(csv.reader(lines))[1:]
-            table = np.array([[float(v or "nan") for v in row[1:]] for row in rows])
-    except (OSError, ValueError) as error:
+                rows = [row for row in csv.reader(lines) if row]
+            table = _numbers_of(rows)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, csv.Error) as error:
         raise ValueError(f"data file {path} cannot be used: {error}.") from error
     return check_matrix(f"readings in {path}", torch.from_numpy(table))
+
+
+def _numbers_of(rows: list[list[str]]) -> NDArray[np.float64]:
+    """Return the rows of a CSV file below the header, without their first column."""
+    if len(rows) < 2:
+        raise ValueError("it has a header and no rows below it" if rows else "it is empty")
+    table = []
+    for i, row in enumerate(rows[1:], 2):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"row {i} has {len(row)} entries, and the header {len(rows[0])}")
+        try:
+            table.append([float(value or "nan") for value in row[1:]])
+        except ValueError as error:
+            raise ValueError(f"row {i}: {error}") from error
+    return np.array(table, dtype=np.float64)
 
 
 def switching_gp_draws(

@@ -313,6 +313,11 @@ MOST_CSV_ENTRIES = 2**26
 """More than these is not read, so that no file can fill the memory."""
 
 
+def _compression_of(path: str | Path) -> Any:
+    """Return how a file is compressed, by its ending; None if it is not."""
+    return {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}.get(Path(path).suffix)
+
+
 def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
     """Return features and labels of a CSV file with a header.
 
@@ -324,7 +329,8 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
 
     Raises:
         ImportError: If pandas is not installed.
-        ValueError: If the file cannot be read, the column does not exist, or a value is missing.
+        ValueError: If the file cannot be read, as where it is compressed and damaged, has no rows,
+            the column does not exist, or a value is missing.
     """
     try:
         import pandas as pd
@@ -333,13 +339,21 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
             "reading a CSV file needs pandas: pip install 'botorch_bandits[tune]'."
         ) from error
     try:
-        # not by its name, which could be an address, or unpack to something large
-        table = pd.read_csv(io.BytesIO(read_bounded(Path(path), MOST_CSV_BYTES)))
-    except (OSError, ValueError, OverflowError) as error:
-        raise ValueError(f"data file {path} cannot be read: {error}") from error
+        # not by its name, which could be an address
+        content = io.BytesIO(read_bounded(Path(path), MOST_CSV_BYTES))
+        table = pd.read_csv(content, compression=_compression_of(path))
+    except Exception as error:  # each kind of compression has errors of its own
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise ValueError(
+            f"data file {path} cannot be read: {reason:.500}. It "
+            "must be a CSV file in UTF-8 with a header, as it is or compressed as its ending says "
+            "(.gz, .bz2, .xz, .zip)."
+        ) from error
     if target not in table.columns:
         known = ", ".join(map(str, table.columns))
         raise ValueError(f"target column {target!r} is not in {path}; it has {known:.500}.")
+    if len(table) == 0:
+        raise ValueError(f"data file {path} has a header and no rows below it; add the data.")
     missing = table.isna().sum()
     if missing.any():
         column = missing.idxmax()

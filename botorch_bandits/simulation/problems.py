@@ -33,7 +33,12 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    DefaultCandidates,
+    EpochModels,
+)
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, SwitchingProblem
 
 
@@ -43,7 +48,8 @@ class Policy:
 
     Attributes:
         model: Kernel and noise, such as ``BanditGP.with_kernel(...)``; or a list of priors,
-            ``BanditGP.with_candidates([...])``.
+            ``BanditGP.with_candidates([...])`` or ``DefaultCandidates(bounds)``; or a model an
+            epoch, :class:`~botorch_bandits.models.EpochModels`.
         acquisition: What is played, such as ``ImprovedUpperConfidenceBound.with_options(...)``.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.
         forgetting: What becomes of old outcomes; None keeps all.
@@ -53,7 +59,7 @@ class Policy:
             ``AdditiveEpochs(...)``; None without constraints.
     """
 
-    model: BanditGPRecipe | CandidatesRecipe
+    model: BanditGPRecipe | CandidatesRecipe | DefaultCandidates | EpochModels
     acquisition: AcquisitionRecipe | RandomSearch
     num_initial: int = 0
     forgetting: Forgetting | None = None

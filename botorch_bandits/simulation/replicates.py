@@ -22,7 +22,12 @@ from botorch_bandits.acquisition.engines import (
 from botorch_bandits.checks import DTYPE, check_finite, check_integer
 from botorch_bandits.domains import Arms, Box
 from botorch_bandits.loop.settings import check_restart
-from botorch_bandits.models import CandidatesRecipe
+from botorch_bandits.models import (
+    BanditGPRecipe,
+    CandidatesRecipe,
+    DefaultCandidates,
+    EpochModels,
+)
 from botorch_bandits.problems import ArmsProblem, ChangingProblem, ConstrainedArmsProblem
 from botorch_bandits.progress import ProgressBar
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
@@ -140,10 +145,10 @@ def simulate(
 
     **Any other policy** is played by loops, one a replicate: ``run(policy.loop(domain,
     seed=result.seeds[b]), problem, num_rounds)``, with the noise of that run. These are forgetting,
-    restarts together with constraints or a list of priors, separate models of constraints, learned
-    hyperparameters, acquisition functions without such a rule, and, on a box, draws, lists of
-    priors, restarts and constraints. That takes as long as the loops do, and the result has no
-    ``covered`` and ``mean_width``.
+    models of epochs, restarts together with constraints or a list of priors, separate models of
+    constraints, learned hyperparameters, acquisition functions without such a rule, and, on a box,
+    draws, lists of priors, restarts and constraints. That takes as long as the loops do, and the
+    result has no ``covered`` and ``mean_width``.
 
     **In processes** (``num_processes``) the replicates are shared out, and each process plays its
     part on one thread. Each replicate plays what it does in one process, up to ties that rounding
@@ -235,8 +240,10 @@ def _play(
 ) -> SimulationResult:
     on_arms = [p for p in problems if is_on_arms(p)]
     played = None
-    if policy.forgetting is not None:
-        pass  # no engine of replicates forgets
+    given = policy.model, getattr(policy.restart, "candidates", None)
+    is_many = any(isinstance(each, DefaultCandidates | EpochModels) for each in given)
+    if policy.forgetting is not None or is_many:
+        pass  # no engine of replicates forgets, changes its model, or has a list for each replicate
     elif on_arms:
         played = _simulate_arms(on_arms, policy, num_rounds, seeds, device, with_bounds, on_round)
     else:
@@ -278,6 +285,7 @@ def _simulate_arms(
             return None
         engine = CandidatesReplicates(policy.model, policy.acquisition, arms, seeds)
     else:
+        assert isinstance(policy.model, BanditGPRecipe)
         engine = build_arms_engine(policy.model, policy.acquisition, arms, seeds, rule=rule)
     if engine is None:
         return None
@@ -325,6 +333,7 @@ def _simulate_box(
     if not isinstance(policy.acquisition, RandomSearch):
         if isinstance(policy.model, CandidatesRecipe):
             return None
+        assert isinstance(policy.model, BanditGPRecipe)
         there = Box(box.bounds.to(device))
         engine = build_box_engine(policy.model, policy.acquisition, there, seeds)
         if engine is None:

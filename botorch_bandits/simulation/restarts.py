@@ -23,6 +23,7 @@ from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.change_points import (
     ChangePointRestart,
+    EvidenceEngine,
     EvidenceModelStream,
     EvidenceRestart,
     Reset,
@@ -191,6 +192,7 @@ class ReplicateSegments:
         self._evidence: list[EvidenceModelStream] = []
         if isinstance(restart, EvidenceRestart):
             evidence = restart.on(Arms(self._choices), model)
+            assert isinstance(evidence, EvidenceEngine)  # other lists are played by loops
             self._evidence = [evidence.stream() for _ in range(num_replicates)]
         if isinstance(restart, ChangePointRestart):
             self._engine = restart.detector.on(Arms(domain.choices.cpu()))

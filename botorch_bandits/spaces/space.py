@@ -19,7 +19,7 @@ from torch.nn.functional import one_hot
 from botorch_bandits.checks import DTYPE, check_instance, check_matrix, check_text
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms, Box
-from botorch_bandits.feasible_sets import constraints_text
+from botorch_bandits.feasible_sets import constraints_text, read_indices
 from botorch_bandits.spaces.conversions import of_configspace, of_optuna, parse_parameter
 from botorch_bandits.spaces.parameters import Categorical, Fixed, Float, Integer, Parameter
 
@@ -102,7 +102,7 @@ class Space(Box):
         if any(each is not None for each in given):
             inequality = self._by_place("inequality_constraints", inequality_constraints)
             equality = self._by_place("equality_constraints", equality_constraints)
-            self._constrain(inequality, equality, nonlinear_inequality_constraints)
+            self._constrain(inequality, equality, nonlinear_inequality_constraints, self.names)
 
     def _by_place(self, name: str, given: Any) -> Any:
         """Return linear constraints whose indices are places, not names.
@@ -117,7 +117,7 @@ class Space(Box):
             if not isinstance(triple, list | tuple) or len(triple) != 3:
                 told.append(triple)  # refused later
                 continue
-            indices = triple[0].tolist() if hasattr(triple[0], "tolist") else list(triple[0])
+            indices = read_indices(f"{name}[{k}]", triple[0])
             for one in indices:
                 if isinstance(one, str) and one not in self.names:
                     raise ValueError(
@@ -316,10 +316,14 @@ class Space(Box):
 
         Raises:
             TypeError: If it is of the wrong kind.
-            ValueError: If it lies outside; see :meth:`encode` for values by name.
+            ValueError: If it lies outside, or violates a constraint; see :meth:`encode` for values
+                by name.
         """
         if isinstance(x, Mapping):
-            return self.encode(x)
+            point = self.encode(x)
+            if self.feasible is not None:
+                self.feasible.check(name, point)
+            return point
         point = super().check_point(name, x)
         for i, p in self._logarithms.items():
             whole, found = p.decode(float(point[i])), float(10.0 ** point[i])

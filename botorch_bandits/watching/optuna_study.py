@@ -61,7 +61,8 @@ def to_optuna(
     Raises:
         ImportError: If Optuna is not installed.
         TypeError: If ``run`` is neither a loop nor a history, or ``domain`` no domain.
-        ValueError: If a domain is passed with a loop, or has another dimension than the points.
+        ValueError: If a domain is passed with a loop, or has another dimension than the points, or
+            the storage has a study of that name.
 
     Example:
         >>> from botorch_bandits import BanditLoop, RandomSearch
@@ -93,7 +94,14 @@ def to_optuna(
             )
     known = _distributions(optuna, history, domain)
     direction: Literal["maximize", "minimize"] = "maximize" if history.maximize else "minimize"
-    study = optuna.create_study(storage=storage, study_name=study_name, direction=direction)
+    try:
+        study = optuna.create_study(storage=storage, study_name=study_name, direction=direction)
+    except optuna.exceptions.DuplicatedStudyError:
+        raise ValueError(
+            f"study_name is {study_name!r}, and the storage has a study of that name. Pass another "
+            f"name, or call optuna.delete_study(study_name={study_name!r}, storage=...) first: a "
+            "copy is not continued."
+        ) from None
     trials = [_trial(optuna, history, domain, known, query) for query in history.queries]
     with warnings.catch_warnings():
         # of values of categories that a database may not hold; they are plain, and it does

@@ -49,7 +49,9 @@ from botorch_bandits import (
     WidthUpperConfidenceBound,
 )
 from botorch_bandits.acquisition import (
+    CandidatesDMMUpperConfidenceBound,
     CandidatesLagrangianUpperConfidenceBound,
+    RegionUpperConfidenceBound,
     register_input_constructor,
 )
 from botorch_bandits.models import candidate_grid
@@ -80,7 +82,11 @@ OPTIONS = {
 }
 OF_LISTS = (CandidatesUpperConfidenceBound, CandidatesThompsonSampling)  # of priors
 ON_FINITE_SETS = (TopTwoThompsonSampling,)
-ONLY_IN_ITS_ROOM = CandidatesLagrangianUpperConfidenceBound  # not exported by the package itself
+ONLY_IN_ITS_ROOM = (  # not exported by the package itself
+    CandidatesDMMUpperConfidenceBound,
+    CandidatesLagrangianUpperConfidenceBound,
+    RegionUpperConfidenceBound,
+)
 LAGRANGIAN = (LagrangianUpperConfidenceBound, LagrangianThompsonSampling)
 ONE_REWARD = [cls for cls in OPTIONS if cls not in LAGRANGIAN]
 BOX = [(0.0, 1.0), (0.0, 1.0)]  # as Ax writes it
@@ -116,7 +122,7 @@ def test_every_acquisition_is_registered():
         and each is not BanditAcquisition
     }
     assert built_from_a_model == {*OPTIONS, *OF_LISTS, *ON_FINITE_SETS}
-    assert {*built_from_a_model, ONLY_IN_ITS_ROOM} <= set(ACQF_INPUT_CONSTRUCTOR_REGISTRY)
+    assert {*built_from_a_model, *ONLY_IN_ITS_ROOM} <= set(ACQF_INPUT_CONSTRUCTOR_REGISTRY)
 
 
 def test_registration_is_a_side_effect_of_the_import_and_does_not_import_ax():
@@ -131,7 +137,7 @@ def test_registration_is_a_side_effect_of_the_import_and_does_not_import_ax():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
     )
     registered, of_ax = json.loads(result.stdout)
-    expected = (*OPTIONS, *OF_LISTS, *ON_FINITE_SETS, ONLY_IN_ITS_ROOM)
+    expected = (*OPTIONS, *OF_LISTS, *ON_FINITE_SETS, *ONLY_IN_ITS_ROOM)
     assert set(registered) == {cls.__name__ for cls in expected}
     assert of_ax == []
 
@@ -205,6 +211,12 @@ def test_lists_of_priors_are_built_from_a_model_that_is_one():
         CandidatesThompsonSampling, model, seed=3, posterior_transform=MINIMIZED, **given
     )
     assert torch.equal(minimized(x), -draw(x))
+    several = {"rkhs_bound": [2.0, 3.0], "noise_bound": 0.1}
+    built = build(
+        CandidatesDMMUpperConfidenceBound, model, posterior_transform=MINIMIZED, **several
+    )
+    direct = CandidatesDMMUpperConfidenceBound(model, maximize=False, **several)
+    assert torch.equal(built(x), direct(x))
     halved = ScalarizedPosteriorTransform(double([0.5]))
     with pytest.raises(UnsupportedError, match="weight 1 or -1"):
         build(CandidatesUpperConfidenceBound, model, posterior_transform=halved)

@@ -88,9 +88,11 @@ CLASSES: dict[str, tuple[dict[str, Any], str]] = {
 LAGRANGIAN = {"LagrangianUpperConfidenceBound", "LagrangianThompsonSampling"}
 OF_OTHERS = {
     "BanditAcquisition",  # the base class
+    "CandidatesDMMUpperConfidenceBound",  # of a CandidatesModel, which takes no outcome transform
     "CandidatesLagrangianUpperConfidenceBound",
-    "CandidatesThompsonSampling",  # of a CandidatesModel, which takes no outcome transform
+    "CandidatesThompsonSampling",
     "CandidatesUpperConfidenceBound",
+    "RegionUpperConfidenceBound",
     "WidthUpperConfidenceBound",  # its rule is an argument; GPUpperConfidenceBound stands for it
 }
 WORKS = {

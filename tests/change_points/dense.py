@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +29,28 @@ def squared_exponential(lengthscale: float = 1.0, variance: float = 1.0) -> Kern
         return variance * np.exp(-0.5 * squared)
 
     return kernel
+
+
+def log_sum(values: Iterable[float]) -> float:
+    return float(np.logaddexp.reduce(list(values)))
+
+
+def normal(y: float, mean: float, variance: float) -> float:
+    """The logarithm of a normal density."""
+    return -0.5 * (math.log(2.0 * math.pi * variance) + (y - mean) ** 2 / variance)
+
+
+def predict(
+    X: Array, y: Any, x: Array, kernel: KernelFunction | None = None, noise: float = 0.01
+) -> tuple[float, float]:
+    """Mean and variance of the function at one point; Matern 5/2 by default."""
+    kernel = matern52() if kernel is None else kernel
+    prior = float(kernel(x[None], x[None])[0, 0])
+    if len(y) == 0:
+        return 0.0, prior
+    cross = kernel(x[None], X)[0]
+    solved = np.linalg.solve(kernel(X, X) + noise * np.eye(len(y)), cross)
+    return float(solved @ np.asarray(y)), prior - float(solved @ cross)
 
 
 def mean_function(

@@ -43,26 +43,8 @@ def log_marginal(X, y, kernel=KERNEL, noise=0.01):
     return -0.5 * (y @ np.linalg.solve(matrix, y) + log_determinant)
 
 
-def predict(X, y, x, kernel=KERNEL, noise=0.01):
-    """Mean and variance of the function at one point, from dense formulas."""
-    prior = float(kernel(x[None], x[None])[0, 0])
-    if len(y) == 0:
-        return 0.0, prior
-    cross = kernel(x[None], X)[0]
-    solved = np.linalg.solve(kernel(X, X) + noise * np.eye(len(y)), cross)
-    return float(solved @ np.asarray(y)), prior - float(solved @ cross)
-
-
-def normal(y, mean, variance):
-    return -0.5 * (math.log(2.0 * math.pi * variance) + (y - mean) ** 2 / variance)
-
-
 def weight(j, scale=100.0):
     return scale / ((j - 2 + scale) * (j - 1 + scale))
-
-
-def log_sum(values):
-    return float(np.logaddexp.reduce(values))
 
 
 # --- the worked example and closed forms -------------------------------------------------------
@@ -113,7 +95,7 @@ def test_recursion_equals_the_closed_form_of_marginal_likelihoods(domain):
         ]
         np.testing.assert_allclose(tests[n - 1].log_evidences, closed, atol=1e-8)
         terms = [math.log(weight(j)) + e for j, e in zip(range(2, n + 1), closed, strict=True)]
-        statistic = log_sum([*terms, math.log(100.0 / (n + 99.0))])
+        statistic = dense.log_sum([*terms, math.log(100.0 / (n + 99.0))])
         assert tests[n - 1].statistic == pytest.approx(statistic, abs=1e-8)
 
 
@@ -137,7 +119,7 @@ def test_the_composite_statistic_equals_its_closed_form():
         )
 
     def mixed(first, last):
-        return log_sum(np.log(weights) + each(first, last))
+        return dense.log_sum(np.log(weights) + each(first, last))
 
     for domain in (ARMS, BOX):
         tests = play(detector.on(domain, models), played, y.tolist())
@@ -145,7 +127,7 @@ def test_the_composite_statistic_equals_its_closed_form():
             terms = [
                 math.log(weight(j)) + mixed(0, j - 1) + mixed(j - 1, n) for j in range(2, n + 1)
             ]
-            numerator = log_sum([*terms, math.log(100.0 / (n + 99.0)) + mixed(0, n)])
+            numerator = dense.log_sum([*terms, math.log(100.0 / (n + 99.0)) + mixed(0, n)])
             expected = numerator - each(0, n).max()
             assert tests[n - 1].statistic == pytest.approx(expected, abs=1e-8)
 
@@ -172,10 +154,12 @@ def test_outcomes_that_are_skipped_condition_everything():
             # the null up to the start, and the fresh mixture from there on
             head = [given(1, max(j - 1, skipped), s) for s in scales]
             tail = [given(j, n, s) for s in scales]
-            terms.append(math.log(weight(j)) + log_sum(weights + head) + log_sum(weights + tail))
+            terms.append(
+                math.log(weight(j)) + dense.log_sum(weights + head) + dense.log_sum(weights + tail)
+            )
         whole = np.array([given(1, n, s) for s in scales])
-        rest = math.log(100.0 / (n + 99.0)) + log_sum(weights + whole)
-        expected = log_sum([*terms, rest]) - whole.max()
+        rest = math.log(100.0 / (n + 99.0)) + dense.log_sum(weights + whole)
+        expected = dense.log_sum([*terms, rest]) - whole.max()
         assert tests[n - 1].statistic == pytest.approx(expected, abs=1e-8)
 
 
@@ -190,7 +174,7 @@ def test_the_ball_of_outcomes_behind_the_skipped_ones():
         tail -= log_marginal(X[1:2], y[1:2]) if j == 2 else 0.0
         terms.append(math.log(weight(j)) + head + tail)
     best = -0.5 * (6 * math.log(2.0 * math.pi * 0.01) + smallest_squares(X[2:], y[2:], 1.0) / 0.01)
-    assert tests[-1].statistic == pytest.approx(log_sum(terms) - best, abs=1e-8)
+    assert tests[-1].statistic == pytest.approx(dense.log_sum(terms) - best, abs=1e-8)
 
 
 def test_the_robust_statistic_equals_its_formula():
@@ -200,24 +184,24 @@ def test_the_robust_statistic_equals_its_formula():
 
     def density(h, y, mean, variance):
         c, share = members[h]
-        inner = normal(y, mean, variance + c * 0.01)
-        outer = normal(y, mean, variance + 36.0 * c * 0.01)
+        inner = dense.normal(y, mean, variance + c * 0.01)
+        outer = dense.normal(y, mean, variance + 36.0 * c * 0.01)
         return math.log((1.0 - share) * math.exp(inner) + share * math.exp(outer))
 
     n = len(y)
     likelihood = np.zeros((n + 1, len(members)))  # after so many outcomes
     for i in range(n):
-        at = predict(X[:i], y[:i], X[i])
+        at = dense.predict(X[:i], y[:i], X[i])
         likelihood[i + 1] = likelihood[i] + [density(h, y[i], *at) for h in range(len(members))]
-    mean = [log_sum(row) - math.log(len(members)) for row in likelihood]
+    mean = [dense.log_sum(row) - math.log(len(members)) for row in likelihood]
     terms = [math.log(100.0 / (n + 99.0)) + mean[n]]
     for j in range(2, n + 1):
         total = math.log(weight(j)) + mean[j - 1]
         for i in range(j - 1, n):
             best = int(likelihood[i].argmax())
-            total += density(best, y[i], *predict(X[j - 1 : i], y[j - 1 : i], X[i]))
+            total += density(best, y[i], *dense.predict(X[j - 1 : i], y[j - 1 : i], X[i]))
         terms.append(total)
-    expected = log_sum(terms) - likelihood[n].max()
+    expected = dense.log_sum(terms) - likelihood[n].max()
     test = play(EvidenceDetector(keeps_all_starts=True).on(ARMS, PRIOR))[-1]
     assert test.statistic == pytest.approx(expected, abs=1e-10)
 
@@ -266,7 +250,7 @@ def dense_ball(X, y, bound, noise, kernel=KERNEL, scale=100.0):
         y @ np.linalg.solve(matrix + noise * np.eye(n), y)
         + np.linalg.slogdet(np.eye(n) + matrix / noise)[1]
     )
-    return log_sum(terms) - (radius - smallest_squares(X, y, bound, kernel)) / (2.0 * noise)
+    return dense.log_sum(terms) - (radius - smallest_squares(X, y, bound, kernel)) / (2.0 * noise)
 
 
 @pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
@@ -359,7 +343,7 @@ def test_each_output_has_a_ball_of_its_own():
         best = -0.5 * (8 * math.log(2.0 * math.pi * 0.01) + smallest_squares(X, y, 1.0) / 0.01)
         parts += log_marginal(X, y) - best
     terms = [math.log(w) + e for w, e in zip(plain, test.log_evidences, strict=True)]
-    expected = log_sum([*terms, math.log(100.0 / 107.0)]) + parts
+    expected = dense.log_sum([*terms, math.log(100.0 / 107.0)]) + parts
     assert test.statistic == pytest.approx(expected, abs=1e-8)
 
 
@@ -387,7 +371,7 @@ def test_the_ball_of_a_segment_has_its_own_outcomes_alone(keep):
             for j in (2, 3)
         ]
         best = -0.5 * (3 * math.log(2.0 * math.pi * 0.01) + smallest_squares(X, y, 1.0) / 0.01)
-        expected = log_sum([*terms, math.log(100.0 / 102.0) + before[3]]) - best
+        expected = dense.log_sum([*terms, math.log(100.0 / 102.0) + before[3]]) - best
     assert test.statistic == pytest.approx(expected, abs=1e-8)
 
 
@@ -489,7 +473,7 @@ def followed(gains, scale):
         for j in range(2, n + 1):
             won[j] += gains[n, holder[j]]
         terms = [math.log(weight(j, scale)) + won[j] for j in range(2, n + 1)]
-        found.append(log_sum([*terms, math.log(scale / (n - 1 + scale))]))
+        found.append(dense.log_sum([*terms, math.log(scale / (n - 1 + scale))]))
         age = {j: n - j + 1 for j in range(2, n + 1)}
         kept = [j for j in age if j % 2 ** max(0, math.floor(math.log2(age[j] / 2))) == 0]
         for j in range(2, n + 1):
@@ -510,7 +494,7 @@ def test_dropped_starts_leave_what_they_won_to_the_next(num_queries, seed, scale
         test = stream.observe(n, y, 0.0, 0.5, means, np.full(len(starts), 0.2), noise=1.0)
         gains[n, 1] = 0.0
         for start, mean in zip(starts, means, strict=True):
-            gains[n, start] = normal(y, mean, 1.2) - normal(y, 0.0, 1.5)
+            gains[n, start] = dense.normal(y, mean, 1.2) - dense.normal(y, 0.0, 1.5)
         found.append(test.statistic)
     np.testing.assert_allclose(found, followed(gains, scale), atol=1e-9)
 
@@ -554,8 +538,8 @@ def test_outcomes_in_any_order_move_the_starts_up_to_their_query(domain):
 
         def log_density(rows, query=query):
             known = [OUTCOMES[i - 1] for i in rows]
-            mean, variance = predict(X[[i - 1 for i in rows]], known, X[query - 1])
-            return normal(OUTCOMES[query - 1], mean, variance + 0.01)
+            mean, variance = dense.predict(X[[i - 1 for i in rows]], known, X[query - 1])
+            return dense.normal(OUTCOMES[query - 1], mean, variance + 0.01)
 
         for j in range(2, query + 1):
             later = [i for i in arrived if i >= j]
@@ -584,8 +568,8 @@ def test_a_segment_goes_on_with_the_rows_that_are_kept(domain):
     y = [0.1, 0.05, 0.4, 0.2, -0.3]
     stream.observe(POINTS[1], 0.2)
     test = stream.observe(POINTS[4], -0.3)
-    mean, variance = predict(X[:4], y[:4], X[4])
-    expected = normal(-0.3, 0.0, 1.01) - normal(-0.3, mean, variance + 0.01)
+    mean, variance = dense.predict(X[:4], y[:4], X[4])
+    expected = dense.normal(-0.3, 0.0, 1.01) - dense.normal(-0.3, mean, variance + 0.01)
     assert test.log_evidences == pytest.approx((expected,), abs=1e-9)
     assert test.starts == (12,)
     stream.reset()
@@ -623,7 +607,7 @@ def test_a_strict_segment_is_a_test_of_its_own_rows_at_the_level_of_its_round(do
             - log_marginal(X[:n], y[:n])
             for j in range(2, n + 1)
         ]
-        expected = log_sum([*terms, math.log(100.0 / (n + 99.0))])
+        expected = dense.log_sum([*terms, math.log(100.0 / (n + 99.0))])
         assert tests[n - 1].statistic == pytest.approx(expected, abs=1e-8)
         assert tests[n - 1].threshold == pytest.approx(math.log(math.pi**2 * 9**2 / (6 * 0.05)))
     # all tests that might begin have alpha together
@@ -644,7 +628,7 @@ def test_candidates_go_on_with_the_weights_that_the_kept_rows_give():
     with_it = [log_marginal(X, y, dense.matern52(s)) for s in scales]
     before = [log_marginal(X[:3], y[:3], dense.matern52(s)) for s in scales]
     weights = np.log([0.25, 0.75])
-    mixed = log_sum(weights + with_it) - log_sum(weights + before)
+    mixed = dense.log_sum(weights + with_it) - dense.log_sum(weights + before)
     expected = mixed - max(np.array(with_it) - before)
     assert test.statistic == pytest.approx(expected, abs=1e-9)
 
@@ -746,10 +730,8 @@ def test_all_starts_together_take_the_memory_of_few_triangles(domain):
     [
         ({"alpha": 1.5}, "alpha is 1.5"),
         ({"change_scale": 0.0}, "change_scale is 0"),
-        ({"weights": (1.0, 2.0)}, "robust is True, but the evidence is of a list of priors"),
         ({"robust": False, "weights": ()}, "weights is empty"),
         ({"robust": False, "weights": (1.0, -1.0)}, "weights is -1"),
-        ({"statistic": "cusum"}, "known for one null only"),
         ({"statistic": "sum"}, "statistic is 'sum'"),
         ({"spending": "all"}, "spending is 'all'"),
         ({"num_skipped": -1}, "num_skipped is -1"),

@@ -49,6 +49,17 @@ def play(loop, num_rounds, change=20, first=0):
         loop.tell(query.id, outcome_at(float(query.x[0]), n, change))
 
 
+def assert_tests_as(stream, loop, keep="since_change"):
+    """A loop's tests are those of a stream that is told the same."""
+    found = []
+    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
+        test = stream.observe(query.x, outcome.reward)
+        found.append((test.statistic, test.threshold, test.change))
+        if test.detected:
+            stream.reset(test.change if keep == "since_change" else None)
+    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+
+
 @pytest.mark.parametrize("domain", [GRID, BOX], ids=["arms", "box"])
 @pytest.mark.parametrize("keep", ["since_change", "nothing"])
 def test_a_loop_begins_anew_soon_after_a_change(domain, keep):
@@ -78,13 +89,7 @@ def test_a_loop_tests_as_the_detector_alone_does():
     loop = loop_with(EvidenceRestart(robust=False))
     play(loop, 30, change=12)
     stream = EvidenceDetector(robust=False).on(GRID, PRIOR).stream()
-    found = []
-    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
-        test = stream.observe(query.x, outcome.reward)
-        found.append((test.statistic, test.threshold, test.change))
-        if test.detected:
-            stream.reset(test.change)
-    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+    assert_tests_as(stream, loop)
 
 
 BALL = EvidenceRestart(robust=False, rkhs_bound=3.0, noise_bound=0.05)
@@ -119,13 +124,7 @@ def test_a_loop_tests_every_function_of_a_ball(domain, keep):
     stream = (
         EvidenceDetector(robust=False, rkhs_bound=3.0, noise_bound=0.05).on(domain, PRIOR).stream()
     )
-    found = []
-    for query, outcome in zip(loop.history.queries, loop.history.outcomes, strict=True):
-        test = stream.observe(query.x, outcome.reward)
-        found.append((test.statistic, test.threshold, test.change))
-        if test.detected:
-            stream.reset(test.change if keep == "since_change" else None)
-    assert found == [(t.statistic, t.threshold, t.change_round) for t in loop.change_tests]
+    assert_tests_as(stream, loop, keep)
 
 
 def test_a_journal_with_another_ball_is_refused(tmp_path):
@@ -197,12 +196,10 @@ def test_candidates_stand_for_hyperparameters_that_are_learned():
         for lengthscale in (0.5, 1.0, 2.0)
     ]
     learned = BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=1.0, refit_every=10)
-    with pytest.raises(ValueError, match="EvidenceRestart\\(robust=False"):
+    with pytest.raises(ValueError, match="Pass EvidenceRestart\\(candidates="):
         BanditLoop(GRID, learned, UCB, restart=EvidenceRestart())
     with pytest.raises(ValueError, match="learned or unknown"):
         BanditLoop(BOX, FittedSingleTaskGP, UCB, restart=EvidenceRestart())
-    with pytest.raises(ValueError, match="robust is True, but the evidence is of a list of priors"):
-        EvidenceRestart(candidates=candidates)
     restart = EvidenceRestart(robust=False, candidates=candidates)
     assert restart == EvidenceRestart(robust=False, candidates=BanditGP.with_candidates(candidates))
     loop = BanditLoop(GRID, learned, UCB, restart=restart, seed=0)
@@ -249,10 +246,21 @@ def test_rules_that_stop_without_gain_and_the_best_count_from_the_same_round():
     assert rounds_without_gain(loop) == 25 - query.id
 
 
-@pytest.mark.parametrize("keep", ["since_change", "nothing"])
-def test_replicates_begin_anew_where_loops_do(keep):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"keep": "since_change"},
+        {"keep": "nothing"},
+        {"statistic": "shiryaev_roberts", "alpha": 0.001},
+        {"statistic": "cusum", "alpha": 0.001},
+        {"drift_rate": 0.005},
+        {"candidates": [PRIOR, BanditGP.with_kernel(RBFKernel(), noise=0.01)]},
+    ],
+    ids=["since", "nothing", "sum", "largest", "drift", "robust list"],
+)
+def test_replicates_begin_anew_where_loops_do(settings):
     problem = switching_gp_draws(MaternKernel(nu=2.5), GRID, [12], seed=3, noise_std=0.05)
-    policy = Policy(PRIOR, UCB, restart=EvidenceRestart(keep=keep))
+    policy = Policy(PRIOR, UCB, restart=EvidenceRestart(**settings))
     result = simulate(problem, policy, 24, 3, progress=False)
     assert any(result.resets)
     for b, seed in enumerate(result.seeds):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -47,7 +47,7 @@ from botorch_bandits import (
 from botorch_bandits.change_points import PowerThreshold
 from botorch_bandits.confidence import GreedyGain, SpectralGain, WaterFillingGain
 from botorch_bandits.history import History
-from botorch_bandits.models import CandidatesRecipe
+from botorch_bandits.models import CandidatesRecipe, EpochModels
 from claims.settings import CENSORED_DROP_INS, LIST, LIST_ON_BOX, LISTS, Setting
 from claims.worlds import World, kernel_of
 
@@ -59,6 +59,12 @@ EPOCH_LENGTH = 4
 
 STEP_SIZE = 0.5
 """Of additive multipliers."""
+
+VARIATION = 0.2
+"""By how much functions vary, in prior standard deviations."""
+
+FACTORS_OF_EPOCHS = ((1.0, 1.0, 1.0), (0.7, 2.0, 4.0), (0.8, 0.5, 0.25))
+"""What multiplies lengthscale, noise ratio and output scale in the models of epochs."""
 
 FACTORS = tuple(
     (length, ratio, scale)
@@ -106,6 +112,7 @@ class Plan:
             self.prior_mean = self.minimum
         self.outcome_bound = self.norm + self.noise_bound  # in prior standard deviations
         self.change_round = setting.num_rounds // 2
+        self.variation = 0.0 if setting.variation == "none" else VARIATION
 
     @cached_property
     def raw(self) -> float:
@@ -148,6 +155,8 @@ class Plan:
             options: dict[str, Any] = {**bounds, **units, "delta": delta, **assumed}
             if "gain" in method:
                 options["information_gain"] = gain
+            if setting.variation != "none":
+                options["variation"] = self.variation * raw
             return ImprovedUpperConfidenceBound.with_options(any_lambda=any_lambda, **options)
         if method.startswith("GP-TS"):
             return GPThompsonSampling.with_options(
@@ -211,6 +220,8 @@ class Plan:
         kind = self.setting.model
         if kind in ("BanditGP", "learned"):
             refit = 5 if kind == "learned" else None
+            if self.setting.models == "of epochs":
+                return EpochModels([self._model_of_epoch(*each) for each in FACTORS_OF_EPOCHS])
             return BanditGP.with_kernel(
                 kernel, noise=noise, prior_mean=self.prior_mean, refit_every=refit
             )
@@ -251,6 +262,27 @@ class Plan:
 
         return {"standardized": standardized, "noise by row": by_row}.get(kind, frozen)
 
+    def kernel_of_epoch(self, length: float, scale: float) -> Kernel:
+        """Return the kernel of an epoch's model.
+
+        Args:
+            length: What multiplies the lengthscale.
+            scale: What multiplies the output scale.
+        """
+        kernel = kernel_of(
+            replace(
+                self.setting, lengthscale=length * self.setting.lengthscale, output_scale="none"
+            )
+        )
+        scaled = ScaleKernel(kernel).double()
+        variance = scale * self.world.prior_variance
+        scaled.outputscale = torch.tensor(variance, dtype=torch.float64)
+        return scaled
+
+    def _model_of_epoch(self, length: float, ratio: float, scale: float) -> Any:
+        kernel = self.kernel_of_epoch(length, scale)
+        return BanditGP.with_kernel(kernel, noise=self.noise_variance * ratio * scale)
+
     def _list_of_priors(self) -> CandidatesRecipe:
         """Return a list with the true prior last, at a small weight."""
         entries = []
@@ -290,7 +322,11 @@ class Plan:
         return kernel_of(replace(self.setting, lengthscale=best))
 
     def loop(
-        self, seed: int, clock: Callable[[], float], history: History | None = None
+        self,
+        seed: int,
+        clock: Callable[[], float],
+        history: History | None = None,
+        known: Mapping[str, float] | None = None,
     ) -> BanditLoop:
         """Return a loop of this setting.
 
@@ -298,6 +334,7 @@ class Plan:
             seed: Of the loop.
             clock: In seconds.
             history: To continue from.
+            known: What the multiplier rule is told of the functions.
         """
         setting = self.setting
         return BanditLoop(
@@ -306,13 +343,15 @@ class Plan:
             self.recipe,
             feedback=self._feedback(),
             restart=self._restart(),
-            constraints=self._constraints(),
+            constraints=self._constraints(known or {}),
+            horizon=setting.num_rounds if setting.horizon == "told" else None,
             forgetting={
                 "none": None,
                 "window": SlidingWindow(10),
                 "weights": ExponentialWeights(0.9),
                 "time kernel": TimeVaryingKernel(0.1),
             }[setting.forgetting],
+            repeats=None if setting.repeats == "none" else float(setting.repeats),
             num_initial={"0": 0, "3": 3, "all": setting.num_rounds}[setting.num_initial],
             context_dim=self.world.context_dim,
             seed=seed,
@@ -347,15 +386,15 @@ class Plan:
             )
         return None
 
-    def _constraints(self) -> Any:
+    def _constraints(self, known: Mapping[str, Any]) -> Any:
         kind = self.setting.constraints
         if kind == "none":
             return None
         if kind == "primal-dual":
             return PrimalDual(1, max_multiplier=2.0, divisor=4.0)
         if kind.startswith("multiplicative"):
-            return MultiplicativeEpochs(1, EPOCH_LENGTH, surrogate="fresh")
-        return AdditiveEpochs(1, EPOCH_LENGTH, STEP_SIZE, surrogate=kind.split(", ")[1])
+            return MultiplicativeEpochs(1, EPOCH_LENGTH, surrogate="fresh", **known)
+        return AdditiveEpochs(1, EPOCH_LENGTH, STEP_SIZE, surrogate=kind.split(", ")[1], **known)
 
     def drop_in(self, model: Model, pending: Tensor | None, round_number: int, seed: int) -> Any:
         """Return the acquisition function as a user's own program builds it.

@@ -17,8 +17,8 @@ from claims.judging import REFUTED, SUSPICIOUS, Tally, pooled_tail
 from claims.running import Player, Run
 from claims.settings import AXES, EVENTS, Draws, Setting
 
-STATEMENTS = ("bands", "regret", "violation")
-"""What a guarantee may state."""
+STATEMENTS = ("bands", "regret", "violation", "before")
+"""What a guarantee may state; the last is what it says before a run."""
 
 NUM_MORE = 450
 """Runs of a setting with suspiciously many failures, which are judged alone."""
@@ -219,7 +219,7 @@ def read(path: Path) -> list[Row]:
         rows: list[Row] = list(csv.DictReader(file))
     for row in rows:
         row["number"] = int(row["number"])
-        row.update({name: value for name, value in ORDINARY.items() if row[name] == ""})
+        row.update({name: value for name, value in ORDINARY.items() if not row.get(name)})
     return rows
 
 
@@ -233,7 +233,8 @@ def write(path: Path, rows: list[Row]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(_shortened(row) for row in rows)
+        for row in rows:  # those of earlier tables have fewer columns
+            writer.writerow(_shortened({name: row.get(name, "") for name in COLUMNS}))
 
 
 # --- the summary --------------------------------------------------------------------------------

@@ -8,7 +8,15 @@ from pathlib import Path
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser
 from botorch_bandits.progress import ProgressBar
-from claims.campaign import Campaign, Row, coverage, is_refuted, pooled, summary
+from claims.campaign import (
+    STATEMENTS,
+    Campaign,
+    Row,
+    coverage,
+    is_refuted,
+    pooled,
+    summary,
+)
 from claims.faults import FAULTS
 from claims.judging import REFUTED
 
@@ -101,9 +109,11 @@ def are_refuted(rows: list[Row]) -> bool:
     if any(is_refuted(row) for row in rows):
         return True
     for theorem in {str(row["theorem"]) for row in rows}:
-        for name in ("bands", "regret", "violation"):
+        for name in STATEMENTS:
             stated = [
-                row for row in rows if row["theorem"] == theorem and int(row[f"{name}_runs"] or 0)
+                row
+                for row in rows
+                if row["theorem"] == theorem and int(row.get(f"{name}_runs") or 0)
             ]
             if stated and pooled(stated, name)[2] < REFUTED:
                 return True

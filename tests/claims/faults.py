@@ -17,6 +17,8 @@ import torch
 
 import botorch_bandits.loop.censored_rows
 import botorch_bandits.loop.chooser
+import botorch_bandits.loop.epochs
+import botorch_bandits.loop.forecasts
 import botorch_bandits.loop.guarantees
 from botorch_bandits.acquisition import dmm, upper_confidence_bound
 from botorch_bandits.confidence import (
@@ -25,6 +27,7 @@ from botorch_bandits.confidence import (
     Guarantee,
     gp_ucb,
     igp_ucb,
+    varying,
 )
 from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.confidence.igp_ucb import KernelizedWidth, RKHSWidth
@@ -40,6 +43,8 @@ from claims.settings import AXES, LIST, Setting
 chooser: Any = botorch_bandits.loop.chooser
 censored_rows: Any = botorch_bandits.loop.censored_rows
 guarantees: Any = botorch_bandits.loop.guarantees
+forecasts: Any = botorch_bandits.loop.forecasts
+epochs: Any = botorch_bandits.loop.epochs
 
 BOX = "box, d = 1"
 
@@ -296,6 +301,24 @@ def accepts_a_small_round_number() -> bool:
     return True
 
 
+def variation_ignored() -> contextlib.AbstractContextManager[Any]:
+    """Functions that vary do not widen the band."""
+    return _patched((varying, "width_of_variation", lambda v, rows, lam: torch.zeros_like(lam)))
+
+
+def earlier_models_believed() -> contextlib.AbstractContextManager[Any]:
+    """What the models of earlier epochs lack is not asked."""
+    return _patched((epochs, "other_epochs", lambda *args: []))
+
+
+def gain_of_another_noise() -> contextlib.AbstractContextManager[Any]:
+    """The gain before a run is that of observations with a hundred times the noise."""
+    original = forecasts.DesignGain
+    return _patched(
+        (forecasts, "DesignGain", lambda matrix, noise: original(matrix, 100.0 * noise))
+    )
+
+
 def never_restart_voids() -> contextlib.AbstractContextManager[Any]:
     """A rule that never begins anew voids everything."""
     original = chooser.with_restarts
@@ -422,6 +445,31 @@ FAULTS = (
         contexts_of_constraints_believed,
         (setting(constraints="additive, fresh", contexts="random", num_rounds=6),),
         is_seen=lambda run: run.holds,
+    ),
+    Fault(
+        "functions that vary do not widen the band",
+        variation_ignored,
+        (setting(variation="against the band", noise_bound=0.05, norm=0.5),),
+    ),
+    Fault(
+        "the models of earlier epochs are not asked",
+        earlier_models_believed,
+        (
+            setting(
+                models="of epochs",
+                constraints="multiplicative, fresh",
+                method="IGP-UCB, printed",
+                kernel="Matern 1/2",
+                lam="0.5",
+                num_rounds=8,
+            ),
+        ),
+        is_seen=lambda run: "violation, guaranteed" in run.text,
+    ),
+    Fault(
+        "the gain before a run is that of another noise",
+        gain_of_another_noise,
+        (setting(horizon="told", num_rounds=20),),
     ),
     Fault(
         "restarts by a detector take nothing away",

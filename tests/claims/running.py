@@ -22,7 +22,7 @@ from botorch_bandits.confidence import guarantee as words
 from botorch_bandits.history import Query
 from botorch_bandits.loop.arms_stream import ArmsStream
 from botorch_bandits.models import CandidatesModel
-from claims.building import MAX_DELAY, STEP_SIZE, Plan, as_column
+from claims.building import FACTORS_OF_EPOCHS, MAX_DELAY, STEP_SIZE, Plan, as_column
 from claims.settings import LISTS, Setting
 from claims.worlds import Function, Noise, two_point
 
@@ -161,6 +161,8 @@ class _Seen:
     at_context_pending: str = ""
     regret: str = ""
     violation: str = ""
+    before: str = ""
+    multiplier: float = 0.0  # the largest
     assumptions: set[str] = field(default_factory=set)
     num_looked: int = 0  # bands
 
@@ -227,7 +229,7 @@ class _AnyRun:
         self.noise = Noise(self._noise_kind(), self.plan.noise_bound * self.unit, self.stream)
         self.sum_of_noise = 0.0
         self.direction = 1.0 if self.stream.random() < 0.5 else -1.0
-        self.rho = 1.0
+        self.rho, self.has_forecasts = 1.0, False
         if self.setting.is_censored:
             self.rho = arrives_in_time(self.axes["delays"], self.axes["failures"])
         self.has_constraints = self.setting.constraints != "none"
@@ -248,7 +250,7 @@ class _AnyRun:
         world = self.world
         self.functions: list[Function] = []
         self.g_table = torch.empty(0)
-        self.best_feasible = 0.0
+        self.best_feasible, self.index_of_best = 0.0, 0
         self.constraint: Function | None = None
         for _ in range(2 if self.does_change else 1):
             self.functions.append(self._function())
@@ -266,6 +268,7 @@ class _AnyRun:
             self.g_table = self.constraint(world.inputs)
             feasible = self.g_table <= 0.0
             self.best_feasible = float(self.tables[0][feasible].max())
+            self.index_of_best = int(self.tables[0].masked_fill(~feasible, -torch.inf).argmax())
 
     def _function(self) -> Function:
         setting, world, stream = self.setting, self.world, self.stream
@@ -281,8 +284,20 @@ class _AnyRun:
         if self.has_constraints and not self.is_separate:
             norm = 0.6 * norm
         bounded = world.of_norm(norm, stream, setting.shape)
+        if setting.models != "one":
+            bounded = self._of_every_norm(bounded, norm)
         offset = mean if self.player.is_centered else 0.0
         return lambda X: offset + unit * bounded(X)
+
+    def _of_every_norm(self, function: Function, norm: float) -> Function:
+        """Return a function as large as it may be in the kernels of all epochs."""
+        inputs, plan = self.world.inputs, self.plan
+        values, largest = function(inputs), norm
+        for length, _, _ in FACTORS_OF_EPOCHS:
+            matrix = plan.kernel_of_epoch(length, 1.0)(inputs).to_dense().detach()
+            matrix = matrix / self.world.prior_variance
+            largest = max(largest, float(values @ torch.linalg.solve(matrix, values)) ** 0.5)
+        return lambda X: norm / largest * function(X)
 
     def _make_constraint(self) -> None:
         """Make ``g``, so that the penalized function has a norm of at most B in every epoch."""
@@ -290,6 +305,8 @@ class _AnyRun:
         num_updates = max((self.num_rounds - 1) // 4, 1)
         kind = self.setting.constraints
         g = world.of_norm(1.0, stream, self.setting.shape)
+        if self.setting.models != "one":
+            g = self._of_every_norm(g, 1.0)
         values = g(world.inputs)
         if float(values.min()) > -1e-6:  # some point must meet it
             first = g
@@ -298,12 +315,16 @@ class _AnyRun:
         if self.is_separate:
             size = norm * unit
         elif kind.startswith("multiplicative"):
-            matrix = world.covariance(world.inputs, world.inputs)
+            matrices = [world.covariance(world.inputs, world.inputs)]
+            if self.setting.models != "one":
+                kernels = [self.plan.kernel_of_epoch(each[0], 1.0) for each in FACTORS_OF_EPOCHS]
+                matrices = [k(world.inputs).to_dense().detach() for k in kernels]
+                matrices = [matrix / world.prior_variance for matrix in matrices]
             size = norm * unit
             while True:
                 largest = float(values.max()) * size
                 penalty = torch.expm1((values * size).clamp_min(0.0)) / unit
-                needed = penalty @ torch.linalg.solve(matrix, penalty)
+                needed = max(penalty @ torch.linalg.solve(m, penalty) for m in matrices)
                 if math.exp(num_updates * max(largest, 0.0)) * float(needed) ** 0.5 <= 0.4 * norm:
                     break
                 size *= 0.5
@@ -328,6 +349,19 @@ class _AnyRun:
         if self.setting.is_box:
             return float(self.f(row.unsqueeze(0)))
         return float(self.table[self.world.index[tuple(row.tolist())]])
+
+    def moves_of_round(self, row: Tensor) -> Tensor:
+        """Return by how much the rewards of all inputs differ in a round from the function."""
+        v = self.plan.variation * self.unit
+        if v == 0.0:
+            return torch.zeros(())
+        signs = torch.from_numpy(self.stream.choice((-1.0, 1.0), len(self.world.inputs)))
+        if self.setting.variation == "against the band":  # always to the same side
+            signs = self.direction * torch.ones(len(self.world.inputs), dtype=torch.float64)
+            if self.run % 2:  # up where it is played, down elsewhere
+                signs = -signs
+                signs[self.world.index[tuple(row.tolist())]] *= -1.0
+        return v * signs
 
     def draw_noise(self, value: float, row: Tensor) -> float:
         if self.setting.is_censored:  # outcomes lie in [minimum, minimum + B_y]
@@ -369,6 +403,7 @@ class _AnyRun:
         """Draw all that will happen to a query, and note it."""
         value = self.value_at(row)
         noise = self.draw_noise(value, row)
+        moves = self.moves_of_round(row)
         num_workers = int(self.setting.workers)
         batch_end = -(-round_number // num_workers) * num_workers
         delay = self.extra_delay(row, value, noise)
@@ -384,6 +419,14 @@ class _AnyRun:
         best = float(self.bests[self.segment][context])
         if self.has_constraints:  # against the best point that meets them
             best = self.best_feasible
+        regret = best - value
+        if self.setting.variation != "none":  # in the rewards of the round
+            table = self.table + moves
+            here = float(table[self.world.index[tuple(row.tolist())]])
+            best = float(table.reshape(len(self.world.contexts), -1)[context].max())
+            if self.has_constraints:
+                best = float(table[self.index_of_best])
+            value, regret = here, best - here
         told = _Told(
             query_id,
             row,
@@ -392,7 +435,7 @@ class _AnyRun:
             value + noise,
             constraint,
             batch_end + 1 + delay,
-            best - value,
+            regret,
             true_constraint,
             is_in_hand,
             origin,
@@ -485,11 +528,36 @@ class _AnyRun:
             signed = max(sum(t.true_constraint for t in covered), 0.0)
             self._compare("violation", where, signed, violation.bound)
 
+    def check_before(self, guarantee: Guarantee) -> None:
+        """Compare what is said before a run with the whole run."""
+        seen = self.seen
+        observed = sum(t.constraint or 0.0 for t in seen.told)
+        values = {
+            "cumulative regret": self.rho * sum(t.regret for t in seen.told),
+            "the regret of": sum(t.regret for t in seen.told),
+            "constraint values as observed": max(observed, 0.0),
+            "the violation of": max(sum(t.true_constraint for t in seen.told), 0.0),
+            "norm of the multipliers": seen.multiplier,
+        }
+        if "gain" not in self.setting.method:  # elsewhere that in use is not the realized one
+            values["information gain"] = guarantee.constants.get("information_gain", 0.0)
+        for forecast in guarantee.forecasts:
+            name = next((each for each in values if each in forecast.wording), None)
+            if name is None or forecast.value is None:
+                continue
+            self.has_forecasts = True
+            if values[name] > forecast.value + TOLERANCE * (self.unit + abs(forecast.value)):
+                told = f"{name}: {values[name]:.6g} where at most {forecast.value:.6g} was said"
+                self._note("before", told)
+
     def _covered(self, guarantee: Guarantee) -> list[_Told]:
-        regret = guarantee.regret
+        regret, origins = guarantee.regret, ["acquisition"]
+        if regret is not None and regret.factor is not None and not regret.is_expected:
+            origins.append("repeat")  # with the bound of the choice whose point is played again
+        found = [t for t in self.seen.told if t.origin in origins]
         if regret is not None and regret.covers_pending:
-            return [t for t in self.seen.told if t.origin == "acquisition"]
-        return [t for t in self.seen.told if t.origin == "acquisition" and t.is_in_hand]
+            return found
+        return [t for t in found if t.is_in_hand]
 
     def _compare(self, name: str, where: str, value: float, bound: float) -> None:
         value = value * (self.rho if name == "regret" else 1.0)
@@ -533,6 +601,10 @@ class _AnyRun:
             check = checks["violation"] = Check(allowed_by(violation.text, self.plan.delta))
             if seen.violation:
                 check.fail(seen.violation)
+        if self.has_forecasts:
+            check = checks["before"] = Check(self.plan.delta)
+            if seen.before:
+                check.fail(seen.before)
         seen.assumptions.update(guarantee.assumptions)
         return Run(
             guarantee.holds,
@@ -582,7 +654,7 @@ class _LoopRun(_AnyRun):
         plan, setting = self.plan, self.setting
         self.now, self.num_epochs = 0.0, 0
         seed = int(self.stream.integers(2**31))
-        loop = self.loop = plan.loop(seed, lambda: self.now)
+        loop = self.loop = plan.loop(seed, lambda: self.now, known=self.known_of_rule())
         if self.run == 0 and setting.prior_mean != "zero" and setting.model == "BanditGP":
             assumptions = loop.guarantee().assumptions
             is_centered = words.BOUNDED_NORM not in assumptions
@@ -594,7 +666,8 @@ class _LoopRun(_AnyRun):
             t = loop.history.num_queries + 1
             self.now = float(t)
             if setting.history == "continued" and t == self.num_rounds // 2 + 1:
-                loop = self.loop = plan.loop(seed, lambda: self.now, loop.history)
+                known = self.known_of_rule()
+                loop = self.loop = plan.loop(seed, lambda: self.now, loop.history, known)
             self.tell(self.due(t))
             if self.does_change and t > plan.change_round:
                 self.segment = 1
@@ -615,7 +688,22 @@ class _LoopRun(_AnyRun):
         self.tell(self.due(NEVER - 1))
         guarantee = loop.guarantee()
         self.check_numbers(guarantee, "at the end")
+        played = [told for told in self.seen.told if told.origin == "acquisition"]
+        if setting.is_censored or all(told.is_in_hand for told in played):
+            self.check_before(guarantee)
         return self.result(guarantee)
+
+    def known_of_rule(self) -> dict[str, float]:
+        """What a user may tell the multiplier rule for the sake of bounds before the run."""
+        kind = self.setting.constraints
+        if self.setting.horizon != "told" or not kind.endswith("fresh"):
+            return {}
+        if kind.startswith("multiplicative"):
+            return {"unconstrained_gap": max(float(self.table.max()) - self.best_feasible, 0.0)}
+        least, largest = float(self.g_table.min()), float(self.g_table.abs().max())
+        reward = float(self.table.abs().max())
+        told = {"largest_constraint": largest, "largest_reward": reward, "slater_margin": -least}
+        return {name: value for name, value in told.items() if value > 0.0}
 
     def at_checkpoint(self, where: str) -> None:
         guarantee = self.loop.guarantee()
@@ -673,6 +761,7 @@ class _LoopRun(_AnyRun):
         )
         query = loop.ask(**given)
         known, row = query.diagnostics, self.row(query.x, context)
+        self.seen.multiplier = max(self.seen.multiplier, known.get("multiplier_1", 0.0))
         multipliers = loop._chooser.multipliers
         num_epochs = 0 if multipliers is None else multipliers.num_epochs
         if self.setting.constraints.endswith("fresh") and num_epochs != self.num_epochs:
@@ -695,6 +784,9 @@ class _LoopRun(_AnyRun):
                 assert mean is not None
                 assert deviation is not None
                 self.look_at_band(query, row, mean, deviation, where, is_in_hand, context)
+        if query.origin == "repeat":
+            chosen = int(known["choice_round"]) - 1
+            is_in_hand = next(each.is_in_hand for each in self.seen.told if each.query_id == chosen)
         self.new_outcome(query.id, row, query.origin, t, is_in_hand)
 
     def stream_of_all_arms(self) -> ArmsStream | None:
@@ -764,10 +856,11 @@ class _LoopRun(_AnyRun):
 
     def dmm_bounds(self) -> tuple[Tensor, Tensor]:
         chooser: Any = self.loop._chooser
-        if chooser._stream is not None:
-            stream = chooser._stream
+        stream = self.stream_of_all_arms()
+        if stream is not None:
+            rule: Any = stream._rule
             seen = stream._look(chooser.current.num_queries, stream._rule, None)
-            lower, upper = stream._rule.bounds(seen)
+            lower, upper = rule.bounds(seen)
             return lower, upper
         acquisition = chooser._played.build(self.loop.current_model(), self.world.domain)
         with torch.no_grad():

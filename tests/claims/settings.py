@@ -24,6 +24,9 @@ LIST, LIST_ON_BOX = "Theorem 1, list", "Theorem 2, list"
 LISTS = (LIST, LIST_ON_BOX)
 """Methods for rewards that are drawn from one of several priors."""
 
+MATERN = ("Matern 1/2", "Matern 3/2", "Matern 5/2")
+"""Kernels in which the norm of a function can be computed from its values."""
+
 DRAWN = ("Theorem 1", "Theorem 2", "IRGP-UCB", *LISTS)
 """Methods for rewards that are drawn from the prior."""
 
@@ -120,6 +123,10 @@ AXES: dict[str, dict[str, float]] = {
     },
     "forgetting": {"none": 15.0, "window": 0.3, "weights": 0.3, "time kernel": 0.3},
     "history": {"of its own": 6.0, "continued": 1.0},
+    "horizon": {"not told": 4.0, "told": 1.0},
+    "variation": {"none": 6.0, "by arm": 0.7, "against the band": 0.7},
+    "models": {"one": 6.0, "of epochs": 1.0},
+    "repeats": {"none": 12.0, "1.5": 0.5, "4": 0.5},
     "shape": {
         "bump": 1.0,
         "random": 1.0,
@@ -152,6 +159,10 @@ EVENTS = (
     "restart",
     "forgetting",
     "history",
+    "horizon",
+    "variation",
+    "models",
+    "repeats",
 )
 """Axes that have an ordinary value, the first; a setting differs from it on a few of them."""
 
@@ -193,6 +204,10 @@ class Setting:
     restart: str
     forgetting: str
     history: str
+    horizon: str
+    variation: str
+    models: str
+    repeats: str
     shape: str
     noise: str
     num_arms: int
@@ -236,7 +251,9 @@ class Setting:
             row: Text by the names of the fields.
         """
         kinds = {"int": int, "float": float, "str": str}
-        return cls(**{f.name: kinds[str(f.type)](row[f.name]) for f in fields(cls)})
+        ordinary = {axis: next(iter(AXES[axis])) for axis in EVENTS}  # of axes that came later
+        values = {f.name: row.get(f.name) or ordinary.get(f.name, "") for f in fields(cls)}
+        return cls(**{f.name: kinds[str(f.type)](values[f.name]) for f in fields(cls)})
 
 
 class Draws:
@@ -362,9 +379,16 @@ def _draw_any(chance: random.Random, number: int, only: Mapping[str, str]) -> Se
     method = axes["method"]
     if method in CENSORED_DROP_INS:
         axes["played"] = "drop-in"
+    if axes["models"] != "one":
+        axes.update(played="loop", units="outcome")
     if axes["played"] == "drop-in":
         axes.update(restart="none", forgetting="none", history="of its own", constraints="none")
-        axes.update(num_initial="0")
+        axes.update(num_initial="0", horizon="not told", repeats="none")
+    if axes["models"] != "one":
+        kinds = ("multiplicative, fresh", "additive, fresh")
+        axes.update(constraints=chance.choice(kinds), kernel=chance.choice(MATERN))
+    if axes["variation"] != "none" and chance.random() < 0.9:
+        axes["method"] = method = "IGP-UCB, any lam"
     if method.startswith("Lagrangian") and axes["played"] == "loop":
         if axes["constraints"] not in SEPARATE:
             axes["constraints"] = chance.choice(SEPARATE)
@@ -393,12 +417,15 @@ def _draw_any(chance: random.Random, number: int, only: Mapping[str, str]) -> Se
         axes["kernel"] = "Matern 1/2"  # penalties that are not linear have a norm in it
     if method == "Theorem 3":
         axes["noise"] = chance.choice(("two-point", "uniform"))
+    axes.update({axis: value for axis, value in only.items() if axis in ("models", "variation")})
     has_contexts = axes["contexts"] != "none"
     num_rounds = chance.choice((10, 15, 20, 30, 60))
     if axes["kernel"] in ("periodic", "product", "sum") and is_slow(axes):
         num_rounds = 6
     elif is_slow(axes):
         num_rounds = chance.choice((6, 8, 10))
+    if axes["horizon"] == "told" and axes["constraints"] != "none":
+        num_rounds = 8  # whole epochs
     return Setting(
         number=number,
         **axes,
@@ -467,6 +494,31 @@ def _is_accepted(setting: Setting) -> bool:
     ):
         return False
     if setting.forgetting != "none" and setting.model != "BanditGP":
+        return False
+    if setting.models != "one" and (
+        setting.played != "loop"
+        or setting.model != "BanditGP"
+        or not setting.constraints.endswith("fresh")
+        or setting.kernel not in MATERN
+        or setting.units != "outcome"
+    ):
+        return False
+    if setting.variation != "none" and (
+        not method.startswith("IGP")
+        or censors
+        or setting.constraints.startswith("multiplicative")
+        or setting.constraints in SEPARATE
+        or setting.restart != "none"
+        or setting.is_box
+        or setting.model != "BanditGP"
+    ):
+        return False
+    if setting.repeats != "none" and (
+        setting.constraints != "none"
+        or setting.model != "BanditGP"
+        or setting.forgetting == "time kernel"
+        or setting.played == "drop-in"
+    ):
         return False
     if method.startswith("GP-TS") and setting.is_box and setting.forgetting == "time kernel":
         return False

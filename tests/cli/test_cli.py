@@ -199,10 +199,18 @@ def test_bad_reward_is_one_line(
     assert reason in errors
 
 
-def test_an_error_in_the_function_is_the_users_to_see(folder: Path) -> None:
+def test_an_error_in_the_function_is_the_users_to_see(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its traceback begins in the function; it was long, and stood below the summary."""
     arguments = ["optimize", "mymodule:raising", "--bounds", "0:1", "--out", "run", "--quiet"]
-    with pytest.raises(RuntimeError, match="the machine is on fire"):
-        main(arguments)
+    assert main(arguments) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].startswith(f'  File "{folder / "mymodule.py"}", line ')
+    assert sum(line.startswith("  File ") for line in lines) == 1
+    assert any(line.startswith("RuntimeError: the machine") for line in lines)
+    assert "--on-error skip" in lines[-1]
     queries = json.loads((folder / "run" / "history.json").read_text())["queries"]
     assert [query["reward"] for query in queries] == [None]
 
@@ -231,6 +239,7 @@ def test_an_error_in_the_function_is_the_users_to_see(folder: Path) -> None:
         (["optimize", "mymodule", "--bounds", "0:1"], "must be MODULE:FUNCTION"),
         (["optimize", "nowhere:f", "--bounds", "0:1"], "'nowhere' cannot be imported"),
         (["optimize", "mymodule:f", "--bounds", "0:1"], "has no function 'f'"),
+        (["optimize", "statistics:correlation", "--bounds", "0:1"], "called with one argument"),
         (["compare", "--methods", "igp-ucb,magic"], "method is 'magic'"),
         (["compare", "--seeds", "0"], "--seeds is 0"),
         (["fly"], "invalid choice: 'fly'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import multiprocessing
@@ -109,9 +108,9 @@ def test_a_run_whose_function_crashed_goes_on_with_the_next_command(
 ) -> None:
     """It used to evaluate the same point again, and crash there for ever."""
     arguments = command("crashing_above", *more)
-    with pytest.raises(MemoryError, match="too large") as caught:
-        main(arguments)
-    note = caught.value.__notes__[0]
+    assert main(arguments) == 1
+    note = capsys.readouterr().err
+    assert "MemoryError: too large\n" in note
     assert re.search(r"Query \d at \[0\.[5-9]\d*\] failed and stays pending", note)
     assert "--on-error skip" in note
     counts = [(states_of(folder).count("failed"), len(states_of(folder)))]
@@ -120,8 +119,7 @@ def test_a_run_whose_function_crashed_goes_on_with_the_next_command(
     for _ in range(4):
         if "pending" not in states_of(folder):
             break
-        with contextlib.suppress(MemoryError):
-            assert main(arguments) == 0
+        assert main(arguments) in (0, 1)
         errors = capsys.readouterr().err
         assert re.search(r"warning: query \d at .* failed again: MemoryError: too large\.", errors)
         counts.append((states_of(folder).count("failed"), len(states_of(folder))))
@@ -300,8 +298,7 @@ def test_the_function_may_end_the_run(folder: Path, capsys: pytest.CaptureFixtur
 
 def test_resume_takes_the_options_of_the_end(folder: Path) -> None:
     journal = ("--journal", "run.journal")
-    with pytest.raises(MemoryError):
-        main(command("crashing_above", *journal, "--stop-after-no-gain", "7"))
+    assert main(command("crashing_above", *journal, "--stop-after-no-gain", "7")) == 1
     more = ("--on-error", "skip", "--stop-after-no-gain", "20")
     assert main(["resume", "--trust", "run.journal", *more, "--quiet"]) == 0
     assert len(states_of(folder)) == 8

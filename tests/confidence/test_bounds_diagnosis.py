@@ -164,6 +164,28 @@ def test_units_are_those_of_the_outcomes() -> None:
     assert merged.rkhs_bound == pytest.approx(math.sqrt(max(*dense, 0.0)), rel=0.05)
 
 
+def test_rows_with_noise_variances_of_their_own_say_what_is_counted() -> None:
+    """Weights below 1 are no numbers of outcomes: the diagnosis says what they add up to."""
+    X, Y, K, _ = rows(4)
+    weights = torch.linspace(0.1, 0.3, 14, dtype=DTYPE)
+    kernel = model_of(X, Y).covar_module
+    model = BanditGP(X, Y.unsqueeze(-1), kernel=kernel, noise=0.04, repeats=weights)
+    found = diagnose_bounds(model)
+    root = weights.sqrt()
+    K, y = root.unsqueeze(-1) * K * root, root * Y
+    r = radius(K, y, 0.04, 0.2, 0.05)
+    eye = torch.eye(14, dtype=DTYPE)
+    dense = [
+        float(y @ torch.linalg.solve(K + a * eye, y)) - r / a
+        for a in torch.logspace(-4, 4, 400, dtype=DTYPE).tolist()
+    ]
+    assert found.rkhs_bound == pytest.approx(math.sqrt(max(*dense, 0.0)), rel=0.05)
+    assert found.num_rows == 3  # 2.8, rounded up
+    (caveat,) = found.caveats
+    assert "they weigh as much as 2.8 with the noise of the model" in caveat
+    assert "R >= -0" not in str(diagnose_bounds(model_of(X, 0.0 * Y)))
+
+
 def test_it_says_what_it_found_and_what_limits_it() -> None:
     X, Y, _, _ = rows(2)
     found = diagnose_bounds(model_of(X, Y), noise_bound=0.05)
@@ -185,6 +207,13 @@ def test_bad_arguments() -> None:
         diagnose_bounds(model_of(X[:0], Y[:0]))
     with pytest.raises(ValueError, match="2 outputs"):
         diagnose_bounds(SingleTaskGP(X, torch.stack([Y, Y], -1)))
+    with pytest.raises(TypeError, match=r"model is None\. Pass a BoTorch model"):
+        diagnose_bounds(None)
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04)
+    listed = BanditGP.with_candidates([recipe, recipe])(X, Y.unsqueeze(-1))
+    with pytest.raises(ValueError, match=r"list of priors; diagnose each .* model\.member\(0\)"):
+        diagnose_bounds(listed)
+    assert diagnose_bounds(listed.member(0)).num_rows == 14
     with pytest.raises(UnreadablePriorError, match="differs from row to row"):
         diagnose_bounds(SingleTaskGP(X, Y.unsqueeze(-1), torch.rand_like(Y).unsqueeze(-1) + 0.1))
     for name, options in (

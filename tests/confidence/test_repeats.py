@@ -8,7 +8,7 @@ import pytest
 import torch
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Standardize
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bandits import BanditGP
 from botorch_bandits.confidence import most_choices, num_plays, num_plays_at, tail_on_box
@@ -55,6 +55,35 @@ def test_units_are_those_of_outcomes() -> None:
     noise = float(model.likelihood.noise) * scale**2
     deviation = float(model.posterior(x[None]).variance.detach().sqrt())
     assert num_plays_at(model, x, 1.5) == num_plays(deviation, noise, 1.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_a_list_the_survivor_that_allows_least_counts(seed: int) -> None:
+    """Against dense algebra; the scale of an entry is that of its noise, too."""
+    X, Y = rows(seed, n=14)
+    x = torch.rand(2, dtype=torch.float64, generator=torch.Generator().manual_seed(50 + seed))
+    entries = [(0.1, 1.0, 0.1), (0.8, 4.0, 0.3), (0.8, 1.0, 0.2), (0.3, 9.0, 0.05), (2.0, 0.1, 1.0)]
+    priors, ratios = [], []
+    for lengthscale, scale, noise in entries:
+        kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+        kernel.outputscale = torch.tensor(scale, dtype=torch.float64)
+        kernel.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+        priors.append(BanditGP.with_kernel(kernel, noise=noise))
+        r, r_x = (
+            math.sqrt(5.0) * (Z[:, None] - X).norm(dim=-1) / lengthscale for Z in (X, x[None])
+        )
+        K, k = (scale * (1.0 + d + d.square() / 3.0) * (-d).exp() for d in (r, r_x))
+        K = K + noise * torch.eye(len(X), dtype=torch.float64)
+        ratios.append(noise / float(scale - k @ torch.linalg.solve(K, k.mT)))
+    model = BanditGP.with_candidates(priors)(X, Y)
+    for level in (1e-12, 0.05, 0.9):
+        survivors = model.evidence.survivors(level).numpy()
+        least = min(r for r, counts in zip(ratios, survivors, strict=True) if counts)
+        ratio = model.least_noise_ratio(x, survivors)
+        assert ratio == pytest.approx(least, rel=1e-8)
+        plays = num_plays_at(model, x, 1.5, level=level)
+        assert plays == 1 + math.floor((1.5**2 - 1.0) * least)
+    assert not model.evidence.survivors(0.9).all()
 
 
 def test_choices_are_few_where_the_gain_is() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from botorch_bandits.fingerprints import environment, environment_warnings, fingerprint
@@ -54,3 +56,14 @@ def test_an_environment_says_what_a_suggestion_depends_on() -> None:
     assert lines[0].startswith(f"torch was 1.0 and is {torch.__version__}: suggestions may differ")
     del old["torch"]
     assert environment_warnings(old, known)[-1].startswith("torch was not known and is")
+
+
+@pytest.mark.parametrize("library", ["scipy", "linear_operator"])
+def test_all_libraries_that_compute_are_on_record(library: str) -> None:
+    """SciPy searches on boxes, and linear_operator factorizes; old records say nothing of them."""
+    known = environment()
+    assert known[library] == importlib.import_module(library).__version__
+    (line,) = environment_warnings(known | {library: "0.1"}, known)
+    assert line.startswith(f"{library} was 0.1 and is {known[library]}: suggestions may differ")
+    without = {name: value for name, value in known.items() if name != library}
+    assert environment_warnings(without, known) == []

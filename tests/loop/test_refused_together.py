@@ -28,6 +28,7 @@ from botorch_bandits import (
     TimeVaryingKernel,
     TopTwoThompsonSampling,
 )
+from botorch_bandits.models import EpochModels
 from botorch_bandits.spaces import Categorical, Float, Integer, Space
 
 ARMS = Arms(torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1))
@@ -69,6 +70,15 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
             "constraints": RULE,
         },
     ),
+    "fill, bounds in prior units": (
+        "in the units of outcomes",
+        {
+            "feedback": Censored(minimum=-1.0, outcome_bound=2.0, fill="soft"),
+            "acquisition": ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=1.0, noise_bound=0.1, units="prior"
+            ),
+        },
+    ),
     "list, penalized outcomes": (
         "lists of their own",
         {"model": LIST, "acquisition": OF_LIST, "constraints": RULE},
@@ -86,9 +96,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         {"model": LEARNED, "forgetting": SlidingWindow(9)},
     ),
     "learned, evidence": ("no bets", {"model": LEARNED, "restart": EvidenceRestart()}),
-    "list, robust evidence": (
-        "both robust and over several priors",
-        {"model": LIST, "acquisition": OF_LIST, "restart": EvidenceRestart()},
+    "constraints, run lengths of a robust null": (
+        "known for one null only",
+        {"constraints": RULE, "restart": EvidenceRestart(statistic="cusum")},
     ),
     "probing, censored": (
         "told as it is",
@@ -97,6 +107,27 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "probing, constraints": (
         "told as it is",
         {"restart": EvidenceRestart(probing=True, exploration=1.0), "constraints": RULE},
+    ),
+    "censored, variation": (
+        "for one reward function",
+        {
+            "feedback": CENSORED,
+            "acquisition": ImprovedUpperConfidenceBound.with_options(
+                rkhs_bound=1.0, noise_bound=0.1, any_lambda=True, variation=0.1
+            ),
+        },
+    ),
+    "models of epochs, relabeled": (
+        "begin without data",
+        {"model": EpochModels([ONE]), "constraints": RULE},
+    ),
+    "models of epochs, evidence": (
+        "under one model",
+        {
+            "model": EpochModels([ONE]),
+            "constraints": AdditiveEpochs(1, 4, surrogate="fresh"),
+            "restart": EvidenceRestart(),
+        },
     ),
     "top two, box": (
         "box",
@@ -126,6 +157,23 @@ def test_what_does_not_go_together_is_refused_with_its_reason(name: str) -> None
         BanditLoop(given.pop("domain"), **given)
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"minimum": None, "minimum_proxy": 1.0}, "needs minimum="),
+        ({"on_lower": "lower"}, "minimum that holds"),
+        ({"outcome_bound": None}, "needs outcome_bound="),
+        ({"fill": "middle", "delay_distribution": (1.0,)}, "does not use it"),
+    ],
+)
+def test_what_a_fill_does_not_go_with_is_refused_with_its_reason(
+    options: dict[str, Any], reason: str
+) -> None:
+    given = {"minimum": -1.0, "outcome_bound": 2.0, "fill": "soft", **options}
+    with pytest.raises(ValueError, match=reason):
+        Censored(**given)
+
+
 def test_the_table_names_them() -> None:
     page = Path("docs/compatibility.md").read_text("utf-8")
     table = page.split("| Refused together |")[1].split("\n\n")[0]
@@ -135,11 +183,15 @@ def test_the_table_names_them() -> None:
         "ExponentialWeights",
         "TimeVaryingKernel",
         "refit_every=",
-        "robust=True",
+        'statistic="cusum"',
         "probing=True",
+        "EpochModels",
+        "variation=",
         "TopTwoThompsonSampling",
         "RandomizedUpperConfidenceBound",
         "count=",
+        "Censored(fill=",
+        "delay_distribution=",
     ):
         assert name in table, name
 
@@ -188,3 +240,28 @@ def test_points_of_a_small_space_are_counted(context_dim: int) -> None:
             model=ONE,
             acquisition=RandomizedUpperConfidenceBound.with_options(),
         )
+
+
+@pytest.mark.parametrize("context_dim", [0, 1])
+def test_the_best_point_of_a_small_space_is_sought(context_dim: int) -> None:
+    """Top-two Thompson sampling draws on all points of a space of few."""
+    space = Space({"depth": Integer(1, 5), "kind": Categorical(["a", "b", "c"])})
+    recipe = TopTwoThompsonSampling.with_options()
+    loop = BanditLoop(space, model=ONE, acquisition=recipe, context_dim=context_dim, seed=0)
+    for t in range(6):
+        query = loop.ask(context=[0.1 * t]) if context_dim else loop.ask()
+        assert space.decode(query.x)
+        loop.tell(query.id, float(query.x[0]))
+    points = space.few_points()
+    assert points is not None
+    assert len(points.choices) == 15
+    model = ONE(points.choices[:3], points.choices[:3, :1])
+    whole = recipe.build(model, space, round_number=4, seed=7)
+    given = TopTwoThompsonSampling(model, choices=points.choices, seed=7)
+    X = points.choices.unsqueeze(-2)
+    assert torch.equal(whole(X), given(X))
+    if not context_dim:
+        away = loop.ask(avoid=[space.decode(points.choices[0])])
+        assert not torch.equal(away.x, points.choices[0])
+    with pytest.raises(ValueError, match="points are few"):
+        BanditLoop(Space({"rate": Float(0.0, 1.0)}), model=ONE, acquisition=recipe)

@@ -16,6 +16,8 @@ from botorch_bandits import (
     BanditGP,
     BanditLoop,
     Box,
+    CandidatesThompsonSampling,
+    CandidatesUpperConfidenceBound,
     EvidenceRestart,
     GPThompsonSampling,
     History,
@@ -25,7 +27,8 @@ from botorch_bandits import (
     SlidingWindow,
     TimeVaryingKernel,
 )
-from botorch_bandits.confidence import num_plays
+from botorch_bandits.confidence import num_plays, num_plays_at
+from botorch_bandits.models import DefaultCandidates
 
 ARMS = Arms(torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
 BOX = Box([(0.0, 1.0), (0.0, 1.0)], num_restarts=3, raw_samples=32)
@@ -172,6 +175,65 @@ def test_repeats_go_with_detection() -> None:
         query = loop.ask()
         loop.tell(query.id, float(query.x[0]) if t < 30 else -3.0 * float(query.x[1]) - 2.0)
     assert loop.resets
+    assert any(query.origin == "repeat" for query in loop.history.queries)
+
+
+LIST = BanditGP.with_candidates(
+    [BanditGP.with_kernel(MaternKernel(nu=2.5), 0.04, lengthscale=each) for each in (0.2, 0.4, 1.0)]
+)
+OF_LIST = CandidatesUpperConfidenceBound.with_options(smoothness_a=1.0, smoothness_b=1.0)
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+@pytest.mark.parametrize("name", ["survivors", "mixture", "draws"])
+def test_a_list_of_priors_plays_as_often_as_its_survivors_allow(domain: Any, name: str) -> None:
+    on_arms = domain is ARMS
+    acquisition = {
+        "survivors": CandidatesUpperConfidenceBound.with_options() if on_arms else OF_LIST,
+        "mixture": CandidatesUpperConfidenceBound.with_options(form="mixture", width=2.0),
+        "draws": CandidatesThompsonSampling.with_options(),
+    }[name]
+    factor = FACTOR if on_arms else 4.0
+    loop = build(domain, model=LIST, acquisition=acquisition, repeats=factor)
+    num_rounds = 40 if on_arms else 14
+    expected: list[float] = []
+    for _ in range(num_rounds):
+        X, Y = loop.history.arrived()
+        query = loop.ask()
+        if query.origin == "acquisition":
+            model = LIST(X.reshape(-1, 2), Y.reshape(-1, 1))
+            expected.append(num_plays_at(model, query.x, factor))
+        loop.tell(query.id, math.cos(4.0 * float(query.x[0])) + 0.2 * math.sin(7.0 * query.id))
+    runs = runs_of(loop)
+    assert [run[0].diagnostics["plays"] for run in runs] == expected
+    assert [len(run) for run in runs[:-1]] == expected[:-1]
+    assert max(expected) > 1
+    guarantee = loop.guarantee()
+    if name == "survivors":
+        known = [run[0].diagnostics for run in runs]
+        distances = [known["upper_bound"] - known["lower_bound"] for known in known]
+        tail = 0.0 if on_arms else 1.0
+        added = [tail / run[0].round_number ** 2 for run in runs]
+        total = sum(
+            len(run) * (distance + more)
+            for run, distance, more in zip(runs, distances, added, strict=True)
+        )
+        assert guarantee.regret is not None
+        assert guarantee.regret.num_rounds == num_rounds
+        assert guarantee.regret.bound == pytest.approx(total, rel=1e-9)
+    else:
+        assert not guarantee.holds
+    records = loop.history.to_records()
+    given = {"repeats": factor, "history": History.from_records(records, dim=2)}
+    again = build(domain, model=LIST, acquisition=acquisition, **given)
+    assert torch.equal(again.ask().x, loop.ask().x)
+
+
+def test_the_default_list_plays_points_again_when_it_is_put_together() -> None:
+    listed = DefaultCandidates([(0.0, 1.0), (0.0, 1.0)], num_draws=2, num_first=5)
+    acquisition = CandidatesUpperConfidenceBound.with_options(form="mixture", width=2.0)
+    loop = build(model=listed, acquisition=acquisition, num_initial=5, repeats=3.0)
+    go_on(loop, 25)
     assert any(query.origin == "repeat" for query in loop.history.queries)
 
 

@@ -12,15 +12,18 @@ from reading_html import Reader
 from torch import Tensor
 
 from botorch_bandits import (
+    AdditiveEpochs,
     Arms,
     BanditGP,
     BanditLoop,
     Box,
     Censored,
+    ExponentialWeights,
     GPUpperConfidenceBound,
     LagrangianUpperConfidenceBound,
     RandomSearch,
     SlidingWindow,
+    TimeVaryingKernel,
     run,
 )
 from botorch_bandits.models import check_model
@@ -136,14 +139,127 @@ def test_the_loop_on_a_box_on_arms_and_in_a_window() -> None:
     run(arms, lambda x: float(x), 20, progress=False)
     X, Y = arms.history.arrived()
     torch.testing.assert_close(arms.check_model().one_step, check_model(gp(X, Y)).one_step)
+    arms = BanditLoop(arms.settings.domain, recipe, UCB, forgetting=SlidingWindow(5))
+    run(arms, lambda x: float(x), 20, progress=False)
+    X, Y = (each[-5:] for each in arms.history.arrived())
+    torch.testing.assert_close(arms.check_model().one_step, check_model(gp(X, Y)).one_step)
+    arms = BanditLoop(arms.settings.domain, recipe, UCB, forgetting=ExponentialWeights(0.9))
+    run(arms, lambda x: float(x), 20, progress=False)
+    assert "caution: the model fades old outcomes" in str(arms.check_model())
     merged = BanditGP(
-        X, Y, kernel=gp(X, Y).covar_module, noise=0.04, repeats=torch.full((20,), 2.0).double()
+        X, Y, kernel=gp(X, Y).covar_module, noise=0.04, repeats=torch.full((5,), 2.0).double()
     )
     with pytest.raises(ValueError, match="Pass X and Y"):
         check_model(merged)
     ax = plot_leave_one_out(check)
     assert ax.get_xlabel() == "outcome"
     assert ax.get_legend_handles_labels()[1] == ["within its 95%: 12"]
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("told", ["count", "noise"])
+@pytest.mark.parametrize("domain", [Box([[0.0], [1.0]]), Arms([[0.0], [0.4], [0.7], [1.0]])])
+def test_outcomes_with_weights(domain: Box | Arms, told: str, maximize: bool) -> None:
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
+    loop = BanditLoop(domain, recipe, UCB, maximize=maximize, seed=1)
+    noises = []
+    for k in range(12):
+        query = loop.ask()
+        weighting = {"count": 1 + k % 4} if told == "count" else {"noise": 0.01 + 0.02 * k}
+        noises.append(weighting.get("noise", 0.04 / (1 + k % 4)))
+        loop.tell(query.id, float((6.0 * query.x).sin()) + 0.1 * (-1.0) ** k, **weighting)
+    check = loop.check_model()
+    X, Y = loop.history.arrived()
+    for k in range(12):
+        before = torch.arange(k)
+        others = torch.tensor([j for j in range(12) if j != k])
+        for rows, is_before in ((before, True), (others, False)):
+            K = torch.exp(-0.5 * (torch.cdist(X[rows], X[rows]) / 0.3) ** 2)
+            A = K + torch.diag(torch.tensor(noises, dtype=DTYPE)[rows])
+            cross = torch.exp(-0.5 * (torch.cdist(X[rows], X[[k]]) / 0.3) ** 2).squeeze(-1)
+            half = torch.linalg.solve(A, cross)
+            mean = float(half @ (Y[rows, 0]))
+            deviation = float(1.0 + noises[k] - half @ cross) ** 0.5
+            if is_before:
+                residual = (float(Y[k]) - mean) / deviation
+                assert float(check.one_step[k]) == pytest.approx(residual, abs=1e-9)
+            else:
+                assert float(check.left_out_means[k]) == pytest.approx(mean, abs=1e-9)
+                assert float(check.left_out_deviations[k]) == pytest.approx(deviation, abs=1e-9)
+
+
+def test_weights_with_other_settings() -> None:
+    recipe = BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=0.3)
+
+    def play(loop: BanditLoop, num_constraints: int = 0) -> BanditLoop:
+        for k in range(12):
+            query = loop.ask()
+            values = [float(query.x) - 0.7] * num_constraints
+            loop.tell(query.id, float((6.0 * query.x).sin()), values or None, count=1 + k % 4)
+        return loop
+
+    box, arms = Box([[0.0], [1.0]]), Arms([[0.0], [0.4], [1.0]])
+    counts = torch.tensor([1.0 + k % 4 for k in range(12)], dtype=DTYPE)
+    for domain in (box, arms):
+        plain = play(BanditLoop(domain, recipe, UCB, seed=0))
+        X, Y = plain.history.arrived()
+        windowed = play(BanditLoop(domain, recipe, UCB, forgetting=SlidingWindow(5), seed=0))
+        X, Y = (each[-5:] for each in windowed.history.arrived())
+        expected = check_model(gp(X, Y), X, Y, counts[-5:])
+        torch.testing.assert_close(windowed.check_model().one_step, expected.one_step)
+        rule = AdditiveEpochs(num_constraints=1, epoch_length=4, surrogate="separate")
+        separate = play(BanditLoop(domain, recipe, WEIGHED, constraints=rule, seed=0), 1)
+        X, Y = (each[:, :1] for each in separate.history.arrived())
+        expected = check_model(gp(X, Y), X, Y, counts)
+        torch.testing.assert_close(separate.check_model().one_step, expected.one_step)
+    relabeled = AdditiveEpochs(num_constraints=1, epoch_length=4)
+    loop = play(BanditLoop(box, recipe, UCB, constraints=relabeled, seed=0), 1)
+    X, _ = loop.history.arrived()
+    penalized = loop.current_model().train_targets
+    expected = check_model(gp(X, penalized.unsqueeze(-1)), X, penalized, counts)
+    torch.testing.assert_close(loop.check_model().one_step, expected.one_step)
+    loop = play(BanditLoop(arms, recipe, UCB, constraints=relabeled, seed=0), 1)
+    with pytest.raises(RuntimeError, match="means of penalized rewards"):
+        loop.check_model()
+    varying = play(BanditLoop(box, recipe, UCB, forgetting=TimeVaryingKernel(0.1), seed=0))
+    X, Y = varying.history.arrived()
+    rounds = torch.arange(12, dtype=DTYPE)
+    K = torch.exp(-0.5 * (torch.cdist(X, X) / 0.3) ** 2)
+    K = K * 0.9 ** (0.5 * (rounds.unsqueeze(-1) - rounds).abs())  # (1 - 0.1) ** (|s - t| / 2)
+    L = torch.linalg.cholesky(K + torch.diag(0.04 / counts))
+    expected = torch.linalg.solve_triangular(L, Y, upper=False).squeeze(-1)
+    torch.testing.assert_close(varying.check_model().one_step, expected, atol=1e-8, rtol=1e-8)
+    learned = play(BanditLoop(box, seed=0))
+    model = learned.current_model()
+    check = learned.check_model()
+    torch.testing.assert_close(check.one_step, check_model(model, weights=model.repeats).one_step)
+    X, Y = draw(0)
+    with pytest.raises(ValueError, match="weights has shape"):
+        check_model(gp(X, Y), X, Y, torch.ones(3, dtype=DTYPE))
+    with pytest.raises(ValueError, match="each must be positive"):
+        check_model(gp(X, Y), X, Y, torch.zeros(20, dtype=DTYPE))
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("domain", [Box([[0.0], [1.0]]), Arms([[0.0], [0.4], [0.7], [1.0]])])
+def test_of_a_list_of_priors_the_likeliest_is_checked(domain: Box | Arms, maximize: bool) -> None:
+    names = ["long", "short"]
+    lengthscales = dict(zip(names, (10.0, 0.3), strict=True))
+    priors = {
+        name: BanditGP.with_kernel(RBFKernel(), noise=0.04, lengthscale=lengthscales[name])
+        for name in names
+    }
+    listed = BanditGP.with_candidates(list(priors.values()), names=names)
+    loop = BanditLoop(domain, listed, maximize=maximize, seed=0)
+    for _ in range(12):
+        query = loop.ask()
+        loop.tell(query.id, float((9.0 * query.x).sin()))
+    check = loop.check_model()
+    X, Y = loop.history.arrived()
+    likeliest = max(loop.evidence(), key=lambda row: row.posterior_weight).name
+    expected = check_model(gp(X, Y, lengthscale=lengthscales[likeliest]))
+    torch.testing.assert_close(check.one_step, expected.one_step, atol=1e-8, rtol=1e-8)
+    assert f"that prior {likeliest!r}, which is checked, is the likeliest of 2" in str(check)
 
 
 def test_what_cannot_be_checked() -> None:
@@ -155,10 +271,10 @@ def test_what_cannot_be_checked() -> None:
     censored.tell(censored.ask().id, 1.0)
     with pytest.raises(RuntimeError, match="pseudo-values"):
         censored.check_model()
-    listed = BanditLoop(box, BanditGP.with_candidates([recipe, recipe], weights=[0.5, 0.5]))
-    listed.tell(listed.ask().id, 1.0)
-    with pytest.raises(RuntimeError, match=r"loop\.evidence"):
-        listed.check_model()
+    listed = BanditGP.with_candidates([recipe, recipe])(*draw(0))
+    with pytest.raises(ValueError, match=r"list of priors; check each .* model\.member\(0\)"):
+        check_model(listed)
+    assert len(check_model(listed.member(0)).one_step) == 20
     X, Y = draw(0)
     with pytest.raises(ValueError, match="2 outputs"):
         check_model(SingleTaskGP(X, torch.cat([Y, Y], -1)))

@@ -45,6 +45,7 @@ from papers.beyond_combined import (
     play_scenarios,
     variants,
 )
+from papers.beyond_fills import poisson
 from papers.beyond_forgetting import EnvironmentStudy, forgotten_posterior, play_environments
 from papers.beyond_multipliers import EPOCH_LENGTHS, MAX_MULTIPLIER, STEP_SIZES
 from papers.beyond_priors import (
@@ -81,6 +82,7 @@ SMALL = {
     "beyond-calm": {"num_arms": 15, "num_trials": 3, "num_rounds": 12, "chunk": 3},
     "beyond-misspecified": {"num_arms": 15, "num_trials": 3, "num_rounds": 12, "chunk": 3},
     "beyond-combined": {"num_trials": 3, "num_rounds": 8, "chunk": 3},
+    "beyond-fills": {"num_trials": 3, "num_rounds": 8},
 }
 
 
@@ -594,3 +596,28 @@ def test_power_of_the_detector_with_the_samples_of_a_policy() -> None:
 
 
 # the page
+
+
+def test_stated_delays_are_those_that_are_drawn() -> None:
+    known = torch.distributions.Poisson(torch.tensor(10.0, dtype=torch.float64))
+    stated = poisson(10.0, 40)
+    delays = torch.arange(39, dtype=torch.float64)
+    assert stated[:39] == pytest.approx(known.log_prob(delays).exp().tolist(), rel=1e-12)
+    assert math.fsum(stated) == pytest.approx(1.0, abs=1e-15)
+
+
+def test_fills_meet_the_same_functions_and_delays(tmp_path: Path) -> None:
+    """Where nothing has arrived nor can arrive, fills make no difference to the first query."""
+    experiments = panels("beyond-fills", num_rounds=4)
+    assert [e.name.removeprefix("beyond-fills-") for e in experiments] == [
+        "given",
+        "theory",
+        "learned",
+        "svm-given",
+        "svm-learned",
+    ]
+    curves = run_arms_experiment(experiments[2], tmp_path, progress=False)
+    firsts = [curve.regret[:, :4] for curve in curves.values()]
+    assert len(firsts) == 7
+    for each in firsts[1:]:  # the initial points
+        assert torch.equal(each, firsts[0])

@@ -147,15 +147,17 @@ class Hyperparameters:
         lengthscale: One for all dimensions.
         prior_variance: In squared units of the reward.
         noise: The modeled noise variance, in squared units of the reward.
+        lengthscales: Bounds of the lengthscale that is learned.
     """
 
     lengthscale: float = 0.2
     prior_variance: float = 1.0
     noise: float = 0.01
+    lengthscales: tuple[float, float] = field(default=LENGTHSCALES, repr=False)
 
     def kernel(self) -> Kernel:
         """Return the kernel, float64, with bounds for learning."""
-        base = RBFKernel(lengthscale_constraint=Interval(*LENGTHSCALES))
+        base = RBFKernel(lengthscale_constraint=Interval(*self.lengthscales))
         kernel = ScaleKernel(base, outputscale_constraint=Interval(*PRIOR_VARIANCES)).double()
         # GPyTorch would round a Python number to float32 on its way
         base.lengthscale = torch.tensor(self.lengthscale, dtype=torch.float64)
@@ -186,11 +188,17 @@ class LearnedPlayer:
         choices: The arms in the unit cube, ``num_arms x d``.
         tabulate: From a trial's number to its rewards, ``num_arms``.
         tables: What was tabulated, by trial.
+        start: The hyperparameters with which it starts, but for the noise, which is the method's.
+        learns: Whether others are learned, or these stay.
+        as_published: Whether the sum over pending queries is that of the published code.
     """
 
     choices: Tensor
     tabulate: Callable[[int], Tensor]
     tables: dict[int, Tensor] = field(default_factory=dict)
+    start: Hyperparameters = field(default_factory=Hyperparameters)
+    learns: bool = True
+    as_published: bool = True
 
     def __call__(
         self, study: ArmsStudy, method: LearnedMethod, on_round: Callable[[int], None]
@@ -269,7 +277,7 @@ class LearnedPlayer:
         history: History,
     ) -> BanditLoop:
         feedback = method.feedback
-        if isinstance(feedback, Censored):
+        if isinstance(feedback, Censored) and self.as_published:
             # The paper's width is 1 + B_y times the sum of deviations as they are. The loop's is of
             # f over the prior deviation s, which divides that sum by s^2.
             assert feedback.outcome_bound is not None
@@ -287,9 +295,9 @@ class LearnedPlayer:
         )
 
     def _learn(self, history: History, method: LearnedMethod) -> Hyperparameters:
-        start = Hyperparameters(noise=float(method.lam))
+        start = replace(self.start, noise=float(method.lam))
         X, Y = rows_to_learn_from(history, method)
-        if len(X) < FEWEST_ROWS:
+        if len(X) < FEWEST_ROWS or not self.learns:
             return start
         return learn(X, Y, start)
 
@@ -331,8 +339,9 @@ def learn(X: Tensor, Y: Tensor, start: Hyperparameters) -> Hyperparameters:
         model = recipe.builder(seed=0, collapses=True)(X, Y)
     kernel = model.covar_module
     assert isinstance(kernel, ScaleKernel)
-    return Hyperparameters(
-        lengthscale=_within(kernel.base_kernel.lengthscale.item(), LENGTHSCALES),
+    return replace(
+        start,
+        lengthscale=_within(kernel.base_kernel.lengthscale.item(), start.lengthscales),
         prior_variance=_within(kernel.outputscale.item(), PRIOR_VARIANCES),
         noise=max(model.likelihood.noise.item(), SMALLEST_NOISE),
     )

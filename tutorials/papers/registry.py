@@ -16,9 +16,11 @@ from papers import (
     beyond_changes,
     beyond_changes_hard,
     beyond_combined,
+    beyond_fills,
     beyond_forgetting,
     beyond_multipliers,
     beyond_priors,
+    beyond_varying,
     chowdhury,
     coverage,
     identification,
@@ -156,6 +158,10 @@ EXPERIMENTS = {
         "its false alarms where noise or functions are not those of the model",
         report=avanesov.report_comparison,
     ),
+    "beyond-fills": Entry(
+        beyond_fills.fills,
+        "what pending queries are filled in with: the minimum, something else, or nothing",
+    ),
     "beyond-combined": Entry(
         beyond_combined.combined,
         "delay, change, constraint and context at once, each switched off in turn",
@@ -178,6 +184,9 @@ class TableEntry:
 
 
 TABLES = {
+    "beyond-varying": TableEntry(
+        beyond_varying.varying, "rewards and constraints that vary with the round"
+    ),
     "identification": TableEntry(
         identification.identification, "the best of finitely many arms: found, and certified"
     ),

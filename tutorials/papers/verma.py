@@ -112,7 +112,7 @@ def synthetic(
     def make_study(first: int, count: int) -> ArmsStudy:
         # trials are played by the loop, which has the kernel itself
         no_matrix = torch.empty(0, 0, dtype=torch.float64)
-        return ArmsStudy(no_matrix, _rewards(seed, first, count), 0.0, num_rounds, seed, first)
+        return ArmsStudy(no_matrix, draw_rewards(seed, first, count), 0.0, num_rounds, seed, first)
 
     return [
         ArmsExperiment(
@@ -146,8 +146,19 @@ def _process() -> tuple[Tensor, Kernel, Tensor]:
     return choices, kernel, eigenvectors * eigenvalues.sqrt() @ eigenvectors.mT
 
 
-def _rewards(seed: int, first: int, count: int) -> Tensor:
-    """Draws of the process, each scaled to [0, 1]."""
+def process_on_arms() -> tuple[Tensor, Kernel]:
+    """Return the arms of the functions, and the kernel that they are drawn with."""
+    return _process()[:2]
+
+
+def draw_rewards(seed: int, first: int, count: int) -> Tensor:
+    """Return draws of the process, each scaled to [0, 1], ``count x num_arms``.
+
+    Args:
+        seed: Of the experiment.
+        first: The number of the first trial.
+        count: How many trials.
+    """
     root = _process()[2]
     rows = []
     for trial in range(first, first + count):
@@ -272,7 +283,7 @@ def tuning(
         box = task.problem(*data).box
         points = points_of(box, NUM_TUNING_ARMS, seed)
         unit = (points - box.bounds[0]) / (box.bounds[1] - box.bounds[0])
-        player = LearnedPlayer(unit, partial(_accuracies, task.problem, data, points, seed))
+        player = LearnedPlayer(unit, partial(tabulate_accuracies, task.problem, data, points, seed))
         experiments += [
             _panel(task, family, name, player, num_trials, num_rounds, seed)
             for family in FAMILIES
@@ -297,13 +308,22 @@ def points_of(box: Box, num_points: int, seed: int) -> Tensor:
     return points
 
 
-def _accuracies(
+def tabulate_accuracies(
     problem_class: type[HoldOutTuning],
     data: tuple[NDArray[Any], NDArray[Any]],
     points: Tensor,
     seed: int,
     trial: int,
 ) -> Tensor:
+    """Return the accuracies of a trial at some points.
+
+    Args:
+        problem_class: What is tuned.
+        data: Features and labels.
+        points: ``n x d`` points of its box.
+        seed: Of the experiment.
+        trial: Has a split of its own.
+    """
     problem = problem_class(*data, seed=derive_seed(seed, trial, "tuning"))
     return torch.tensor([problem(x) for x in points], dtype=torch.float64)
 

@@ -1,0 +1,199 @@
+r"""Rewards and constraints that vary with the round: what remains of a theorem on one function.
+
+**Functions that differ from one by at most** ``v``. Let the function of round ``s`` be
+:math:`f^s`, with :math:`|f^s(x) - f(x)| \le v` at every point for one function ``f`` of bounded
+norm. The outcomes are those of ``f`` with noise and an error :math:`e_s`, :math:`|e_s| \le v`. With
+:math:`a = (K + \lambda I)^{-1} k(x)`
+
+.. math:: \sigma^2(x) = \lVert \varphi(x) - \Phi^\top a \rVert^2 + \lambda \lVert a \rVert^2,
+          \qquad |a^\top e| \le \lVert a \rVert \, v \sqrt{n}
+          \le v \sqrt{n / \lambda} \; \sigma(x),
+
+so that a width for ``f`` as observed without errors becomes one with them by adding
+:math:`v \sqrt{n / \lambda}`, for every ``lam`` and whoever chooses the errors. The regret of a
+round, against the best point of that round or any other, is at most twice the new width times the
+standard deviation plus :math:`2 v`. Models that begin anew, as with ``surrogate="fresh"``, have few
+rows ``n``, and ``v`` need only bound what varies within an epoch.
+
+**Realized rewards and constraints** (Shi and Eryilmaz 2022, Appendices B and D). Where
+:math:`f^t = f + \varepsilon^t` and :math:`g^t = g + \varepsilon'^t`, regret can be counted in what
+was realized,
+
+.. math:: R'_T = \max_{x : g(x) \le 0} \sum_t f^t(x) - \sum_t f^t(x_t), \qquad
+          V'_T = \lVert [\textstyle\sum_t g^t(x_t)]^+ \rVert .
+
+* If the noise of a round is the same at all points, :math:`R'_T = R_T`: the best point is the same,
+  and the noise cancels. Appendix B needs no inequality then.
+* If it is independent from point to point, the best point in hindsight depends on it. Over ``N``
+  points the largest sum of noise is at most :math:`R \sqrt{2 T \ln(2 N / \delta)}`, and that of the
+  points that were played, a martingale, at least :math:`-R \sqrt{2 T \ln(2 / \delta)}`, so that
+  :math:`R'_T` exceeds :math:`R_T` by at most their difference. Appendix B applies Hoeffding's
+  inequality at a fixed point, which neither the best point in hindsight nor the points that were
+  chosen by earlier noise are; on a continuum the supremum need not be finite.
+* :math:`V'_T` is a sum of observed values, so that a run knows it. The proof of Theorem 2 bounds it
+  before the run by :math:`S \lVert \kappa^{L+1} \rVert / \mu`, which is LESS than the bound for the
+  expected values by the whole noise term of (27). Appendix D adds another by Hoeffding's inequality
+  in its place.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from botorch_bandits.checks import (
+    DTYPE,
+    check_integer,
+    check_nonnegative,
+    check_probability,
+    store_checked,
+)
+from botorch_bandits.confidence.guarantee import FunctionAssumption, Guarantee, of_any_round
+from botorch_bandits.confidence.igp_ucb import KernelizedWidth
+from botorch_bandits.confidence.information_gain import GainBound
+from botorch_bandits.confidence.width_rules import PriorSummary, WidthRule
+from botorch_bandits.docstrings import fill_in_docstrings
+
+VARIES = FunctionAssumption(
+    "in every round and at every point ",
+    " differs by at most variation from one fixed function, of which all else is assumed that is "
+    "said of it; how it varies may depend on what happened before, not on noise that is to come",
+)
+"""What takes the place of one function where the function of each round is another one."""
+
+
+def width_of_variation(variation: float | Tensor, num_rows: int | Tensor, lam: Tensor) -> Tensor:
+    r"""Return what a width grows by where functions vary: :math:`v \sqrt{n / \lambda}`.
+
+    Args:
+        variation: ``v``, in prior standard deviations.
+        num_rows: ``n``, how many outcomes the model has.
+        lam: The regularization, the smallest of all rows.
+
+    Example:
+        >>> lam = torch.tensor(0.25, dtype=torch.float64)
+        >>> width_of_variation(0.1, 16, lam)
+        tensor(0.8000, dtype=torch.float64)
+    """
+    rows = torch.as_tensor(num_rows, dtype=DTYPE, device=lam.device)
+    return variation * torch.sqrt(rows / lam)
+
+
+def realized_regret_bound(
+    regret_bound: float,
+    horizon: int,
+    noise_bound: float,
+    delta: float,
+    num_points: int | None = None,
+) -> float:
+    r"""Return a bound on regret in realized rewards: Appendix B of Shi and Eryilmaz 2022.
+
+    With probability at least :math:`1 - \delta`, beside that of the bound for expected rewards,
+
+    .. math:: R'_T \le R_T + R \sqrt{2 T}
+              \bigl(\sqrt{\ln(2 N / \delta)} + \sqrt{\ln(2 / \delta)}\bigr)
+
+    where the noise is independent from point to point, and :math:`R'_T = R_T` where that of a round
+    is the same at all points.
+
+    Args:
+        regret_bound: Of the cumulative regret in expected rewards.
+        horizon: ``T``.
+        noise_bound: ``R``.
+        delta: Of the noise.
+        num_points: ``N``, how many points may be the best in hindsight; None if the noise of a
+            round is the same at all points.
+
+    Raises:
+        ValueError: If an argument is out of its range.
+
+    Example:
+        >>> realized_regret_bound(50.0, 100, 0.1, 0.1)
+        50.0
+        >>> round(realized_regret_bound(50.0, 100, 0.1, 0.1, num_points=20), 1)
+        55.9
+    """
+    regret_bound = check_nonnegative("regret_bound", regret_bound)
+    horizon = check_integer("horizon", horizon, minimum=1)
+    noise_bound = check_nonnegative("noise_bound", noise_bound)
+    delta = check_probability("delta", delta)
+    if num_points is None:
+        return regret_bound
+    num_points = check_integer("num_points", num_points, minimum=1)
+    logs = math.log(2.0 * num_points / delta), math.log(2.0 / delta)
+    return regret_bound + noise_bound * math.sqrt(2.0 * horizon) * sum(map(math.sqrt, logs))
+
+
+@dataclass(frozen=True)
+class VaryingWidth(WidthRule):
+    """The width of IGP-UCB for a function from which that of each round differs.
+
+    Attributes:
+        rule: The width for one function.
+        variation: ``v``, in the units of the rule's bounds.
+    """
+
+    rule: KernelizedWidth
+    variation: float
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        store_checked(self, variation=check_nonnegative("variation", self.variation))
+
+    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
+        """See :meth:`WidthRule.width`.
+
+        Raises:
+            ValueError: If the model has several outputs.
+        """
+        of_one = self.rule.width(summary, round_number)
+        priors = summary.active_priors
+        if len(priors) > 1:
+            raise ValueError(
+                f"variation is {self.variation:g}, but the model has {len(priors)} outputs. Give "
+                "each output a model of its own, or leave variation= out."
+            )
+        unit = 1.0 if self.rule.units == "prior" else priors[0].standard_deviation
+        return of_one + width_of_variation(self.variation / unit, summary.num_rows, priors[0].lam)
+
+    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
+        """See :meth:`WidthRule.guarantee`."""
+        told = self.rule.guarantee(summary, round_number)
+        unit = 1.0
+        if self.rule.units == "prior":
+            unit = float(summary.active_priors[0].standard_deviation.max())
+        added = 2.0 * self.variation * unit
+        told = told.with_wording("bands", "the reward lies", "the reward but for variation lies")
+        regret = told.regret
+        assert regret is not None
+        largest = None if regret.largest is None else regret.largest + added
+        wording = regret.wording.removesuffix(of_any_round(regret.largest)).replace(
+            "twice width times standard deviation at the point that it chose",
+            "twice width times standard deviation at the point that it chose, plus twice variation",
+        )
+        if largest is not None:
+            wording += (
+                f"; that of any round is at most {largest:g}, 2 B plus twice variation in outcome "
+                "units, B the norm's bound"
+            )
+        return replace(
+            told,
+            method=f"{told.method}, functions that vary",
+            regret=replace(regret, wording=wording, largest=largest, added=added),
+            assumptions=(*told.assumptions, VARIES),
+            constants={**told.constants, "variation": self.variation},
+        )
+
+    def information_gain(self, summary: PriorSummary) -> Tensor | None:
+        """See :meth:`WidthRule.information_gain`."""
+        return self.rule.information_gain(summary)
+
+    def bound_on_gain(self) -> GainBound | None:
+        """See :meth:`WidthRule.bound_on_gain`."""
+        return self.rule.bound_on_gain()
+
+
+fill_in_docstrings(__name__)

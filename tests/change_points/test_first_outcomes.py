@@ -1,0 +1,141 @@
+"""Evidence of changes where the first outcomes choose the output scales of the list of priors."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditLoop,
+    Box,
+    CandidatesUpperConfidenceBound,
+    EvidenceRestart,
+    GPUpperConfidenceBound,
+)
+from botorch_bandits.models import DefaultCandidates
+from botorch_bandits.simulation import Policy, simulate
+
+NUM_FIRST, SCALE = 4, 50.0
+BOUNDS = [(0.0, 1.0)]
+LISTED = DefaultCandidates(BOUNDS, num_draws=1, noise_ratios=(0.01,), num_first=NUM_FIRST)
+DOMAINS = {
+    "arms": Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1)),
+    "box": Box(BOUNDS, num_restarts=2, raw_samples=16),
+}
+OF_LIST = CandidatesUpperConfidenceBound.with_options(width=2.0)
+
+
+def build(domain: str = "arms", **others: Any) -> BanditLoop:
+    given: dict[str, Any] = {
+        "model": LISTED,
+        "acquisition": OF_LIST,
+        "restart": EvidenceRestart(robust=False),
+        "num_initial": NUM_FIRST,
+        "seed": 1,
+        "clock": lambda: 0.0,
+    }
+    return BanditLoop(DOMAINS[domain], **{**given, **others})
+
+
+def play(loop: BanditLoop, num_rounds: int, sign: float = 1.0, **others: Any) -> None:
+    """The reward turns after round 12; one query in five arrives late."""
+    for _ in range(num_rounds):
+        loop.ask(**others)
+        num_asked = loop.history.num_queries
+        for query in loop.history.pending():
+            if query.id % 5 == 3 and num_asked < query.id + 3:
+                continue
+            t, x = query.round_number, float(query.x[0])
+            reward = SCALE * math.sin(4.0 * x) * (1.0 if t <= 12 else -1.0) + math.cos(float(t))
+            loop.tell(query.id, sign * reward)
+
+
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_it_is_the_evidence_of_the_list_that_they_choose(domain: str, robust: bool) -> None:
+    """Which is known in hindsight. The first outcomes are rows, and no bets."""
+    loop = build(domain, restart=EvidenceRestart(robust=robust))
+    play(loop, 20)
+    first = torch.tensor([o.reward for o in loop.history.outcomes[:NUM_FIRST]]).double()
+    known = LISTED.recipe(LISTED.scales(first))
+    assert known.num_skipped == NUM_FIRST
+    other = build(domain, restart=EvidenceRestart(robust=robust, candidates=known))
+    play(other, 20)
+    assert [q.x.tolist() for q in other.history.queries] == [
+        q.x.tolist() for q in loop.history.queries
+    ]
+    assert loop.resets == other.resets
+    assert len(loop.resets) >= 1
+    assert loop.change_tests == other.change_tests[-len(loop.change_tests) :]
+    assert len(other.change_tests) == len(loop.change_tests) + NUM_FIRST
+    gaps = " ".join(loop.guarantee().gaps)
+    assert f"given the first {NUM_FIRST} outcomes, which are not tested" in gaps
+
+
+def test_as_candidates_beside_another_model() -> None:
+    """Such as the default one, whose hyperparameters are learned."""
+    plain = {"acquisition": GPUpperConfidenceBound.with_options(width=2.0), "model": None}
+    late = EvidenceRestart(robust=False, candidates=LISTED)
+    loop = build(restart=late, **plain)
+    play(loop, 18)
+    assert loop.resets
+    model_too = build()
+    play(model_too, 3)
+    assert not model_too.change_tests  # nothing is tested without a list
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_journal_brings_it_back(domain: str, tmp_path: Path) -> None:
+    whole = build(domain)
+    play(whole, 19)
+    path = tmp_path / "run.journal"
+    for num_rounds in (2, 4, 9, 4):  # in the middle of the first outcomes, too
+        with build(domain, journal=path) as part:
+            play(part, num_rounds)
+            records, tests = part.history.to_records(), part.change_tests
+    assert records == whole.history.to_records()
+    assert tests == whole.change_tests
+
+
+def test_costs_are_rewards_in_the_other_sign() -> None:
+    listed = DefaultCandidates(
+        BOUNDS, num_draws=0, noise_ratios=(0.01,), prior_mean=5.0, num_first=NUM_FIRST
+    )
+    turned = DefaultCandidates(
+        BOUNDS, num_draws=0, noise_ratios=(0.01,), prior_mean=-5.0, num_first=NUM_FIRST
+    )
+    given = {"acquisition": GPUpperConfidenceBound.with_options(width=2.0), "model": None}
+    high = build(restart=EvidenceRestart(robust=False, candidates=listed), **given)
+    low = build(restart=EvidenceRestart(robust=False, candidates=turned), maximize=False, **given)
+    play(high, 15)
+    play(low, 15, sign=-1.0)
+    assert [each.statistic for each in high.change_tests] == pytest.approx(
+        [each.statistic for each in low.change_tests]
+    )
+
+
+def test_probing_is_uniform_until_there_is_a_list() -> None:
+    probing = EvidenceRestart(robust=False, exploration=1.0, probing=True)
+    loop = build(restart=probing, num_initial=0)
+    play(loop, 12)
+    assert "exploration" in {query.origin for query in loop.history.queries}
+
+
+def test_replicates_have_a_list_each() -> None:
+    from botorch_bandits.problems import ArmsProblem
+
+    arms = DOMAINS["arms"].choices  # type: ignore[attr-defined]
+    problem = ArmsProblem(arms, SCALE * torch.sin(4.0 * arms.squeeze(-1)), noise_std=1.0)
+    policy = Policy(LISTED, OF_LIST, restart=EvidenceRestart(robust=False), num_initial=NUM_FIRST)
+    assert simulate(problem, policy, 6, num_replicates=2).regret.shape == (2, 6)
+
+
+def test_what_does_not_go_together_says_why() -> None:
+    with pytest.raises(ValueError, match="one noise variance"):
+        build(constraints=AdditiveEpochs(1, 4), acquisition=None)

@@ -1,0 +1,300 @@
+"""What pending queries are filled in with: the lemma, distributions of delays, heights of fills."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+from torch import Tensor
+
+from botorch_bandits import BanditGP, Censored
+from botorch_bandits.cli import arguments
+from botorch_bandits.confidence import CensoredWidth, PriorSummary
+from botorch_bandits.confidence.fills import (
+    FILLS,
+    DelaysAsSeen,
+    DelaysAsStated,
+    share_of_bound,
+)
+from botorch_bandits.models import condition
+
+
+def double(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+# --- the lemma ------------------------------------------------------------------------------
+
+
+def squared_exponential(a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
+    return np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / (2 * scale**2))
+
+
+def matern(a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
+    distance = math.sqrt(5) * np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1)) / scale
+    return (1 + distance + distance**2 / 3) * np.exp(-distance)
+
+
+def linear(a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
+    return (1 + a @ b.T / scale) / (1 + a.shape[-1] / scale)
+
+
+KERNELS = {"squared exponential": squared_exponential, "matern": matern, "linear": linear}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_lemma_with_fills_that_look_at_the_future(name: str) -> None:
+    """The largest ratio of what a fill moves the mean by and its bound is 1, and it is reached."""
+    kernel, ratios = KERNELS[name], []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        d, n = int(rng.integers(1, 4)), int(rng.integers(1, 15))
+        lam, scale = 10.0 ** rng.uniform(-3, 1), 10.0 ** rng.uniform(-1, 0.5)
+        low, bound = rng.normal(scale=3.0), 10.0 ** rng.uniform(-1, 1)
+        X = rng.random((n, d))
+        X = X[rng.integers(0, n, n)]  # some points twice
+        pending = rng.random(n) < rng.uniform(0.1, 1.0)
+        pending[rng.integers(n)] = True
+        # in the end: the outcome, or the minimum where it is lost
+        y = low + bound * rng.random(n)
+        v = np.where(rng.random(n) < 0.5, y, low)
+        style = seed % 4
+        if style == 0:  # as far from what will come as possible
+            v = np.where(pending, low + bound * rng.integers(0, 2, n), v)
+            phi = np.where(v < low + bound / 2, low + bound, low)
+        elif style == 1:  # anywhere
+            phi = low + bound * rng.random(n)
+        elif style == 2:  # the middle
+            phi = np.full(n, low + bound / 2)
+            v = np.where(pending, low + bound * rng.integers(0, 2, n), v)
+        else:  # pushes the mean at one point, the query of the first pending one
+            at = X[pending][:1]
+            sign = np.sign(posterior(kernel, scale, lam, X, at)[1][0])
+            v = np.where(pending, low + bound * (sign < 0), v)
+            phi = np.where(sign < 0, low, low + bound)
+        u = np.where(pending, phi, v)
+        x = np.vstack([X, rng.random((40, d))])
+        weights, _, deviation = posterior(kernel, scale, lam, X, x)
+        of_rows = posterior(kernel, scale, lam, X, X)[2]
+        moved = np.abs(weights @ (u - v))  # the prior mean cancels
+        b = np.maximum(phi - low, low + bound - phi)
+        assert (b <= bound * (1 + 1e-12)).all()
+        limit = deviation / lam * (b * of_rows)[pending].sum()
+        ratios.append(float((moved / limit).max()))
+    assert max(ratios) <= 1.0 + 1e-9
+    assert max(ratios) >= 1.0 - 1e-9
+
+
+def posterior(
+    kernel: Any, scale: float, lam: float, X: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights of the rows in the mean, posterior covariances with the rows, deviations."""
+    K, k = kernel(X, X, scale) + lam * np.eye(len(X)), kernel(x, X, scale)
+    weights = np.linalg.solve(K, k.T).T
+    covariance = k - weights @ kernel(X, X, scale)
+    variance = np.diag(kernel(x, x, scale)) - (weights * k).sum(-1)
+    return weights, covariance, np.sqrt(np.maximum(variance, 0.0))
+
+
+@pytest.mark.parametrize("lam", [0.05, 1.3])
+def test_the_lemma_on_models_of_the_package(lam: float) -> None:
+    low, bound = -2.0, 5.0
+    for seed in range(20):
+        stream = torch.Generator().manual_seed(seed)
+        X = torch.rand(9, 2, dtype=torch.float64, generator=stream)
+        Y = low + bound * torch.rand(9, 1, dtype=torch.float64, generator=stream)
+        phi = low + bound * torch.rand(4, 1, dtype=torch.float64, generator=stream)
+        kernel = MaternKernel(nu=2.5).double()
+        base = BanditGP(X[:5], Y[:5], kernel=kernel, noise=lam, prior_mean=low)
+        filled, true = (condition(base, X[5:], y) for y in (phi, Y[5:]))
+        x = torch.cat([X, torch.rand(50, 2, dtype=torch.float64, generator=stream)])
+        moved = (filled.posterior(x).mean - true.posterior(x).mean).abs().squeeze(-1)
+        sd = filled.posterior(x).variance.sqrt().squeeze(-1)
+        b = bound * share_of_bound(phi - low, bound).squeeze(-1)
+        assert bool((moved <= sd / lam * (b * sd[5:9]).sum() * (1 + 1e-9)).all())
+
+
+def test_the_hoeffding_form_bounds_the_error_at_its_level_whatever_the_fill() -> None:
+    """Coverage of rho_m f, with outcomes on the edge of the range and fills at the other one."""
+    stream = torch.Generator().manual_seed(0)
+    grid = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
+    kernel = RBFKernel().double()
+    kernel.lengthscale = double(0.3)
+    K = kernel(grid).to_dense().detach()
+    weights = torch.rand(30, dtype=torch.float64, generator=stream)
+    f = K @ weights
+    weights, f = weights / f.max(), f / f.max()
+    norm, lam, delta, rho, n, waiting = float((weights @ K @ weights).sqrt()), 0.5, 0.1, 0.7, 40, 5
+    misses = dict.fromkeys(("far", "middle", "soft"), 0)
+    for _ in range(100):
+        arms = torch.randint(30, (n,), generator=stream)
+        y = torch.bernoulli(f[arms], generator=stream)
+        kept = y * (torch.rand(n, generator=stream) < rho)  # what is left of them in the end
+        last = arms[-waiting:]
+        for fill in misses:
+            phi = {"far": 1.0 - kept[-waiting:], "middle": torch.full((waiting,), 0.5).double()}
+            values = phi.get(fill, rho * f[last])
+            labels = torch.cat([kept[:-waiting], values.double()])
+            model = BanditGP(grid[arms], labels.unsqueeze(-1), kernel=kernel, noise=lam)
+            posterior = model.posterior(grid)
+            mean, sd = posterior.mean.squeeze(-1), posterior.variance.sqrt().squeeze(-1)
+            rule = CensoredWidth(norm, None, 1.0, delta, bounded_outcomes=True, fill="soft")
+            total = (share_of_bound(values, 1.0) * sd[last]).sum()
+            width = rule.censored_width(PriorSummary(model), (total,))
+            misses[fill] += bool(((mean - rho * f).abs() > width * sd).any())
+    assert max(misses.values()) <= 10
+
+
+# --- how likely an outcome is still to come -------------------------------------------------
+
+
+def test_shares_from_probabilities_by_hand() -> None:
+    delays = DelaysAsStated((0.1, 0.2, 0.3, 0.25, 0.15))
+    assert delays.beyond(0) == pytest.approx(0.9, rel=1e-14)
+    assert delays.beyond(2) == pytest.approx(0.4, rel=1e-14)
+    assert delays.beyond(2.5) == pytest.approx(0.4, rel=1e-14)
+    assert delays.beyond(4) == delays.beyond(9) == delays.beyond(math.inf) == 0.0
+    # given that it takes longer than 1: (0.3 + 0.25) / 0.7 come until 3
+    assert delays.still_to_come(1, 3) == pytest.approx(0.55 / 0.7, rel=1e-14)
+    assert delays.still_to_come(1, None) == 1.0
+    assert delays.still_to_come(3, 3) == 0.0
+    assert delays.still_to_come(4, 9) == 0.0  # none takes so long
+
+
+def exponential(mean: float, arriving: float, delay: float) -> float:
+    return arriving * (1.0 - math.exp(-delay / mean))
+
+
+def test_shares_from_a_function_by_hand() -> None:
+    delays = DelaysAsStated(partial(exponential, 3.0, 0.8))
+    waited, lost = (1.0 - 0.8 * (1.0 - math.exp(-t / 3.0)) for t in (2.0, 7.0))
+    assert delays.still_to_come(2.0, 7.0) == pytest.approx(1.0 - lost / waited, rel=1e-14)
+    assert delays.still_to_come(2.0, None) == pytest.approx(1.0 - 0.2 / waited, rel=1e-14)
+
+
+def redistributed(arrived: list[float], waiting: list[float], delay: float) -> float:
+    """Kaplan and Meier's estimate as Efron has it: mass of a query without outcome moves right."""
+    rows = sorted([(u, 0) for u in arrived] + [(a, 1) for a in waiting])
+    mass = [1.0 / len(rows)] * len(rows)
+    for i, (_, is_waiting) in enumerate(rows):
+        others = len(rows) - i - 1
+        if is_waiting and others:
+            for j in range(i + 1, len(rows)):
+                mass[j] += mass[i] / others
+            mass[i] = 0.0
+    arrived_by = [m for m, (u, waits) in zip(mass, rows, strict=True) if not waits and u <= delay]
+    return 1.0 - sum(arrived_by)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_estimate_against_another_computation_of_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    draw = rng.integers if seed % 2 else lambda low, high, n: low + (high - low) * rng.random(n)
+    arrived = [float(u) for u in draw(1, 12, int(rng.integers(0, 25)))]
+    waiting = [float(a) for a in draw(1, 12, int(rng.integers(0, 15)))]
+    num_longer = int(rng.integers(0, 4))
+    found = DelaysAsSeen.estimate(Counter(arrived), waiting, num_longer)
+    if not arrived:
+        assert found.still_to_come(1.0, 5.0) == 0.0  # nobody has seen an outcome
+        return
+    for delay in (0.0, 1.0, 2.5, 4.0, 7.0, 11.0, 20.0):
+        expected = redistributed(arrived, [*waiting, *[math.inf] * num_longer], delay)
+        assert found.beyond(delay) == pytest.approx(expected, abs=1e-12)
+    everyone = [*waiting, *[99.0] * num_longer]
+    before, after = (redistributed(arrived, everyone, delay) for delay in (3.0, 8.0))
+    if before > 1e-9:
+        assert found.still_to_come(3.0, 8.0) == pytest.approx(1.0 - after / before, abs=1e-10)
+
+
+def test_the_estimate_by_hand() -> None:
+    # delays 2, 2, 3, 5; waiting at ages 2, 4; one was given up
+    found = DelaysAsSeen.estimate({2.0: 2, 3.0: 1, 5.0: 1}, [4.0, 2.0], 1)
+    assert found.survival == pytest.approx((5 / 7, 5 / 7 * 3 / 4, 5 / 7 * 3 / 4 / 2), rel=1e-14)
+    assert found.still_to_come(2.0, 5.0) == pytest.approx(1.0 - 3 / 4 / 2, rel=1e-14)
+
+
+# --- heights --------------------------------------------------------------------------------
+
+
+def test_heights_of_every_fill_by_hand() -> None:
+    mean, sd = double([0.5, -0.3, 9.0, 2.0]), double([0.1, 0.2, 0.3, 1.5])
+    shares = double([0.5, 1.0, 1.0, 0.25])
+    expected = {
+        "minimum": [0.0, 0.0, 0.0, 0.0],
+        "middle": [2.0, 2.0, 2.0, 2.0],
+        "soft": [0.25, 0.0, 4.0, 0.5],
+        "lower_bound": [0.4, 0.0, 4.0, 0.5],
+    }
+    assert set(expected) == set(FILLS) == set(arguments.FILLS)
+    for fill, heights in expected.items():
+        found = Censored(1.0, 4.0, fill=fill).heights(4.0, mean, sd, shares)
+        assert found.tolist() == pytest.approx(heights, abs=1e-14)
+        own = [max(h, 4.0 - h) / 4.0 for h in heights]
+        assert share_of_bound(found, 4.0).tolist() == pytest.approx(own, abs=1e-14)
+
+
+def falling(delay: float) -> float:
+    return math.exp(-delay)
+
+
+def too_large(delay: float) -> float:
+    return 1.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fill": "mean"}, "fill is 'mean'; it must be one of"),
+        ({"fill": "soft", "outcome_bound": None}, "fill='soft' needs outcome_bound="),
+        ({"fill": "middle", "minimum": None, "minimum_proxy": 2.0}, "needs minimum="),
+        ({"fill": "soft", "on_lower": "lower"}, "does not go with on_lower='lower'"),
+        ({"fill": "middle", "delay_distribution": (1.0,)}, "which does not use it"),
+        ({"delay_distribution": (1.0,)}, "which does not use it"),
+        ({"fill": "soft", "delay_distribution": (0.5, 0.4)}, "sums to 0.9, not 1"),
+        ({"fill": "soft", "delay_distribution": (1.5, -0.5)}, "the least of which is -0.5"),
+        ({"fill": "soft", "delay_distribution": ()}, "has 0 probabilities"),
+        ({"fill": "soft", "delay_distribution": (1.0, math.nan)}, "delay_distribution is nan"),
+        ({"fill": "soft", "delay_distribution": falling}, "falls to"),
+        ({"fill": "soft", "delay_distribution": too_large}, "gives 1.5 at a delay of 0"),
+        (
+            {"fill": "soft", "delay_distribution": (0.5, 0.5), "unit": "seconds"},
+            "Pass a cumulative distribution function of seconds",
+        ),
+    ],
+)
+def test_what_does_not_go_is_an_error_that_names_the_remedy(
+    options: dict[str, Any], message: str
+) -> None:
+    given = {"minimum": 0.0, "outcome_bound": 1.0, **options}
+    with pytest.raises(ValueError, match=message):
+        Censored(**given)
+
+
+@pytest.mark.parametrize("distribution", ["poisson", 3.0, {"a": 1.0}])
+def test_a_distribution_of_another_kind_is_an_error(distribution: Any) -> None:
+    with pytest.raises(TypeError, match="delay_distribution is"):
+        Censored(0.0, 1.0, fill="soft", delay_distribution=distribution)
+
+
+def test_probabilities_may_come_in_an_array() -> None:
+    feedback = Censored(0.0, 1.0, fill="soft", delay_distribution=np.array([0.25, 0.75]))
+    assert feedback.delay_distribution == (0.25, 0.75)
+
+
+def test_the_guarantee_says_what_it_assumes() -> None:
+    stream = torch.Generator().manual_seed(1)
+    X = torch.rand(6, 2, dtype=torch.float64, generator=stream)
+    model = BanditGP(X, X[:, :1], kernel=RBFKernel(), noise=1.2)
+    for fill in FILLS:
+        rule = CensoredWidth(2.0, 0.1, 1.0, fill=fill)
+        guarantee = rule.guarantee(PriorSummary(model), 1)
+        assert guarantee.holds, guarantee.gaps
+        between = any("lie between minimum and minimum" in a for a in guarantee.assumptions)
+        assert between == (fill != "minimum")
+        assert ("lemma" in guarantee.theorem) == (fill != "minimum")

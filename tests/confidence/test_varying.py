@@ -1,0 +1,305 @@
+"""Functions that vary with the round: widths and numbers against dense computations."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+import botorch_bandits as bandits
+from botorch_bandits import BanditGP, BanditLoop, ImprovedUpperConfidenceBound
+from botorch_bandits.confidence import (
+    DesignGain,
+    exact_constraints_bounds,
+    noisy_constraints_bounds,
+    realized_regret_bound,
+    width_of_variation,
+)
+from botorch_bandits.models import EpochModels
+from botorch_bandits.penalties import Exponential
+
+B, R, DELTA = 2.0, 0.1, 0.1
+BOUNDS = {"rkhs_bound": B, "noise_bound": R, "delta": DELTA}
+
+
+def points(count: int, seed: int, dim: int = 1) -> Tensor:
+    stream = torch.Generator().manual_seed(seed)
+    return torch.rand(count, dim, dtype=torch.float64, generator=stream)
+
+
+def scaled(variance: float) -> Any:
+    kernel: Any = ScaleKernel(RBFKernel()).double()
+    numbers = torch.tensor([0.3, variance], dtype=torch.float64)
+    kernel.base_kernel.lengthscale, kernel.outputscale = numbers
+    return kernel
+
+
+# --- the inequality -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_error_of_that_size_moves_the_mean_by_more(seed: int) -> None:
+    """The worst errors are known: those with the signs of the weights of the mean."""
+    lam, v = (0.01, 0.1, 0.5, 1.0, 4.0)[seed], 0.3
+    X, x = points(25, seed, 2), points(40, seed + 100, 2)
+    K = torch.exp(-0.5 * torch.cdist(X, X).square() / 0.09)
+    k = torch.exp(-0.5 * torch.cdist(x, X).square() / 0.09)
+    weights = torch.linalg.solve(K + lam * torch.eye(25, dtype=torch.float64), k.mT).mT
+    deviation = (1.0 - (weights * k).sum(-1)).sqrt()
+    worst = v * weights.abs().sum(-1)
+    limit = width_of_variation(v, 25, torch.tensor(lam, dtype=torch.float64))
+    assert limit == pytest.approx(v * math.sqrt(25 / lam), rel=1e-12)
+    assert bool((worst <= limit * deviation + 1e-12).all())
+
+
+@pytest.mark.parametrize("variance", [1.0, 4.0])
+@pytest.mark.parametrize("units", ["outcome", "prior"])
+@pytest.mark.parametrize("any_lambda", [True, False])
+def test_the_width_grows_by_it(variance: float, units: str, any_lambda: bool) -> None:
+    X, v, noise = points(12, 3), 0.07, 1.7 * variance
+    model = BanditGP(X, X.sin(), kernel=scaled(variance), noise=noise)
+    options = {**BOUNDS, "units": units, "any_lambda": any_lambda}
+    with_it, without = (
+        ImprovedUpperConfidenceBound(model, **options, variation=each) for each in (v, 0.0)
+    )
+    unit = 1.0 if units == "prior" else math.sqrt(variance)
+    expected = v / unit * math.sqrt(12 / 1.7)
+    assert float(with_it.width - without.width) == pytest.approx(expected, rel=1e-10)
+    told = with_it.guarantee()
+    assert told.holds
+    assert told.regret is not None
+    scale = math.sqrt(variance) if units == "prior" else 1.0
+    assert told.regret.added == pytest.approx(2.0 * v * scale, rel=1e-12)
+    assert told.regret.largest == pytest.approx(2.0 * (B + v) * scale, rel=1e-12)
+    assert "differs by at most variation" in str(told)
+    assert told.constants["variation"] == v
+
+
+def test_arms_and_models_have_the_same_width() -> None:
+    arms = bandits.Arms(torch.linspace(0.0, 1.0, 9, dtype=torch.float64).unsqueeze(-1))
+    rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.05)
+    recipe = BanditGP.with_kernel(scaled(4.0), noise=0.5)
+    loop = BanditLoop(arms, recipe, rule, seed=0)
+    for t in range(12):
+        query = loop.ask()
+        X, Y = loop.history.arrived()
+        dense = ImprovedUpperConfidenceBound(
+            recipe(X, Y), **BOUNDS, any_lambda=True, variation=0.05
+        )
+        assert query.diagnostics["width"] == pytest.approx(float(dense.width), rel=1e-9), t
+        loop.tell(query.id, float(query.x.sin()))
+    told = loop.guarantee()
+    seen = [q.diagnostics for q in loop.history.queries]
+    expected = sum(
+        min(2.0 * d["width"] * d["standard_deviation"] + 0.1, 2.0 * B + 0.1) for d in seen
+    )
+    assert told.regret_bound == pytest.approx(expected, rel=1e-10)
+
+
+# --- what loops promise -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_regret_and_violation_of_functions_that_vary_stay_below_their_numbers(seed: int) -> None:
+    """An adversary moves reward and constraint of each round by as much as it may."""
+    stream = torch.Generator().manual_seed(seed)
+    X = torch.linspace(0.0, 1.0, 12, dtype=torch.float64).unsqueeze(-1)
+    K = scaled(1.0)(X).to_dense().detach()
+    weights = torch.randn(2, 12, dtype=torch.float64, generator=stream)
+    weights *= 0.3 / (weights @ K).abs().amax(-1, keepdim=True)
+    f, g = weights @ K
+    norms = (weights @ K * weights).sum(-1).sqrt()
+    norm = float(norms[0] + 1.5 * norms[1])  # of f - kappa g, with kappa at most 1.5
+    shape = torch.randn(12, dtype=torch.float64, generator=stream).sign()
+    v_f, v_g, mu, rounds = 0.05, 0.03, 0.5, 40
+    v = v_f + 1.5 * v_g  # of the penalized function, where multipliers stay below 1.5
+    rule = ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=norm, noise_bound=R, delta=DELTA, any_lambda=True, variation=v
+    )
+    constraints = bandits.AdditiveEpochs(1, 5, mu, surrogate="fresh")
+    recipe = BanditGP.with_kernel(scaled(1.0), noise=0.5)
+    loop = BanditLoop(bandits.Arms(X), recipe, rule, constraints=constraints, seed=0)
+    regret, summed = torch.zeros(12, dtype=torch.float64), 0.0
+    meets = torch.ones(12, dtype=torch.bool)
+    for t in range(rounds):
+        query = loop.ask()
+        arm = int((query.x == X).all(-1).nonzero())
+        sign = 1.0 if t % 3 else -1.0
+        f_t, g_t = f + v_f * sign * shape, g - v_g * sign * shape
+        noise = R * (2.0 * torch.randint(2, (2,), generator=stream).double() - 1.0)
+        loop.tell(query.id, float(f_t[arm] + noise[0]), constraints=[float(g_t[arm] + noise[1])])
+        regret, summed = regret + f_t - f_t[arm], summed + float(g_t[arm])
+        meets &= g_t <= 0.0
+    assert max(q.diagnostics["multiplier_1"] for q in loop.history.queries) <= 1.5
+    told = loop.guarantee()
+    assert told.holds, str(told)
+    assert "meets the constraints of every round" in str(told)
+    assert told.regret is not None
+    assert told.violation is not None
+    assert told.regret.bound is not None
+    assert told.violation.bound is not None
+    assert float(regret[meets].max()) <= told.regret.bound
+    assert max(summed, 0.0) <= told.violation.bound
+    observed = sum(o.constraints[0] for o in loop.history.outcomes)
+    assert told.constants["realized_violation"] == pytest.approx(max(observed, 0.0), abs=1e-12)
+    assert told.constants["realized_violation"] <= told.violation.bound
+
+
+def test_exact_constraints_that_vary_are_no_noise() -> None:
+    X = torch.linspace(0.0, 1.0, 3, dtype=torch.float64).unsqueeze(-1)
+    rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.1)
+    constraints = bandits.MultiplicativeEpochs(1, 4, surrogate="fresh")
+    recipe = BanditGP.with_kernel(scaled(1.0), noise=0.5)
+    models = EpochModels([recipe, recipe])
+    loop = BanditLoop(bandits.Arms(X), models, rule, constraints=constraints, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for t in range(9):
+            query = loop.ask()
+            loop.tell(query.id, float(query.x), constraints=[0.05 * math.sin(t) - 0.2])
+    told = loop.guarantee()
+    seen = [q.diagnostics for q in loop.history.queries]
+    expected = sum(2.0 * d["width"] * d["standard_deviation"] + 0.2 for d in seen)
+    assert told.regret is not None
+    assert told.regret.bound == pytest.approx(expected, rel=1e-10)
+
+
+# --- numbers for a horizon ----------------------------------------------------------------------
+
+
+def gain(count: int) -> float:
+    return 0.4 * math.log1p(count)
+
+
+@pytest.mark.parametrize("v", [0.0, 0.02])
+@pytest.mark.parametrize("lam", [0.3, 2.0])
+def test_bounds_of_theorem_1_for_functions_that_vary(v: float, lam: float) -> None:
+    L, S, m, gap = 6, 50, 2, 0.4
+    found = exact_constraints_bounds(
+        L, S, gain, B, R, DELTA, lam, Exponential(0.8), gap, m, any_lambda=True, variation=v
+    )
+    w = B + R / math.sqrt(lam) * math.sqrt(2 * (gain(S - 1) + math.log(L / DELTA)))
+    w += v * math.sqrt((S - 1) / lam)
+    c1 = 2.0 / math.log(1.0 + 1.0 / lam)
+    U = L * min(2 * w * math.sqrt(S * min(c1 * gain(S), S)), 2 * B * S) + 2 * v * L * S
+    assert found.regret == pytest.approx(U, rel=1e-12)
+    inverse = math.log(1.0 + L * gap + U / S) / 0.8
+    assert found.violation == pytest.approx(math.sqrt(m) * S * inverse, rel=1e-10)
+
+
+@pytest.mark.parametrize("v", [0.0, 0.02])
+def test_bounds_of_theorem_2_for_functions_that_vary(v: float) -> None:
+    L, S, m, mu, eps, Q, M, lam = 9, 400, 2, 0.3, 2.5, 1.0, 1.5, 2.0
+    found = noisy_constraints_bounds(
+        L, S, gain, B, R, DELTA, lam, mu, eps, Q, M, m, any_lambda=True, variation=v
+    )
+    c1 = 2.0 / math.log(1.0 + 1.0 / lam)
+    W = 2.0 * math.sqrt(min(c1 * gain(S), S) / S)
+    share = DELTA / (2 * L)
+    term = R / math.sqrt(lam) * math.sqrt(2 * (gain(S - 1) + math.log(1 / share)))
+    B_v = B + v * math.sqrt((S - 1) / lam)
+    g = math.sqrt(4 * m) + math.sqrt(math.log(1 / share))
+    top = 2 * Q + 2 * v + W * (B_v + term) + m * mu * M**2 + 4 * mu * R**2 * g**2 / S
+    bottom = eps - W * term - 2 * R * g / math.sqrt(S)
+    kappa = math.sqrt(m) * mu * M + 2 * mu * R * g / math.sqrt(S) + top / bottom
+    assert found.multiplier == pytest.approx(kappa, rel=1e-12)
+    assert found.realized_violation == pytest.approx(S * kappa / mu, rel=1e-12)
+    noise = 2 * R * L * math.sqrt(S) * g
+    worst = min(S * kappa / mu + noise, math.sqrt(m) * M * L * S)
+    assert found.violation == pytest.approx(worst, rel=1e-12)
+    regret = L * (
+        S * W * (B_v + math.sqrt(1 + kappa**2) * term)
+        + m * S * mu * M**2
+        + 4 * mu * R**2 * g**2
+        + 2 * R * kappa * math.sqrt(S) * g
+        + 2 * S * v
+    )
+    assert found.regret == pytest.approx(min(regret, 2 * Q * L * S), rel=1e-12)
+
+
+def test_observed_violation_stays_below_what_appendix_d_needs() -> None:
+    """Algorithm 3 itself: the sum of observed values is at most S kappa / mu, whatever happens."""
+    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).unsqueeze(-1)
+    K = MaternKernel(nu=2.5).double()(X).to_dense().detach()
+    assert DesignGain(K, lam=1.0)(10) > 0.0
+    S, mu = 4, 0.5
+    stream = torch.Generator().manual_seed(5)
+    rule = bandits.AdditiveEpochs(2, S, mu)
+    for _ in range(50):
+        state, summed = rule.init(), torch.zeros(2, dtype=torch.float64)
+        for _ in range(8 * S):
+            values = torch.randn(2, dtype=torch.float64, generator=stream) + 0.1
+            state, summed = rule.step(state, values), summed + values
+        multiplier = rule.multipliers(state)
+        assert float(summed.clamp_min(0.0).norm()) <= S * float(multiplier.norm()) / mu + 1e-9
+
+
+# --- Appendix B ---------------------------------------------------------------------------------
+
+
+def test_regret_in_realized_rewards() -> None:
+    added = (
+        0.3 * math.sqrt(2 * 50) * (math.sqrt(math.log(2 * 7 / 0.1)) + math.sqrt(math.log(2 / 0.1)))
+    )
+    assert realized_regret_bound(12.0, 50, 0.3, 0.1) == 12.0
+    assert realized_regret_bound(12.0, 50, 0.3, 0.1, 7) == pytest.approx(12.0 + added, rel=1e-12)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_it_bounds_what_was_realized(is_shared: bool) -> None:
+    """Four hundred runs that play what was best so far, which makes noise matter most."""
+    stream = torch.Generator().manual_seed(11)
+    T, N, R_, delta, failed = 60, 5, 0.5, 0.1, 0
+    f = torch.linspace(0.0, 0.1, N, dtype=torch.float64)
+    for _ in range(400):
+        shape = (T, 1) if is_shared else (T, N)
+        noise = R_ * (2.0 * torch.randint(2, shape, generator=stream).double() - 1.0)
+        rewards = f + noise  # T x N
+        before = torch.cat([torch.zeros(1, N, dtype=torch.float64), rewards.cumsum(0)[:-1]])
+        played = before.argmin(-1)  # what looks worst
+        rows = torch.arange(T)
+        regret = float((f.max() - f[played]).sum())
+        realized = float(rewards.sum(0).max() - rewards[rows, played].sum())
+        bound = realized_regret_bound(regret, T, R_, delta, None if is_shared else N)
+        failed += realized > bound + 1e-9
+        if is_shared:
+            assert realized == pytest.approx(regret, abs=1e-9)
+    assert failed <= 0.1 * 400
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, "much"])
+def test_a_bad_variation_is_named(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="variation"):
+        ImprovedUpperConfidenceBound.with_options(**BOUNDS, variation=value)
+
+
+def test_variation_needs_bounds_and_one_output() -> None:
+    X = points(5, 0)
+    model = BanditGP(X, X.sin(), kernel=scaled(1.0), noise=1.0)
+    for options in ({}, {"width": 2.0}):
+        with pytest.raises(ValueError, match=r"variation=0\.1"):
+            ImprovedUpperConfidenceBound(model, variation=0.1, **options)
+    feedback = bandits.Censored(minimum=0.0, outcome_bound=1.0, max_delay=3)
+    rule = ImprovedUpperConfidenceBound.with_options(**BOUNDS, any_lambda=True, variation=0.1)
+    recipe = BanditGP.with_kernel(scaled(1.0), noise=1.0)
+    with pytest.raises(ValueError, match="does not go with variation"):
+        BanditLoop(bandits.Box([[0.0], [1.0]]), recipe, rule, feedback=feedback)
+    two = BanditGP(X, torch.cat([X, X], -1), kernel=scaled(1.0), noise=1.0)
+    weights = torch.ones(2, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"variation is 0\.1, but the model has 2 outputs"):
+        ImprovedUpperConfidenceBound(
+            two,
+            **BOUNDS,
+            any_lambda=True,
+            variation=0.1,
+            posterior_transform=ScalarizedPosteriorTransform(weights),
+        )

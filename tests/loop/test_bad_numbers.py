@@ -1,0 +1,250 @@
+"""Numbers and settings that gave wrong results without a word are refused, each with its name."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import Kernel, MaternKernel, ProductKernel, RBFKernel, ScaleKernel
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    TimeVaryingKernel,
+)
+from botorch_bandits.models.kernels import check_kernel_columns
+from botorch_bandits.models.prior_on_arms import ArmsPrior
+
+WIDTH = GPUpperConfidenceBound.with_options(width=2.0)
+KNOWN = {"rkhs_bound": 1.0, "noise_bound": 0.1}
+BOX = Box([[0.0], [1.0]])
+CUBE = Box([[0.0] * 3, [1.0] * 3])
+POINTS = torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1)
+HIDDEN = np.ma.array([0.1, 0.2, 0.3], mask=[False, True, False])
+
+
+def a_loop(domain: Any = BOX, kernel: Kernel | None = None, **settings: Any) -> BanditLoop:
+    model = BanditGP.with_kernel(MaternKernel(nu=2.5) if kernel is None else kernel, noise=0.01)
+    return BanditLoop(domain, model, **{"acquisition": WIDTH, **settings})
+
+
+GIVEN: dict[str, tuple[Callable[[], Any], str]] = {
+    "a masked point": (lambda: a_loop(CUBE).attach(HIDDEN, 1.0), r"x is an array .* \[1\]"),
+    "a masked context": (lambda: a_loop(context_dim=3).ask(HIDDEN), "context is an array"),
+    "masked arms": (lambda: Arms(HIDDEN.reshape(3, 1)), "choices is an array"),
+    "masked bounds": (lambda: Box(np.ma.array([[0.0], [1.0]], mask=[[0], [1]])), "bounds is an"),
+    "masked numbers of arms": (
+        lambda: a_loop(Arms(POINTS)).ask(available=np.ma.array([0, 1], mask=[0, 1])),
+        "available is an array with 1 masked",
+    ),
+    "arms of less than float64": (
+        lambda: a_loop(Arms(POINTS)).ask(available=[[np.float32(0.25)]]),
+        r"available\[0\]\[0\] is a float32 number",
+    ),
+    "a masked seed": (lambda: a_loop(seed=np.ma.array(3, mask=True)), "seed is masked"),
+    "a complex point": (lambda: a_loop(CUBE).attach(HIDDEN.data + 1j, 1.0), "x has dtype complex"),
+    "complex arms": (lambda: Arms(np.array([[1j]])), "choices has dtype complex"),
+    "a rounded point": (
+        lambda: a_loop(CUBE).attach([0.1, np.float32(0.2), 0.3], 1.0),
+        r"x\[1\] is a float32 number",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_what_was_changed_without_a_word_is_refused(case: str) -> None:
+    call, message = GIVEN[case]
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (HIDDEN[:2], "constraints is an array with 1 masked"),
+        ([0.1, np.ma.masked], r"constraints\[1\] is masked"),
+        (np.array([0.1, 1j]), "constraints has dtype complex128"),
+    ],
+)
+def test_constraint_values_are_told_as_they_were_seen(values: Any, message: str) -> None:
+    loop = a_loop(constraints=AdditiveEpochs(num_constraints=2, epoch_length=5))
+    query = loop.ask()
+    with pytest.raises(TypeError, match=message):
+        loop.tell(query.id, 1.0, constraints=values)
+    assert loop.history.num_arrived == 0
+
+
+class Cone(Kernel):
+    """``1 - 4 |x - z|``, which is no covariance: its smallest eigenvalue on the arms is -3.56."""
+
+    has_lengthscale = True
+
+    def forward(self, x1: Any, x2: Any, diag: bool = False, **params: Any) -> torch.Tensor:
+        if diag:
+            return x1.new_ones(x1.shape[:-1])
+        return 1.0 - 4.0 * (x1.unsqueeze(-2) - x2.unsqueeze(-3)).abs().sum(-1)
+
+
+class Lopsided(Cone):
+    """``exp(-|x - 2 z|)``, which depends on the order of its arguments."""
+
+    def forward(self, x1: Any, x2: Any, diag: bool = False, **params: Any) -> torch.Tensor:
+        if diag:
+            return x1.new_ones(x1.shape[:-1])
+        return (-(x1.unsqueeze(-2) - 2.0 * x2.unsqueeze(-3)).abs().sum(-1)).exp()
+
+
+class Endless(Cone):
+    """Infinite where the first coordinate is 0."""
+
+    def forward(self, x1: Any, x2: Any, diag: bool = False, **params: Any) -> torch.Tensor:
+        covariance = 1.0 / (x1 * x2.mT)
+        return covariance.diagonal(dim1=-1, dim2=-2) if diag else covariance
+
+
+@pytest.mark.parametrize("rule", [WIDTH, GPThompsonSampling.with_options(**KNOWN)])
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (
+            Cone(),
+            r"kernel \(Cone\) on the arms are not positive semi-definite.* is -3.56",
+        ),
+        (ScaleKernel(Cone()), r"kernel \(ScaleKernel\) on the arms are not positive semi"),
+        (Lopsided(), r"kernel \(Lopsided\) on the arms are not symmetric"),
+        (Endless(), r"kernel \(Endless\) on the arms\[0.*\] is inf"),
+    ],
+)
+def test_a_kernel_on_arms_is_a_covariance(kernel: Kernel, message: str, rule: Any) -> None:
+    """Bounds and draws came out of negative variances, and nothing said so."""
+    with pytest.raises(ValueError, match=message):
+        a_loop(Arms(POINTS), kernel, acquisition=rule).ask()
+
+
+def test_of_many_arms_some_are_looked_at() -> None:
+    many = torch.linspace(0.0, 1.0, 5000, dtype=torch.float64).unsqueeze(-1)
+    with pytest.raises(ValueError, match="not positive semi-definite"):
+        ArmsPrior.from_kernel(Cone().double(), many)
+    sound = (RBFKernel() + MaternKernel(nu=0.5)).double()
+    assert ArmsPrior.from_kernel(sound, many).num_arms == 5000
+
+
+@pytest.mark.parametrize("num_arms", [2, 40, 400])
+def test_kernels_of_gpytorch_are_covariances(num_arms: int) -> None:
+    """Rounding errors of smooth kernels on close arms are no negative eigenvalues."""
+    points = torch.linspace(0.0, 1e-3, num_arms, dtype=torch.float64).unsqueeze(-1)
+    for kernel in (
+        RBFKernel() + RBFKernel(),
+        ScaleKernel(MaternKernel(nu=0.5)) * RBFKernel(),
+        ScaleKernel(RBFKernel() + MaternKernel(nu=1.5)),
+    ):
+        assert ArmsPrior.from_kernel(kernel.double(), points).num_arms == num_arms
+
+
+WRONG_COLUMNS = {
+    "alone": (MaternKernel(nu=2.5, ard_num_dims=2), "MaternKernel with ard_num_dims=2 on 3 col"),
+    "scaled": (ScaleKernel(RBFKernel(ard_num_dims=2)), "RBFKernel with ard_num_dims=2 on 3 col"),
+    "one for all": (ScaleKernel(RBFKernel(ard_num_dims=1)), "ard_num_dims=1 on 3 columns"),
+    "of a sum": (RBFKernel() + RBFKernel(ard_num_dims=4), "ard_num_dims=4 on 3 columns"),
+    "of a product": (
+        ProductKernel(
+            RBFKernel(active_dims=[0]), ScaleKernel(RBFKernel(ard_num_dims=3, active_dims=[1, 2]))
+        ),
+        "ard_num_dims=3 on 2 columns",
+    ),
+    "columns that are not there": (
+        ScaleKernel(RBFKernel(active_dims=[0, 3])),
+        r"active_dims=\(0, 3\), but the inputs have 3 columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_COLUMNS)
+def test_lengthscales_are_those_of_the_columns(case: str) -> None:
+    """Inside a ``ScaleKernel`` they were broadcast, so that the kernel was another one."""
+    kernel, message = WRONG_COLUMNS[case]
+    arms = Arms(torch.rand(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+    for domain in (CUBE, arms, Box([[0.0], [1.0]])):
+        settings = {} if domain.dim == 3 else {"context_dim": 2}
+        with pytest.raises(ValueError, match=message):
+            a_loop(domain, kernel, **settings)
+    with pytest.raises(ValueError, match=message):
+        a_loop(CUBE, kernel, forgetting=TimeVaryingKernel(0.1))
+
+
+def test_the_silent_case_was_another_kernel() -> None:
+    """What GPyTorch makes of two lengthscales on one column, computed here."""
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=2)).double()
+    kernel.base_kernel.lengthscale = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+    x, z = torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    value = float((kernel(x, z).to_dense() / kernel.outputscale).detach().squeeze())
+    assert value == pytest.approx(float(torch.tensor(-0.5 * (1.0 + 0.25)).exp()), rel=1e-6)
+    with pytest.raises(ValueError, match="ard_num_dims=2 on 1 columns"):
+        check_kernel_columns(kernel, 1)
+
+
+def test_right_columns_pass() -> None:
+    parts = RBFKernel(active_dims=[0]) * ScaleKernel(RBFKernel(ard_num_dims=2, active_dims=[1, 2]))
+    check_kernel_columns(parts, 3)
+    check_kernel_columns(ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=3)), 3)
+    assert a_loop(BOX, parts, context_dim=2).ask([0.1, 0.2]).id == 0
+
+
+def test_nothing_is_added_beside_a_journal(tmp_path: Path) -> None:
+    """The loop used it, and had forgotten it when it was opened again."""
+    path = tmp_path / "run.journal"
+    with a_loop(journal=path) as loop:
+        first, second, third = (loop.ask() for _ in range(3))
+        loop.tell(third.id, 0.5)
+        history = loop.history
+        for call, verb in (
+            (lambda: history.add_outcome(first.id, 1.0, 0.0), r"loop\.tell\("),
+            (lambda: history.add_failure(second.id, 0.0), r"loop\.tell_failed\("),
+            (lambda: history.add_query(first.x, "attached", 0.0), r"loop\.ask\("),
+            (lambda: history.add_retraction(third.id, "wrong", 0.0), r"loop\.retract\("),
+            (lambda: history.record(history.new_outcome(first.id, 1.0, 0.0)), r"loop\.tell\("),
+        ):
+            with pytest.raises(RuntimeError, match=rf"journal {path} does not get.*{verb}"):
+                call()
+        before = history.to_records()
+        loop.tell(first.id, 1.0)
+    assert history.num_arrived == 2
+    assert history.num_queries == len(before) == 3
+    for copied in (copy.deepcopy(history), pickle.loads(pickle.dumps(history))):
+        copied.add_outcome(second.id, 2.0, 0.0)
+        assert copied.num_arrived == 3
+    with a_loop(journal=path) as loop:
+        assert loop.history.to_records() == history.to_records()
+        with pytest.raises(RuntimeError, match="does not get"):
+            loop.history.add_outcome(second.id, 2.0, 0.0)
+
+
+def test_without_a_journal_a_history_takes_outcomes() -> None:
+    loop = a_loop()
+    loop.history.add_outcome(loop.ask().id, 1.0, 0.0)
+    assert loop.history.num_arrived == 1
+
+
+@pytest.mark.parametrize("request_id", [["a"], {"a": 1}, 3, b"a"])
+def test_a_request_is_named_by_a_text(request_id: Any) -> None:
+    """An unhashable one was an error of a dictionary."""
+    loop = a_loop()
+    for call in (
+        lambda: loop.ask(request_id=request_id),
+        lambda: loop.attach([0.5], 1.0, request_id=request_id),
+        lambda: loop.history.query_of_request(request_id),
+    ):
+        with pytest.raises(TypeError, match="request_id must be a text, got"):
+            call()
+    assert loop.history.num_queries == 0

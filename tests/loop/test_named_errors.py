@@ -1,0 +1,191 @@
+"""Errors name the argument, the value and the remedy, before anything is recorded."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import math
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import gpytorch
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.models import SingleTaskGP
+
+from botorch_bandits import (
+    Arms,
+    BanditLoop,
+    Box,
+    Categorical,
+    Exponential,
+    Float,
+    GPUpperConfidenceBound,
+    LogExpectedImprovement,
+    MultiplicativeEpochs,
+    RandomSearch,
+    Space,
+    run,
+)
+from botorch_bandits.constraints import MultiplierOverflowError
+
+BOX = Box([[0.0], [1.0]])
+ARMS = Arms(torch.linspace(0.0, 1.0, 5, dtype=torch.float64).unsqueeze(-1))
+
+
+def an_argument_too_many(now: float) -> float:
+    return now
+
+
+@pytest.mark.parametrize(
+    ("clock", "message"),
+    [
+        (3, "clock is 3, which cannot be called. Pass a function without arguments"),
+        (None, "clock is None, which cannot be called"),
+        (an_argument_too_many, r"which cannot be called without arguments \(missing.*'now'\)"),
+    ],
+)
+def test_a_clock_can_be_called(clock: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        BanditLoop(BOX, None, RandomSearch(), clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("now", "error", "message"),
+    [
+        (math.nan, ValueError, "the time that clock= returned is nan; it must be finite"),
+        ("12", TypeError, "the time that clock= returned must be one number, got the text '12'"),
+        (None, TypeError, "the time that clock= returned must be one number, got None"),
+        (datetime.datetime(2026, 1, 1), TypeError, r"returned must be one number, got datetime"),
+    ],
+)
+def test_a_clock_returns_seconds(now: Any, error: type[Exception], message: str) -> None:
+    loop = BanditLoop(BOX, None, RandomSearch(), clock=lambda: now)
+    for call in (loop.ask, lambda: loop.attach([0.5], 1.0)):
+        with pytest.raises(error, match=f"{message}.*A clock returns seconds as a number"):
+            call()
+    assert loop.history.num_queries == 0
+
+
+def test_clocks_of_all_kinds_are_read() -> None:
+    for clock in (time.time, time.monotonic, iter([1.0, 2.0]).__next__, lambda at=3.0: at):
+        BanditLoop(BOX, None, RandomSearch(), clock=clock).ask()
+    loop = BanditLoop(BOX, None, RandomSearch(), clock=time.monotonic)
+    loop.ask()
+    assert pickle.loads(pickle.dumps(loop)).ask().id == 1
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        (1, r"integer_dims is 1; give the indices of the dimensions in a list, as in \[1\]"),
+        ("1", "integer_dims entry must be an integer, got '1'"),
+        ([1.0], "integer_dims entry must be an integer, got 1.0"),
+        ([True], "integer_dims entry must be an integer, got True"),
+    ],
+)
+def test_whole_numbers_are_named_by_a_list(dims: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Box([[0.0, 0.0], [1.0, 3.0]], integer_dims=dims)
+
+
+class NowhereGP(SingleTaskGP):
+    """A model whose mean is not finite."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        prior = super().forward(x)
+        return gpytorch.distributions.MultivariateNormal(
+            prior.mean * math.nan, prior.lazy_covariance_matrix
+        )
+
+
+DOMAINS = {
+    "box": BOX,
+    "arms": ARMS,
+    "whole numbers": Box([[0.0, 0.0], [1.0, 3.0]], integer_dims=[1]),
+    "part of a box": Box(
+        [[0.0, 0.0], [1.0, 1.0]], inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)]
+    ),
+    "space": Space({"a": Float(0.0, 1.0), "c": Categorical(["x", "y"])}),
+}
+
+RULES: dict[str, Any] = {
+    "GPUpperConfidenceBound": GPUpperConfidenceBound.with_options(width=2.0),
+    "LogExpectedImprovement": LogExpectedImprovement.with_options(),
+    "UpperConfidenceBound": lambda model, pending: UpperConfidenceBound(model, beta=2.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_model_that_is_not_finite_is_named(domain: str, rule: str) -> None:
+    """On boxes it was an error of a random draw in BoTorch."""
+    loop = BanditLoop(DOMAINS[domain], NowhereGP, RULES[rule], num_initial=2)
+    for i in range(2):
+        loop.tell(loop.ask().id, float(i))
+    message = (
+        rf"acquisition function \({rule}\) is nan at \[.*\], where the model \(NowhereGP\) has the "
+        r"mean \[nan\] and the variance \[\d.*\]; both must be finite. Check model="
+    )
+    with pytest.raises(ValueError, match=message):
+        loop.ask()
+    assert loop.history.num_queries == 2
+
+
+def test_other_errors_of_a_search_stay_as_they_are() -> None:
+    class Broken(UpperConfidenceBound):
+        def forward(self, X: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("the machine is on fire")
+
+    loop = BanditLoop(BOX, SingleTaskGP, lambda model, pending: Broken(model, beta=2.0))
+    loop.attach([0.5], 1.0)
+    loop.attach([0.25], 0.0)
+    with pytest.raises(RuntimeError, match="the machine is on fire"):
+        loop.ask()
+
+
+EXACT: dict[str, Any] = {"num_constraints": 1, "epoch_length": 2, "penalty": Exponential(1.0)}
+HELD = MultiplicativeEpochs(**EXACT, max_multiplier=1e6)
+
+
+def with_rule(rule: MultiplicativeEpochs, **settings: Any) -> BanditLoop:
+    return BanditLoop(ARMS, None, RandomSearch(), constraints=rule, **settings)
+
+
+def costly(x: torch.Tensor) -> tuple[float, list[float]]:
+    return float(x), [60.0]
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.constraints.NoisyConstraintsWarning")
+def test_a_run_goes_on_after_multipliers_overflow(tmp_path: Path) -> None:
+    """What was told is not lost, nor is the query whose outcome was refused."""
+    with with_rule(MultiplicativeEpochs(**EXACT), journal=tmp_path / "first.journal") as loop:
+        with pytest.raises(Exception, match=r"turns into a multiplier .* history=loop\.history"):
+            run(loop, costly, 20, progress=False)
+        history, refused = loop.history, loop.history.pending()[0].id
+    for more in ({}, {"journal": tmp_path / "second.journal"}):
+        with with_rule(HELD, history=copy.deepcopy(history), **more) as loop:
+            loop.tell(refused, 0.5, [60.0])
+            result = run(loop, costly, 20, progress=False)
+            assert result.history.num_arrived == refused + 21
+            assert loop.multipliers[0] == pytest.approx(1e6)
+    with with_rule(MultiplicativeEpochs(**EXACT), journal=tmp_path / "first.journal") as loop:
+        assert loop.history.state(refused) == "pending"
+
+
+@pytest.mark.filterwarnings("ignore::botorch_bandits.constraints.NoisyConstraintsWarning")
+def test_a_loop_goes_on_where_a_retraction_made_multipliers_overflow() -> None:
+    loop = with_rule(MultiplicativeEpochs(**EXACT))
+    for value in (-200.0, 100.0) * 20:
+        loop.tell(loop.ask().id, 0.5, [value])
+    for query_id in range(0, 40, 2):  # these held the multiplier down
+        loop.retract(query_id, "another unit")
+    with pytest.raises(MultiplierOverflowError, match=r"goes on .* history=loop\.history"):
+        loop.ask()
+    other = with_rule(HELD, history=loop.history)
+    assert other.ask().id == 40
+    assert other.multipliers[0] == pytest.approx(1e6)

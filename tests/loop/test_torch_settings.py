@@ -1,0 +1,308 @@
+"""What a user sets in torch, for the process or a thread, changes no bit of what a loop does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from torch.quasirandom import SobolEngine
+
+from botorch_bandits import (
+    AdditiveEpochs,
+    AMMUpperConfidenceBound,
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    CandidatesUpperConfidenceBound,
+    Categorical,
+    Censored,
+    ChangePointDetector,
+    ChangePointRestart,
+    DMMUpperConfidenceBound,
+    EvidenceRestart,
+    ExponentialWeights,
+    Float,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    Integer,
+    LagrangianThompsonSampling,
+    LagrangianUpperConfidenceBound,
+    LocalGP,
+    LogExpectedImprovement,
+    MultiplicativeEpochs,
+    Policy,
+    SlidingWindow,
+    Space,
+    TimeVaryingKernel,
+    simulate,
+)
+from botorch_bandits.models.fitted import default_kernel, default_likelihood
+from botorch_bandits.problems import ArmsProblem, BraninReward
+from botorch_bandits.random_streams import seeded_globally, usual_dtype
+
+SQUARE = Box([[0.0, 0.0], [1.0, 1.0]])
+POINTS = torch.rand(30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+KNOWN: dict[str, Any] = {"rkhs_bound": 2.0, "noise_bound": 0.1}
+WIDTH = GPUpperConfidenceBound.with_options(width=2.0)
+IGP = ImprovedUpperConfidenceBound.with_options(**KNOWN)
+
+
+def a_model(**options: Any) -> Any:
+    return BanditGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3, **options)
+
+
+def a_list() -> Any:
+    scales = (0.1, 0.3)
+    return BanditGP.with_candidates(
+        [BanditGP.with_kernel(RBFKernel(), noise=0.01, lengthscale=each) for each in scales]
+    )
+
+
+def separately(rule: Any) -> dict[str, Any]:
+    known = {"num_constraints": 1, "epoch_length": 3, "surrogate": "separate"}
+    return {"acquisition": rule.with_options(**KNOWN), "constraints": AdditiveEpochs(**known)}
+
+
+def a_detector() -> ChangePointRestart:
+    return ChangePointRestart(detector=ChangePointDetector(MaternKernel(nu=2.5), lengthscale=0.3))
+
+
+ON_BOTH: dict[str, Callable[[], dict[str, Any]]] = {
+    "default": dict,
+    "earned": lambda: {"objective": "earned"},
+    "least cost": lambda: {"maximize": False},
+    "default with constraints": lambda: {
+        "constraints": AdditiveEpochs(num_constraints=1, epoch_length=3, surrogate="separate")
+    },
+    "default with contexts": lambda: {"context_dim": 1},
+    "width": lambda: {"model": a_model(), "acquisition": WIDTH},
+    "IGP-UCB": lambda: {"model": a_model(), "acquisition": IGP},
+    "refits": lambda: {"model": a_model(refit_every=3), "acquisition": WIDTH},
+    "composed": lambda: {
+        "model": BanditGP.with_kernel(ScaleKernel(RBFKernel() + MaternKernel()), refit_every=4),
+        "acquisition": WIDTH,
+    },
+    "GP-TS": lambda: {
+        "model": a_model(),
+        "acquisition": GPThompsonSampling.with_options(**KNOWN),
+    },
+    "EI": lambda: {"model": a_model(), "acquisition": LogExpectedImprovement.with_options()},
+    "AMM": lambda: {
+        "model": a_model(),
+        "acquisition": AMMUpperConfidenceBound.with_options(**KNOWN, delta=0.1),
+    },
+    "DMM": lambda: {
+        "model": a_model(),
+        "acquisition": DMMUpperConfidenceBound.with_options(**KNOWN, delta=0.1),
+    },
+    "penalized": lambda: {
+        "model": a_model(),
+        "acquisition": IGP,
+        "constraints": MultiplicativeEpochs(num_constraints=1, epoch_length=3),
+    },
+    "separately": lambda: {"model": a_model(), **separately(LagrangianUpperConfidenceBound)},
+    "drawn separately": lambda: {"model": a_model(), **separately(LagrangianThompsonSampling)},
+    "censored": lambda: {
+        "model": a_model(),
+        "acquisition": WIDTH,
+        "feedback": Censored(max_delay=5, minimum=-3.0),
+    },
+    "detector": lambda: {
+        "model": a_model(),
+        "acquisition": WIDTH,
+        "horizon": 50,
+        "restart": a_detector(),
+    },
+    "evidence": lambda: {"model": a_model(), "acquisition": WIDTH, "restart": EvidenceRestart()},
+    "window": lambda: {
+        "model": a_model(),
+        "acquisition": WIDTH,
+        "forgetting": SlidingWindow(4),
+    },
+    "weights": lambda: {
+        "model": a_model(),
+        "acquisition": WIDTH,
+        "forgetting": ExponentialWeights(0.9),
+    },
+    "time": lambda: {
+        "model": a_model(),
+        "acquisition": WIDTH,
+        "forgetting": TimeVaryingKernel(0.1),
+    },
+    "list": lambda: {
+        "model": a_list(),
+        "acquisition": CandidatesUpperConfidenceBound.with_options(delta=0.1),
+    },
+    "contexts": lambda: {"model": a_model(), "acquisition": WIDTH, "context_dim": 1},
+    "repeats": lambda: {
+        "model": a_model(),
+        "acquisition": GPUpperConfidenceBound.with_options(delta=0.1),
+        "repeats": 1.5,
+    },
+    "many rows": lambda: {
+        "model": LocalGP.with_kernel(MaternKernel(nu=2.5), noise=0.01, lengthscale=0.3),
+        "acquisition": WIDTH,
+    },
+}
+
+DOMAINS: dict[str, Callable[[], Any]] = {
+    "whole numbers": lambda: Box([[0.0, 0.0], [1.0, 5.0]], integer_dims=[1]),
+    "part of a box": lambda: Box(
+        SQUARE.bounds, inequality_constraints=[([0, 1], [-1.0, -1.0], -1.2)]
+    ),
+    "space": lambda: Space(
+        {"a": Float(0.1, 1.0, log=True), "b": Integer(1, 9), "c": Categorical(["x", "y", "z"])}
+    ),
+}
+
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    **{f"{n} on a box": (lambda s=s: {"domain": SQUARE, **s()}) for n, s in ON_BOTH.items()},
+    **{f"{n} on arms": (lambda s=s: {"domain": Arms(POINTS), **s()}) for n, s in ON_BOTH.items()},
+    **{name: (lambda d=d: {"domain": d()}) for name, d in DOMAINS.items()},
+}
+del CASES["many rows on arms"]
+
+
+def a_loop(case: str) -> BanditLoop:
+    return BanditLoop(**{"seed": 1, "clock": lambda: 0.0, **CASES[case]()})
+
+
+def play(loop: BanditLoop, num_rounds: int = 7) -> list[Any]:
+    """Play a few rounds, and return all that the loop says of them."""
+    context = {"context": [0.25]} if loop.settings.context_dim else {}
+    is_censored = isinstance(loop.settings.feedback, Censored)
+    found: list[Any] = []
+    for i in range(num_rounds):
+        query = loop.ask(**context)
+        found += [query.x.tolist(), sorted(query.diagnostics.items())]
+        if is_censored and i % 3 == 1:
+            continue
+        reward = -float((query.x.double() - 0.3).square().sum())
+        more = {} if loop.settings.constraints is None else {"constraints": [0.5 - i / 4.0]}
+        loop.tell(query.id, reward, **more)
+    found += [str(loop.guarantee()), str(loop.recommend(**context))]
+    if loop.settings.constraints is not None:
+        found += [loop.multipliers, str(loop.feasibility(2.0))]
+    return found
+
+
+@pytest.fixture
+def default_dtype() -> Iterator[Callable[[torch.dtype], None]]:
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
+_usual: dict[str, list[Any]] = {}
+
+
+def usual(case: str) -> list[Any]:
+    """What comes out where nothing is set; to be called first."""
+    assert torch.get_default_dtype() == torch.float32
+    if case not in _usual:
+        _usual[case] = play(a_loop(case))
+    return _usual[case]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=["float64", "float16"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_default_dtype_changes_nothing(
+    default_dtype: Callable[[torch.dtype], None], case: str, dtype: torch.dtype
+) -> None:
+    """Priors, bounds of noise and first points of Sobol sequences were rounded otherwise."""
+    expected = usual(case)
+    default_dtype(dtype)
+    assert play(a_loop(case)) == expected
+    assert torch.get_default_dtype() == dtype
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "off", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference_mode"]
+)
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_there_where_they_are_needed(
+    case: str, off: Callable[[], AbstractContextManager[Any]]
+) -> None:
+    """Searches on boxes had nothing to follow."""
+    expected, loop = usual(case), a_loop(case)
+    with off():
+        assert play(loop) == expected
+        assert not torch.is_grad_enabled()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_replicates_do_not_depend_on_it_either(
+    default_dtype: Callable[[torch.dtype], None],
+) -> None:
+    problem = ArmsProblem(POINTS, -(POINTS - 0.3).square().sum(-1), noise_std=0.1)
+
+    def replicates() -> list[Any]:
+        of_arms = simulate(problem, Policy(a_model(), IGP), 12, 3, progress=False)
+        of_box = simulate(BraninReward(noise_std=0.1), Policy(a_model(), IGP), 4, 2, progress=False)
+        return [of_arms.regret.tolist(), of_box.points.tolist()]
+
+    expected = replicates()
+    for dtype in (torch.float64, torch.float16):
+        default_dtype(dtype)
+        assert replicates() == expected
+    default_dtype(torch.float32)
+    with torch.no_grad():
+        assert replicates() == expected
+
+
+def test_only_the_thread_that_builds_has_the_usual_dtype(
+    default_dtype: Callable[[torch.dtype], None],
+) -> None:
+    """It is no setting of the process, which other threads need as it is."""
+    default_dtype(torch.float64)
+    seen: list[torch.dtype] = []
+    with usual_dtype(), seeded_globally(0):
+        thread = threading.Thread(target=lambda: seen.append(torch.zeros(1).dtype))
+        thread.start()
+        thread.join()
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.zeros(1).dtype == torch.tensor(0.5).dtype == torch.float32
+        assert torch.tensor([1, 2]).dtype == torch.int64
+        assert torch.tensor(POINTS[0].tolist(), dtype=torch.float16).dtype == torch.float16
+    assert seen == [torch.float64]
+    assert torch.zeros(1).dtype == torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_what_is_built_is_the_same_to_the_last_bit(
+    default_dtype: Callable[[torch.dtype], None], dtype: torch.dtype
+) -> None:
+    def built() -> list[Any]:
+        parts = [default_kernel(3), default_likelihood(), default_likelihood(POINTS[:, 0] + 1.0)]
+        numbers = [
+            [name, str(value.dtype), value.tolist()]
+            for part in parts
+            for name, value in sorted(part.state_dict().items())
+        ]
+        with seeded_globally(5):
+            points = SobolEngine(3, scramble=True).draw(4, dtype=torch.float64)
+        return [numbers, points.tolist()]
+
+    expected = built()
+    default_dtype(dtype)
+    assert built() == expected
+
+
+def test_gradients_of_the_caller_stay_as_they_were() -> None:
+    loop = BanditLoop(**CASES["width on a box"]())
+    for within in (nullcontext, torch.no_grad, torch.enable_grad):
+        with within():
+            before = torch.is_grad_enabled()
+            loop.tell(loop.ask().id, 1.0)
+            with pytest.raises(TypeError, match="reward"):
+                loop.tell(loop.ask().id, "text")
+            assert torch.is_grad_enabled() == before
