@@ -161,8 +161,8 @@ class OutputFolder:
     def _damaged(self, error: Exception) -> ValueError:
         reason = (str(error) or type(error).__name__).rstrip(".")[:300]
         return ValueError(
-            f"{self.path / HISTORY_FILE} is damaged ({reason}). Choose another --out folder, or "
-            "start afresh with --overwrite."
+            f"{self.path / HISTORY_FILE} is damaged ({reason:.300}). Choose another --out folder, "
+            "or start afresh with --overwrite."
         )
 
     def _refuse_other_journal(self, journal: str | None) -> None:

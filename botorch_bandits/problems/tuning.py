@@ -376,7 +376,7 @@ def load_csv(path: str | Path, target: str) -> tuple[NDArray[np.float64], NDArra
     except Exception as error:  # each kind of compression has errors of its own
         reason = str(error).rstrip(".") or type(error).__name__
         raise ValueError(
-            f"data file {path} cannot be read: {reason}. It "
+            f"data file {path} cannot be read: {reason:.500}. It "
             "must be a CSV file in UTF-8 with a header, as it is or compressed as its ending says "
             "(.gz, .bz2, .xz, .zip)."
         ) from error

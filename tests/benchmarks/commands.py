@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from campaign_of_faults.fault_kinds import KindCount, count_kinds
 
 from benchmarks import (
     BENCHMARKS,
@@ -32,7 +33,6 @@ from benchmarks import (
 )
 from benchmarks.devices import against_cpu
 from benchmarks.fault_cases import SETTING_NAMES
-from benchmarks.fault_kinds import KindCount, count_kinds
 from benchmarks.faults import FaultCount, count_faults
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser, run_command, write_atomically

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from benchmarks import hostile_files
-from benchmarks.fault_kinds import KindCount, count_kinds
-from benchmarks.hostile_files import KINDS, HostileCount, count_hostile
+from campaign_of_faults import hostile_files
+from campaign_of_faults.fault_kinds import KindCount, count_kinds
+from campaign_of_faults.hostile_files import KINDS, HostileCount, count_hostile
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")

@@ -24,13 +24,13 @@ from types import FrameType
 from typing import Any
 
 from benchmarks.fault_cases import build, cut, num_steps, play, step
-from benchmarks.hostile_files import KINDS, count_hostile
 from benchmarks.power_cuts import PowerCuts, cut_power
 from benchmarks.slow_function import slow_value
 from botorch_bandits import BanditLoop, Box, RandomSearch, run_async
 from botorch_bandits.journal import Journal, JournalError, TornTailWarning
 from botorch_bandits.journal.salvage import read_remains
 from botorch_bandits.loop.salvage import check_remains
+from campaign_of_faults.hostile_files import KINDS, count_hostile
 
 
 @dataclass
