@@ -220,7 +220,7 @@ def test_an_interruption_between_disk_and_memory_loses_nothing(
     name, total = "arms, constraints", 30
     with build(name) as plain:
         play(plain, total)
-    record, calls = History.record, []
+    record, calls = History.record_journaled, []
 
     def interrupt(history: History, entry: Any) -> None:
         if history is loop.history:
@@ -230,7 +230,7 @@ def test_an_interruption_between_disk_and_memory_loses_nothing(
         record(history, entry)
 
     with build(name, journal=tmp_path / "run.journal") as loop:
-        monkeypatch.setattr(History, "record", interrupt)
+        monkeypatch.setattr(History, "record_journaled", interrupt)
         num_interrupted = 0
         while (num_known := num_steps(loop.history)) < total:
             try:
