@@ -131,7 +131,7 @@ def test_a_handler_that_saves_and_leaves_keeps_what_was_told(tmp_path: Path) -> 
                 raise KeyboardInterrupt
 
             try:
-                with Alarms(leave, 0.001 + 0.0013 * seed):
+                with Alarms(leave, 0.001 + 0.0002 * seed):
                     while num_steps(loop.history) < before + 10:
                         query = loop.ask()
                         time.sleep(0.0005)

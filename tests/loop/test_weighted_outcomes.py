@@ -420,13 +420,6 @@ def test_random_search_records_what_it_does_not_look_at() -> None:
     assert loop.best()[1].reward == 0.7
 
 
-def test_a_model_cannot_be_checked_with_outcomes_that_are_no_single_observations() -> None:
-    loop = build()
-    loop.tell(loop.ask().id, 0.5, count=3)
-    with pytest.raises(RuntimeError, match="takes each outcome for one observation"):
-        loop.check_model()
-
-
 SEPARATE = AdditiveEpochs(num_constraints=1, step_size=0.1, epoch_length=3, surrogate="separate")
 WEIGHED = {
     "bound": LagrangianUpperConfidenceBound.with_options(width=2.0),

@@ -181,7 +181,7 @@ def test_optimize_minimizes(
     assert main(plain) == 2
     assert "minimize" in capsys.readouterr().err
     if journal:
-        assert main(["resume", "low.journal", "--rounds", "9", "--quiet"]) == 0
+        assert main(["resume", "low.journal", "--rounds", "9", "--quiet", "--trust"]) == 0
         capsys.readouterr()
         assert main(["show", "low.journal", "--html", "page.html", "--plot", "low.png"]) == 0
         text = capsys.readouterr().out
