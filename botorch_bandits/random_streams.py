@@ -13,10 +13,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, Self
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -139,38 +138,6 @@ class _UsualSobolPoints(TorchFunctionMode):
             if is_power and isinstance(number, Tensor) and number.dtype == torch.int64:
                 return func(number.to(USUAL_DTYPE), power)
         return func(*args, **(kwargs or {}))
-
-
-class Turns:
-    """A lock of one thread at a time, which may take it again, in which gradients are recorded.
-
-    What searches and fits need gradients for must work inside ``torch.no_grad()`` and
-    ``torch.inference_mode()``, too.
-    """
-
-    def __init__(self) -> None:
-        """See the class."""
-        lock = threading.RLock()
-        self._acquire, self._release = lock.acquire, lock.release
-        self._guards: list[ExitStack | None] = []  # of the thread that has the lock
-
-    def __enter__(self) -> Self:
-        """Wait for the turn."""
-        self._acquire()
-        guard = None
-        if not torch.is_grad_enabled():  # nor are they in inference mode
-            guard = ExitStack()
-            guard.enter_context(torch.inference_mode(False))
-            guard.enter_context(torch.enable_grad())
-        self._guards.append(guard)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave the rest as it was, and give the turn to others."""
-        guard = self._guards.pop()
-        if guard is not None:
-            guard.close()
-        self._release()
 
 
 @contextmanager

@@ -9,10 +9,13 @@ calls nothing, interrupts at once.
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Self
+
+import torch
 
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.history import Event, History, Query
@@ -20,7 +23,39 @@ from botorch_bandits.journal import JournalError
 from botorch_bandits.loop.chooser import Chooser
 from botorch_bandits.loop.journal import Fit, LoopJournal
 from botorch_bandits.loop.settings import LoopSettings
-from botorch_bandits.random_streams import Turns
+
+
+class Turns:
+    """A lock of one thread at a time, which may take it again, in which gradients are recorded.
+
+    What searches and fits need gradients for must work inside ``torch.no_grad()`` and
+    ``torch.inference_mode()``, too.
+    """
+
+    def __init__(self) -> None:
+        """See the class."""
+        lock = threading.RLock()
+        self._acquire, self._release = lock.acquire, lock.release
+        self._guards: list[ExitStack | None] = []  # of the thread that has the lock
+
+    def __enter__(self) -> Self:
+        """Wait for the turn."""
+        self._acquire()
+        guard = None
+        if not torch.is_grad_enabled():  # nor are they in inference mode
+            guard = ExitStack()
+            guard.enter_context(torch.inference_mode(False))
+            guard.enter_context(torch.enable_grad())
+        self._guards.append(guard)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the rest as it was, and give the turn to others."""
+        guard = self._guards.pop()
+        if guard is not None:
+            guard.close()
+        self._release()
+
 
 _loops: weakref.WeakSet[TakesTurns] = weakref.WeakSet()
 
