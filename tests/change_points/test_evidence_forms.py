@@ -224,14 +224,14 @@ def test_the_sum_of_all_starts_grows_by_one_a_query_on_average():
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["plain", "robust list"])
-def test_segments_without_a_change_last_as_long_as_stated(name, form):
+@pytest.mark.parametrize("num_runs", [30, pytest.param(100, marks=pytest.mark.slow)])
+def test_segments_without_a_change_last_as_long_as_stated(name, form, num_runs):
     """Run lengths are cut at 90 queries, which makes their mean smaller only."""
     alpha, cut = 1.0 / 15.0, 90
     plain = form == "plain"
     detector = EvidenceDetector(
         alpha=alpha, robust=not plain, weights=None if plain else (1, 1, 1), statistic=name
     )
-    num_runs = 100 if plain else 40
     for noise in [2.0, 0.2] if plain else [0.02]:
         prior = BanditGP.with_kernel(MaternKernel(nu=2.5), noise=noise, lengthscale=1.0)
         engine = detector.on(ARMS, prior if plain else LIST)
@@ -365,12 +365,13 @@ def drifting_stream(num_rounds, random, change=None, noise=0.01):
         arm = int(random.integers(5))
 
 
-def test_steady_drift_is_no_change_and_an_abrupt_one_is_found():
-    """Of 20 streams of 150 rounds each; without drift in the null most of them alarm."""
+@pytest.mark.parametrize("num_streams", [8, pytest.param(20, marks=pytest.mark.slow)])
+def test_steady_drift_is_no_change_and_an_abrupt_one_is_found(num_streams):
+    """In streams of 150 rounds each; without drift in the null most of them alarm."""
     random = np.random.default_rng(11)
     engines = {rate: EvidenceDetector(drift_rate=rate).on(ARMS, PRIOR) for rate in (None, RATE)}
     alarms, late = {None: 0, RATE: 0}, []
-    for _ in range(20):
+    for _ in range(num_streams):
         steady = list(drifting_stream(150, random))
         for rate, engine in engines.items():
             tests = play(engine, *zip(*steady, strict=True))
@@ -381,7 +382,7 @@ def test_steady_drift_is_no_change_and_an_abrupt_one_is_found():
         assert not seen or seen[0] >= 75
         late.append(seen[0] - 75 if seen else 75)
     assert alarms[RATE] == 0
-    assert alarms[None] >= 18
+    assert alarms[None] >= 0.85 * num_streams
     assert np.median(late) <= 10
     assert np.mean(np.array(late) == 75) <= 0.25
 
