@@ -586,9 +586,9 @@ class Journal(JournalReader):
             return str(begun)
         if check_one_of("durability", wanted, DURABILITY) != DURABILITY[0] and wanted != begun:
             raise ValueError(
-                f"durability is {wanted!r}, but {self.path} was begun with {begun!r}, so that "
-                "what a power cut leaves of a batch would be taken for damage. Leave it out, or "
-                "begin another journal."
+                f"durability= is to group records, but {self.path} was begun with {begun!r}, so "
+                "that what a power cut leaves of a group would be taken for damage. Leave it out, "
+                "or begin another journal."
             )
         return wanted
 

@@ -400,7 +400,7 @@ class Chooser:
         if self._stream is not None:
             among = None if limits is None else limits.among
             x, diagnostics = self._stream.choose(local_round, now, context, among)
-            if settings.repeats is not None:
+            if settings.repeats is not None and limits is None:
                 engine = self._stream.engine
                 ratio = engine.noise_ratio_at(x) if isinstance(engine, CandidatesEngine) else None
                 diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
@@ -413,7 +413,7 @@ class Chooser:
         diagnostics = {"acquisition_value": value}
         if isinstance(acquisition, BanditAcquisition):
             diagnostics = acquisition.describe(whole)
-        if settings.repeats is not None:
+        if settings.repeats is not None and limits is None:
             ratio = noise_ratio_of(acquisition, whole)
             diagnostics = with_plays(diagnostics, settings.model, settings.repeats, ratio)
         return whole[-settings.domain.dim :], "acquisition", diagnostics

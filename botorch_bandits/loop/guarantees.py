@@ -296,7 +296,11 @@ def with_regret(
     covered = [query for query, bound in zip(covered, bounds, strict=True) if bound is not None]
     if is_sure:  # each play of a point has the bound of its choice
         bounds = [bound for bound in bounds if bound is not None]
-        of_choices = dict(zip((query.round_number for query in covered), bounds, strict=True))
+        of_choices = {
+            query.round_number: bound
+            for query, bound in zip(covered, bounds, strict=True)
+            if query.restriction is None  # the bound is for what there was in that round
+        }
         for query in history.queries:
             if query.origin == "repeat" and query.diagnostics["choice_round"] in of_choices:
                 covered.append(query)

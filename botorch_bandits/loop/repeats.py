@@ -133,8 +133,8 @@ def next_play(
         rounds_before: How many rounds there were before that.
     """
     latest = _latest_play(history)
-    if latest is None or "plays" not in latest.diagnostics:
-        return None
+    if latest is None or latest.restriction is not None or "plays" not in latest.diagnostics:
+        return None  # the best of what there was in one round need not be good in another
     known = latest.diagnostics
     play = known.get("play", 1.0) + 1.0
     if play > known["plays"]:

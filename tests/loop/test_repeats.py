@@ -162,11 +162,39 @@ def test_what_is_not_chosen_from_all_is_chosen_anew_and_pending_points_are_playe
     loop = build(repeats=8.0)
     first = loop.ask()
     assert first.diagnostics["plays"] == 3.0
-    assert loop.ask(available=list(range(10))).origin == "acquisition"
+    restricted = loop.ask(available=list(range(10)))
+    assert restricted.origin == "acquisition"
+    assert "plays" not in restricted.diagnostics
+    assert loop.ask().origin == "acquisition"
     loop = build(repeats=8.0)
     queries = [loop.ask() for _ in range(4)]
     assert [q.origin for q in queries] == ["acquisition", "repeat", "repeat", "acquisition"]
     assert queries[2].diagnostics == {"play": 3.0, "plays": 3.0, "choice_round": 1.0}
+
+
+@pytest.mark.parametrize("domain", [ARMS, BOX], ids=["arms", "box"])
+def test_the_best_of_what_was_there_is_not_played_again_when_there_is_more(domain: Any) -> None:
+    """On its own the point of a restricted round may be the worst of all, and bounds none."""
+    given = {"available": [29]} if domain is ARMS else {"fixed": {0: 1.0}}
+    loop = build(domain, repeats=4.0)
+    for t in range(24):
+        query = loop.ask(**(given if 6 <= t < 16 else {}))
+        assert query.origin != "repeat" or query.restriction is None
+        if 6 <= t <= 16:
+            assert query.origin == "acquisition"
+        loop.tell(query.id, -3.0 * float(query.x[0]) + 0.1 * math.sin(7.0 * t))
+    regret = loop.guarantee().regret
+    assert regret is not None
+    bounds, of_choices = [], {}
+    for query in loop.history.queries:
+        known = query.diagnostics
+        if query.origin == "acquisition":
+            of_choices[query.round_number] = 2.0 * known["width"] * known["standard_deviation"]
+            bounds.append(of_choices[query.round_number])
+        else:
+            bounds.append(of_choices[int(known["choice_round"])])
+    assert regret.num_rounds == len(bounds) == 24
+    assert regret.bound == pytest.approx(sum(min(bound, 3.0) for bound in bounds), rel=1e-12)
 
 
 def test_repeats_go_with_detection() -> None:
