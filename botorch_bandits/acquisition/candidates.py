@@ -28,6 +28,7 @@ Other rules on lists: Ziomek, Adachi and Osborne 2024; Sandberg and Chehreghani 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -266,22 +267,22 @@ class BoundOfList(BanditAcquisition):
     maximize: bool
 
     @property
+    @abstractmethod
     def survivors(self) -> Tensor:
         """Which entries of the list survive, one ``bool`` each."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_refuted(self) -> bool:
         """Whether no entry of the list survives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _values(self, X: Tensor) -> Tensor:
         """Return ``batch_shape x q`` values, each as if the points before it were pending."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _bounds(self, model: CandidatesModel, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the bounds at ``... x d`` points from the rows of a model."""
-        raise NotImplementedError
 
     @property
     def X_baseline(self) -> Tensor:
