@@ -1,4 +1,4 @@
-"""What the tables of docs/experiments.md show, from docs/results."""
+"""What the tables of the pages of experiments show, from docs/results."""
 
 from collections.abc import Callable
 from functools import cache

@@ -11,7 +11,7 @@ from test_results_agree import NUMBER, agrees, less
 
 PAGES = {
     page: (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    for page in ("experiments", "change-points")
+    for page in ("experiments/beyond-changes", "change-points")
 }
 PLAIN, ROBUST, EXPLORES = "evidence, plain", "evidence, robust", "evidence, robust, explores"
 PROBES = "evidence, robust, probes"
@@ -87,7 +87,7 @@ WRONG = ("long", "short", "noise-1.5", "noise-2", "t-3")
 
 # by page, sentences with holes for numbers, and what these are
 SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
-    "experiments": {
+    "experiments/beyond-changes": {
         "it has {} (standard error {}) more regret in the plain form and {} ({}) in": lambda: [
             *less(*CHANGES, PLAIN, TOLD, "regret"),
             *less(*CHANGES, ROBUST, TOLD, "regret"),
