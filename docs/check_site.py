@@ -1,7 +1,8 @@
 """Look at the built documentation in a browser: ``python docs/check_site.py docs/_build/html``.
 
-Every page is loaded once and laid out at three widths. It needs the extra ``browser`` (Playwright, which
-downloads nothing by itself) and a Chromium of the system, found on ``PATH`` or given as ``--chromium``.
+Every page is loaded once and laid out at three widths, listings of source code at the smallest of
+them. It needs the extra ``browser`` (Playwright, which downloads nothing by itself) and a Chromium
+of the system, found on ``PATH`` or given as ``--chromium``.
 """
 
 import argparse
@@ -32,10 +33,10 @@ LAYOUT = """
   const faults = [];
   let boxes = 0;
   const root = document.documentElement;
+  // the first words of an element
   const start = (element) => element.innerText.trim().replace(/\\s+/g, " ").slice(0, 60);
-  const left = window.innerWidth - root.clientWidth > 20 ? 0 : root.clientWidth;
-  if (left && root.scrollWidth > left + 1) {
-    faults.push(`the page is ${root.scrollWidth} pixels wide`);
+  if (root.scrollWidth > root.clientWidth + 1) {
+    faults.push(`the page is ${root.scrollWidth} pixels wide, in a window of ${root.clientWidth}`);
   }
   // the box in which an element scrolls, if there is one
   const boxOf = (element) => {
@@ -84,18 +85,14 @@ LAYOUT = """
     }
     scrolls(image);
   }
-  for (const math of article.querySelectorAll("math")) {
-    if (math.getBoundingClientRect().right > column.right + 1) scrolls(math);
-  }
-  if (article.querySelector("merror, .MathJax, span.math:not(:has(math)), div.math:not(:has(math))")) {
+  if (article.querySelector("merror, .MathJax, :is(span, div).math:not(:has(math))")) {
     faults.push("a formula is not rendered");
   }
   for (const brand of document.querySelectorAll(".sidebar-brand-text, .header-center .brand")) {
-    const lines = brand.getClientRects().length && brand.firstChild
-      ? (() => { const r = document.createRange(); r.selectNodeContents(brand);
-                 return new Set([...r.getClientRects()].map((x) => Math.round(x.top))).size; })()
-      : 1;
-    if (lines > 1) faults.push("the title is broken into lines");
+    const words = document.createRange();
+    words.selectNodeContents(brand);
+    const lines = new Set([...words.getClientRects()].map((box) => Math.round(box.top)));
+    if (lines.size > 1) faults.push("the title is broken into lines");
   }
   return [faults, boxes];
 }
@@ -171,7 +168,7 @@ async def look_at(tab: Any, address: str, name: str, screenshots: Path | None) -
     for event, listener in listeners.items():
         tab.on(event, listener)
     await tab.goto(f"{address}/{name}", wait_until="load")
-    for width in WIDTHS:
+    for width in WIDTHS[-1:] if name.startswith("_modules/") else WIDTHS:
         await tab.set_viewport_size({"width": width, "height": HEIGHT})
         faults, page.boxes[width] = await tab.evaluate(LAYOUT, [SMALLEST_TEXT, SMALLEST_SCALE])
         for fault in faults:

@@ -1,4 +1,4 @@
-"""Formulas of the pages as MathML, which browsers show by themselves: no script, nothing to load."""
+"""Formulas as MathML, which browsers show by themselves: without a script, and with no download."""
 
 import re
 from html import escape
@@ -11,6 +11,8 @@ from sphinx.writers.html5 import HTML5Translator
 
 logger = logging.getLogger(__name__)
 ARG = re.compile(r"\\arg\b")  # which the converter does not know
+SYMBOL = re.compile(r"<m[ion]\b")
+LONG = 20  # symbols, with which a formula may be wider than a phone
 UNKNOWN = re.compile(r">\s*\\[A-Za-z]+")
 
 
@@ -20,7 +22,9 @@ def mathml_of(latex: str, display: str, place: nodes.Node) -> str:
     try:
         mathml = convert(latex, display=display)
     except Exception as error:
-        logger.warning("no MathML for %r: %s: %s", latex, type(error).__name__, error, location=place)
+        logger.warning(
+            "no MathML for %r: %s: %s", latex, type(error).__name__, error, location=place
+        )
         return f"<code>{escape(latex)}</code>"
     unknown = UNKNOWN.search(mathml)
     if unknown:
@@ -30,8 +34,10 @@ def mathml_of(latex: str, display: str, place: nodes.Node) -> str:
 
 def visit_inline(self: HTML5Translator, node: nodes.math) -> None:
     """Write a formula within a line."""
-    self.body.append(self.starttag(node, "span", "", CLASS="math notranslate"))
-    self.body.append(mathml_of(node.astext(), "inline", node) + "</span>")
+    mathml = mathml_of(node.astext(), "inline", node)
+    length = " long" if len(SYMBOL.findall(mathml)) > LONG else ""
+    self.body.append(self.starttag(node, "span", "", CLASS=f"math notranslate{length}"))
+    self.body.append(mathml + "</span>")
     raise nodes.SkipNode
 
 
