@@ -27,11 +27,11 @@ TIMEOUT = 120_000  # milliseconds, for a machine that is busy
 SMALLEST_TEXT = 12.0  # CSS pixels, which are 9 pt
 SMALLEST_SCALE = 0.595  # of an image, on the page against its own width: 60%, less rounding
 
-# Returns what is wrong with the layout, as sentences, and how many boxes scroll.
+# Returns what is wrong with the layout, as sentences, and what scrolls in a box of its own.
 LAYOUT = """
 ([smallestText, smallestScale]) => {
   const faults = [];
-  let boxes = 0;
+  const boxes = [];
   const root = document.documentElement;
   // the first words of an element
   const start = (element) => element.innerText.trim().replace(/\\s+/g, " ").slice(0, 60);
@@ -48,7 +48,7 @@ LAYOUT = """
   const scrolls = (element) => {
     const box = boxOf(element);
     if (!box || box.scrollWidth <= box.clientWidth + 1) return false;
-    boxes += 1;
+    boxes.push(start(box) || element.src);
     if (box.offsetHeight - box.clientHeight < 4) {
       faults.push(`a scroll bar cannot be seen: ${start(box) || element.src}`);
     }
@@ -105,7 +105,7 @@ class Page:
 
     name: str
     faults: dict[str, list[str]] = field(default_factory=dict)
-    boxes: dict[int, int] = field(default_factory=dict)
+    boxes: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, fault: str, width: int | None = None) -> None:
         """Take a fault down, at a width or at all of them."""
@@ -154,6 +154,10 @@ async def look_at(tab: Any, address: str, name: str, screenshots: Path | None) -
         if response.status >= 400:
             page.add(f"{urlsplit(response.url).path} answers {response.status}")
 
+    def on_failure(request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # as an icon is, when a tab goes on
+            page.add(f"{request.url} failed: {request.failure}")
+
     def on_console(message: Any) -> None:
         if message.type in ("error", "warning"):
             page.add(f"the console says: {message.text}")
@@ -161,7 +165,7 @@ async def look_at(tab: Any, address: str, name: str, screenshots: Path | None) -
     listeners = {
         "request": on_request,
         "response": on_response,
-        "requestfailed": lambda request: page.add(f"{request.url} failed"),
+        "requestfailed": on_failure,
         "console": on_console,
         "pageerror": lambda error: page.add(f"a script fails: {error}"),
     }
@@ -231,6 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--chromium", default=find_chromium(), help="the browser's program")
     parser.add_argument("--only", nargs="+", metavar="PAGE", help="pages, such as loop.html")
     parser.add_argument("--screenshots", type=Path, help="a folder for pictures of all pages")
+    parser.add_argument("--boxes", action="store_true", help="name what scrolls in a box")
     options = parser.parse_args(arguments)
     if options.chromium is None:
         parser.error(f"found none of {', '.join(BROWSERS)}; give --chromium PATH")
@@ -245,8 +250,10 @@ def main(arguments: list[str] | None = None) -> int:
         for fault, widths in page.faults.items():
             print(f"{page.name}: {fault}" + (f" (at {', '.join(widths)})" if widths else ""))
     for width in WIDTHS:
-        boxes = sum(page.boxes.get(width, 0) for page in pages)
-        print(f"{width} pixels: {boxes} tables or pictures scroll in a box of their own")
+        boxes = [(page.name, box) for page in pages for box in page.boxes.get(width, [])]
+        if options.boxes:
+            print(*(f"{width} pixels: {name}: {box}" for name, box in boxes), sep="\n")
+        print(f"{width} pixels: {len(boxes)} tables or pictures scroll in a box of their own")
     bad = sum(bool(page.faults) for page in pages)
     seconds = time.monotonic() - started
     print(f"{len(pages)} pages at {len(WIDTHS)} widths in {seconds:.0f} s: {bad} with faults")

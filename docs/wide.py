@@ -11,6 +11,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 SMALLEST_SCALE = 0.6  # of a picture; docs/check_site.py asks for as much
 FEW_COLUMNS = 3  # which fit on a phone
+MOST_COLUMNS = 7  # which have room beside the menu
 TAGS = re.compile(r"(<[^>]*>)")
 BREAKS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[_.(\[=/-])(?=[\w(\[])")
 
@@ -25,17 +26,18 @@ class MarkWide(SphinxPostTransform):
         """Mark what is on one page."""
         for group in self.document.findall(nodes.tgroup):
             columns = int(group["cols"])
-            group.parent["classes"].append(f"columns-{columns}")
             if columns > FEW_COLUMNS:
                 group.parent["classes"].append("many-columns")
+            if columns > MOST_COLUMNS:
+                group.parent["classes"].append("crowded")
         for image in list(self.document.findall(nodes.image)):
             if isinstance(image.parent, nodes.paragraph) and len(image.parent.children) == 1:
                 self.box(image)
 
     def box(self, image: nodes.image) -> None:
-        """Let a picture of pixels shrink so far only that its text can be read."""
+        """Let a picture shrink so far only that its text can be read."""
         size = get_image_size(Path(self.app.srcdir) / image["uri"])
-        if size is None:  # drawn in vectors
+        if size is None:
             return
         least = f'<div class="picture-box" style="--least-width: {SMALLEST_SCALE * size[0]:.0f}px">'
         image.parent.replace_self(
