@@ -13,7 +13,8 @@ SMALLEST_SCALE = 0.6  # of a picture; docs/check_site.py asks for as much
 FEW_COLUMNS = 3  # which fit on a phone
 MOST_COLUMNS = 7  # which have room beside the menu
 TAGS = re.compile(r"(<[^>]*>)")
-BREAKS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[_.(\[=/-])(?=[\w(\[])")
+OPTION = re.compile(r"--?[\w-]{1,20}")
+BREAKS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[_.(\[=/])(?=[\w(\[])")
 
 
 class MarkWide(SphinxPostTransform):
@@ -47,6 +48,8 @@ class MarkWide(SphinxPostTransform):
 
 def visit_literal(self: HTML5Translator, node: nodes.literal) -> None:
     """Begin code within a line, and remember where."""
+    if OPTION.fullmatch(node.astext()):
+        node["classes"].append("option")
     HTML5Translator.visit_literal(self, node)
     node["begins"] = len(self.body)
 
