@@ -1,8 +1,9 @@
 """Look at the built documentation in a browser: ``python docs/check_site.py docs/_build/html``.
 
-Every page is loaded once and laid out at three widths, listings of source code at the smallest of
-them. It needs the extra ``browser`` (Playwright, which downloads nothing by itself) and a Chromium
-of the system, found on ``PATH`` or given as ``--chromium``.
+Every page is loaded once and laid out at three widths. Listings of source code are alike: the
+longest stands for all, unless ``--listings`` asks for each. It needs the extra ``browser``
+(Playwright, which downloads nothing by itself) and a Chromium of the system, found on ``PATH`` or
+given as ``--chromium``.
 """
 
 import argparse
@@ -125,6 +126,11 @@ class Handler(SimpleHTTPRequestHandler):
         else:
             super().do_GET()
 
+    def end_headers(self) -> None:
+        """Let the browser keep what many pages share."""
+        self.send_header("Cache-Control", "max-age=600")
+        super().end_headers()
+
     def log_message(self, format: str, *args: object) -> None:
         """Drop the message."""
 
@@ -134,10 +140,15 @@ def find_chromium() -> str | None:
     return next((path for path in map(shutil.which, BROWSERS) if path), None)
 
 
-def pages_of(folder: Path) -> list[str]:
-    """Return the addresses of all pages in a folder, relative to it."""
-    pages = (path.relative_to(folder) for path in folder.rglob("*.html"))
-    return sorted(str(path) for path in pages if "_static" not in path.parts)
+def pages_of(folder: Path, listings: bool = False) -> list[str]:
+    """Return the addresses of all pages in a folder, relative to it; of listings the longest."""
+    static, modules = folder / "_static", folder / "_modules"
+    pages = [path for path in folder.rglob("*.html") if static not in path.parents]
+    if not listings:
+        sources = [path for path in pages if modules in path.parents]
+        sources.sort(key=lambda path: path.stat().st_size)
+        pages = [path for path in pages if path not in sources[:-1]]
+    return sorted(str(path.relative_to(folder)) for path in pages)
 
 
 async def look_at(tab: Any, address: str, name: str, screenshots: Path | None) -> Page:
@@ -172,7 +183,7 @@ async def look_at(tab: Any, address: str, name: str, screenshots: Path | None) -
     for event, listener in listeners.items():
         tab.on(event, listener)
     await tab.goto(f"{address}/{name}", wait_until="load")
-    for width in WIDTHS[-1:] if name.startswith("_modules/") else WIDTHS:
+    for width in WIDTHS:
         await tab.set_viewport_size({"width": width, "height": HEIGHT})
         faults, page.boxes[width] = await tab.evaluate(LAYOUT, [SMALLEST_TEXT, SMALLEST_SCALE])
         for fault in faults:
@@ -236,10 +247,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="PAGE", help="pages, such as loop.html")
     parser.add_argument("--screenshots", type=Path, help="a folder for pictures of all pages")
     parser.add_argument("--boxes", action="store_true", help="name what scrolls in a box")
+    parser.add_argument("--listings", action="store_true", help="all listings of source code")
     options = parser.parse_args(arguments)
     if options.chromium is None:
         parser.error(f"found none of {', '.join(BROWSERS)}; give --chromium PATH")
-    names = options.only or pages_of(options.folder)
+    names = options.only or pages_of(options.folder, options.listings)
     if not names:
         parser.error(f"{options.folder} has no pages; build them with python -m sphinx")
     if options.screenshots is not None:

@@ -10,6 +10,7 @@ from sphinx.util.images import get_image_size
 from sphinx.writers.html5 import HTML5Translator
 
 SMALLEST_SCALE = 0.6  # of a picture; docs/check_site.py asks for as much
+SMALLEST_WIDTH = 576  # pixels, of one that is as wide
 FEW_COLUMNS = 3  # which fit on a phone
 MOST_COLUMNS = 7  # which have room beside the menu
 TAGS = re.compile(r"(<[^>]*>)")
@@ -40,9 +41,10 @@ class MarkWide(SphinxPostTransform):
         size = get_image_size(Path(self.app.srcdir) / image["uri"])
         if size is None:
             return
-        least = f'<div class="picture-box" style="--least-width: {SMALLEST_SCALE * size[0]:.0f}px">'
+        least = max(SMALLEST_SCALE * size[0], min(size[0], SMALLEST_WIDTH))
+        box = f'<div class="picture-box" style="--least-width: {least:.0f}px">'
         image.parent.replace_self(
-            [nodes.raw("", least, format="html"), image, nodes.raw("", "</div>", format="html")]
+            [nodes.raw("", box, format="html"), image, nodes.raw("", "</div>", format="html")]
         )
 
 
