@@ -8,6 +8,7 @@ from botorch_bandits.version import __version__
 ROOT = Path(__file__).resolve().parents[1]
 # the experiments and the benchmarks, which are not installed
 sys.path += [str(ROOT / "tutorials"), str(ROOT / "tests")]
+sys.path.append(str(ROOT / "docs"))  # mathml and wide, which are extensions
 
 project = "botorch_bandits"
 author = "the botorch_bandits developers"
@@ -16,11 +17,13 @@ version = release = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "mathml",
+    "wide",
 ]
-exclude_patterns = ["_build", "results/league.md"]  # the latter is a part of league.md
+exclude_patterns = ["_build", "results/*.md"]  # the latter are parts of pages
 templates_path: list[str] = []
 
 # A reference that has the full name of something in these packages must lead somewhere. Names of
@@ -34,12 +37,26 @@ nitpick_ignore_regex = [
 
 html_theme = "furo"
 html_title = f"botorch_bandits {version}"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_domain_indices = False
+html_favicon = "_static/favicon.svg"
 html_show_copyright = False
 html_extra_path = ["figure-by-figure.html"]  # `python tutorials/papers reproduce --full` writes it
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
+# What acquisition functions are asked by a loop. Where classes of one's own are built it is listed
+# (with `:no-exclude-members:`), and in other classes not.
+autodoc_default_options = {
+    "exclude-members": "arms_rule, as_theorem, check_options, closed_form, complete_options,"
+    "default_margin, defines_rule, describe, fingerprint, forward, gen_candidates, is_expected,"
+    "is_optimistic, load_state_dict, options_from_domain, options_of_widths, set_rule,"
+    "set_X_pending, value_scale, width_rule"
+}
+autosummary_generate = False  # tables only: a page has a small family of classes
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

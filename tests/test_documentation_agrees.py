@@ -109,12 +109,14 @@ def test_commands_of_the_tuning_page_run(options, tmp_path, monkeypatch, capsys)
         assert command_line(["resume", "tune.journal", "--trust"]) == 0
 
 
-def table_after(page: str, header: str) -> list[list[str]]:
+def table_after(page: str, header: str, with_header: bool = False) -> list[list[str]]:
     """Return the cells of the Markdown tables whose header row begins like this."""
     rows, inside = [], False
     for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines():
         if line.startswith(header):
             inside = True
+            if with_header:
+                rows.append([cell.strip() for cell in line.strip("|").split("|")])
         elif not line.startswith("|"):
             inside = False
         elif inside and not line.startswith("| ---"):
@@ -135,6 +137,24 @@ def test_benchmark_table_is_that_of_the_results():
         assert float(cells[1]) == pytest.approx(float(row["ratio"]), rel=0.01)
         assert float(cells[2]) == float(row["at_least"])
         assert cells[3] == "" or float(cells[3]) == float(row["aim"])
+
+
+def test_comparison_has_numbers_of_the_league():
+    """Medians of simple regret after 60 evaluations, as the league's page has them."""
+    sections = (RESULTS / "league.md").read_text(encoding="utf-8").split("\n### ")
+    titles = {"ackley5": "Ackley", "svr": "A support vector machine for regression"}
+    header, *rows = table_after("comparison.md", "| Problem | `ours-best` |", with_header=True)
+    assert len(rows) == 3
+    for problem, *shown in rows:
+        name = titles.get(problem.strip("`"), "Michalewicz")
+        (section,) = [text for text in sections if text.startswith(name)]
+        table = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in section.splitlines()
+            if line.startswith("|")
+        ]
+        after_60 = {cells[0]: cells[table[0].index("at 60")].split(" ")[0] for cells in table}
+        assert [after_60[method.strip("`")] for method in header[1:]] == shown, problem
 
 
 def messages() -> list[str]:

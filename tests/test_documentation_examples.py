@@ -175,7 +175,7 @@ def documented(name: str, module: str, pages: str) -> bool:
 
 @pytest.mark.parametrize("module", public_modules())
 def test_reference_has_every_public_name(module):
-    pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.rst"))
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").rglob("*.rst"))
     missing = [name for name in public_names(module) if not documented(name, module, pages)]
     assert not missing, f"docs/api lacks {missing} of {module}"
 

@@ -74,6 +74,8 @@ def test_no_page_says_that_an_index_has_the_package() -> None:
 
 def test_the_citation_is_of_this_version() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    shown = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    assert f"version = {{{botorch_bandits.__version__}}}" in shown
     known = dict(line.split(": ", 1) for line in text.splitlines() if re.match(r"[a-z-]+: ", line))
     assert known["version"] == botorch_bandits.__version__
     assert known["title"] == PROJECT["project"]["name"]
