@@ -148,7 +148,7 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         "for nothing: {} times a run at twice": lambda: misspecified("noise-2", PLAIN)[2:],
     },
     "change-points": {
-        "the regret was {} with this default, {} with a policy that is told the changes, "
+        "the regret was {} with this default, {} with a policy that is told about the changes, "
         "{} with half-samples and {} without restarts": lambda: [
             regret(*CHANGES, method)[0] for method in (ROBUST, TOLD, HALVES, "never restarts")
         ],
@@ -161,8 +161,8 @@ SENTENCES: dict[str, dict[str, Callable[[], list[float]]]] = {
         "sequence of restarts, {} in {} rounds": lambda: hard(
             "drift", ROBUST, "false_alarms_per_run", "rounds"
         ),
-        "after {} rounds in the plain form and {} in the robust one, by one deviation "
-        "after {} and {}; {} to {}% were not": lambda: [
+        "after {} rounds in the plain form and {} in the robust one, and a fall by one standard "
+        "deviation after {} and {}; {} to {}% of these changes were not": lambda: [
             delay("fall-2", PLAIN)[0],
             delay("fall-2", ROBUST)[0],
             delay("fall-1", PLAIN)[0],
