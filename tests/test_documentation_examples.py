@@ -210,4 +210,5 @@ def test_tutorials_are_there():
         "06_contexts",
         "07_gpu_and_scale",
         "08_ax",
+        "09_your_own_data",
     ]

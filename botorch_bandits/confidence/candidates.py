@@ -75,6 +75,9 @@ FIRST_CAPACITY = 64
 LEVEL_OF_SURVIVORS = 0.05
 """Of survivors where nothing states a level: half of the ordinary ``delta``."""
 
+MOST_ROWS_SHOWN = 20
+"""Priors in a printed table; the default list has hundreds."""
+
 
 class RefutedListWarning(RuntimeWarning):
     """The outcomes refute every prior on a list; no guarantee holds from then on."""
@@ -176,7 +179,7 @@ class EvidenceTable:
         return pd.DataFrame([asdict(row) for row in self.rows])
 
     def __str__(self) -> str:
-        """Show it, the best predictions first."""
+        """Show it, the best predictions first, and at most :data:`MOST_ROWS_SHOWN` priors."""
         alive = sum(row.survives for row in self.rows)
         lines = [
             f"{self.num_outcomes} outcomes, {alive} of {len(self.rows)} priors survive at level "
@@ -189,13 +192,17 @@ class EvidenceTable:
             )
         width = max(len(row.name) for row in self.rows)
         lines.append(f"{'prior':<{width}}  log evidence  posterior weight  status")
-        for row in sorted(self.rows, key=lambda each: each.log_evidence):
+        in_order = sorted(self.rows, key=lambda each: each.log_evidence)
+        for row in in_order[:MOST_ROWS_SHOWN]:
             after = row.thrown_out_after
             status = "survives" if after is None else f"thrown out after outcome {after}"
             lines.append(
                 f"{row.name:<{width}}  {row.log_evidence:12.4f}  {row.posterior_weight:16.4f}  "
                 f"{status}"
             )
+        left_out = len(in_order) - MOST_ROWS_SHOWN
+        if left_out > 0:
+            lines.append(f"and {left_out} more, which `rows` and `to_dataframe()` have")
         return "\n".join(lines)
 
 

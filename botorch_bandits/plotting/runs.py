@@ -75,7 +75,7 @@ def plot_rewards(
     over = [(t, o.reward) for t, o in arrived if any(g > 0.0 for g in o.constraints)]
     if over:
         ax.plot(*columns(over), "x", color="black", ms=6, ls="none", label="a constraint not met")
-    steps = _best_so_far(history, arrived, restarts)
+    steps = best_so_far(history, arrived, restarts)
     if steps:
         label = f"best so far: {steps[-1][1]:.4g}"
         ax.step(*columns(steps), where="post", color=LINE_COLOR, lw=2.2, label=label)
@@ -135,7 +135,7 @@ def _mark_missing(history: History, ax: Axes) -> None:
             )  # fmt: skip
 
 
-def _best_so_far(
+def best_so_far(
     history: History, arrived: Sequence[tuple[int, Outcome]], restarts: Sequence[int]
 ) -> list[tuple[float, float]]:
     """Return rounds and the best reward up to each; a NaN stands where it begins anew."""

@@ -42,7 +42,7 @@ from botorch_bandits import (
     run,
     simulate,
 )
-from botorch_bandits.confidence import RefutedListWarning
+from botorch_bandits.confidence import CandidateEvidence, RefutedListWarning
 from botorch_bandits.models import CandidateArms, CandidatesModel, DefaultCandidates, candidate_grid
 from botorch_bandits.problems import gp_draw_on_arms
 
@@ -632,3 +632,13 @@ def test_replicates_play_what_loops_play(form: str) -> None:
             assert Arms(choices).index_of(X).tolist() == result.arms[b].tolist()
             torch.testing.assert_close(Y.squeeze(-1), result.outcomes[b], rtol=0.0, atol=1e-12)
         assert (result.covered is None) == (form == "draws")
+
+
+def test_a_long_table_is_printed_in_short() -> None:
+    evidence = CandidateEvidence([1.0] * 30)
+    evidence.update(torch.linspace(-3.0, -1.0, 30, dtype=torch.float64).tolist())
+    lines = str(evidence.table(level=0.05)).splitlines()
+    assert len(lines) == 2 + 20 + 1
+    assert lines[2].split()[0] == "29"  # it predicted best
+    assert lines[-1] == "and 10 more, which `rows` and `to_dataframe()` have"
+    assert len(evidence.table(level=0.05).rows) == 30
