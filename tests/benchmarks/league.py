@@ -111,9 +111,17 @@ def _digits(number: float) -> str:
 class AnyRow(Protocol):
     """What :class:`Rows` needs of a run: it can be told apart, written and read."""
 
-    problem: str
-    method: str
-    seed: int
+    @property
+    def problem(self) -> str:
+        """The name of the problem."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -61,8 +61,8 @@ def run_situations(
     failed = []
     if not options.table:
         data = Path(options.data) if options.data else None
-        chosen = _playable_problems(problems, data)
         playing = _playable_methods(methods, options.ax_python)
+        chosen = _playable_problems(problems, data)
         with ProgressBar(len(listed(chosen, playing, seeds)), "league", not options.quiet) as bar:
             failed = play_all(
                 rows,

@@ -62,10 +62,10 @@ def draw(situation: Situation, rows: SituationRows, path: Path) -> None:
                 ends[method] = _draw_curve(ax, method, runs, quantity)
             if quantity == "violations":
                 ax.axhline(0.0, color="0.6", lw=0.8, zorder=0)
-                ax.set_ylim(top=_above_most(rows, situation))
             ax.set_xlabel("round")
             ax.set_ylabel(titles[quantity])
             ax.set_xlim(0, situation.num_rounds * 1.27)
+            ax.set_xticks(range(0, situation.num_rounds + 1, 2 * STEP))
             ax.spines[["top", "right"]].set_visible(False)
             _label(ax, ends, situation.num_rounds)
         axes[0, 0].set_title(
@@ -73,14 +73,6 @@ def draw(situation: Situation, rows: SituationRows, path: Path) -> None:
         )
         figure.savefig(path, dpi=130)
         plt.close(figure)
-
-
-def _above_most(rows: SituationRows, situation: Situation) -> float:
-    """Return a limit above all curves but for their first numbers, which are of the same points."""
-    of_problem = [row for row in rows if row.problem == situation.name]
-    later = {m: [row for row in of_problem if row.method == m] for m in STYLES}
-    means = [fmean(r.violations[1] for r in runs) for runs in later.values() if runs]
-    return 1.15 * max(means)
 
 
 def _draw_curve(ax: Axes, method: str, runs: list[SituationRow], quantity: str) -> float:

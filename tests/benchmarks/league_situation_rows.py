@@ -83,19 +83,24 @@ class SituationRow:
     @classmethod
     def from_cells(cls, cells: dict[str, str]) -> SituationRow:
         """Return the row of cells by name."""
-        numbers = [
+        simple, signed, rectified = (
             float(cells[name]) if cells[name] else None
             for name in ("simple", "signed", "rectified")
-        ]
-        curves = [tuple(map(float, cells[name].split())) for name in ("curve", "violations")]
+        )
+        curve, violations = (
+            tuple(map(float, cells[name].split())) for name in ("curve", "violations")
+        )
         return cls(
             cells["problem"],
             cells["method"],
             int(cells["seed"]),
             cells["version"],
-            *numbers,
+            simple,
+            signed,
+            rectified,
             float(cells["seconds"]),
-            *curves,
+            curve,
+            violations,
         )
 
 

@@ -255,7 +255,7 @@ def page(rows: SituationRows) -> str:
     for kind in KINDS:
         of_kind = [situation for situation in played if situation.kind == kind]
         if of_kind:
-            parts += [f"### {HEADERS[kind]}", ""]
+            parts += [f"**{HEADERS[kind]}.**", ""]
         for situation in of_kind:
             title = f"`{situation.name}`: {situation.title}, {situation.num_rounds} rounds"
             headings = headings_of(situation)
