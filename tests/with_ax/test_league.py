@@ -37,8 +37,8 @@ def test_ax_plays_integers_choices_and_logarithms():
 def test_ax_plays_in_situations(name):
     situation = SITUATIONS[name]
     method = situation_method_of(f"ax={sys.executable}")
-    row = situation_play(situation, method, 0, num_rounds=NUM_INITIAL + 7)
+    row = situation_play(situation, method, 0, num_rounds=NUM_INITIAL + 2)
     assert row.version.startswith("ax-platform 1.")
-    assert len(row.curve) == 2
+    assert len(row.curve) == 1
     assert (row.signed is not None) == situation.has_budget
     assert row.seconds > 0.0
