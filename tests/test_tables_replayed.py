@@ -151,6 +151,9 @@ SIZES: dict[str, tuple[int, int | None]] = {
 }
 
 SEARCHED = ("beyond-priors-box",)
+DRAWN = ("curves", "boxes")
+"""Tables that figures are drawn from; what they summarize is in the others at the last round."""
+
 EXACT = 2e-9
 BY_SEARCH = 1e-3
 """Where a search ends on a box depends on the last digits of the processor's arithmetic; one round
@@ -265,7 +268,7 @@ def tables_of(name: str) -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         path = Path(folder)
         run_experiment(name, path, files_of(name), trials, rounds, progress=False)
-        tables = sorted(path.glob("*.csv"))
+        tables = [table for table in sorted(path.glob("*.csv")) if table.stem not in DRAWN]
         return {table.stem: table.read_text(encoding="utf-8").splitlines() for table in tables}
 
 

@@ -129,7 +129,9 @@ def test_what_a_mixture_of_arms_earns_without_violation(box, num_points: int, ea
     best = min(float((grid.values - price * g).max()) for price in prices)
     assert f"{best:.4f}" == earned
     assert grid.optimal_value < best < box.optimal_value
-    page = (Path(__file__).parents[2] / "docs" / "experiments" / "shi-2022.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "experiments" / "shi-2022.md").read_text(
+        encoding="utf-8"
+    )
     assert f"{earned} on the" in page
     assert f"{grid.optimal_value - best:.3f}" in page
 

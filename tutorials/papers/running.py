@@ -23,6 +23,7 @@ from torch import Tensor
 
 from botorch_bandits import __version__
 from botorch_bandits.cli import write_atomically
+from papers.curves import CURVES_TABLE, tabulate_curves
 from papers.registry import EXPERIMENTS, TABLES, build_experiments
 from papers.results import (
     REPORTED_ROUND,
@@ -130,8 +131,8 @@ def run_experiment(
 ) -> Finished:
     """Run an experiment, print its tables and write its folder.
 
-    Writes ``table.csv``, ``differences.csv``, ``settings.json`` and a figure. Trials that an
-    earlier start finished are not run again.
+    Writes ``table.csv``, ``differences.csv``, ``curves.csv``, ``settings.json`` and a figure.
+    Trials that an earlier start finished are not run again.
 
     Args:
         name: A key of ``EXPERIMENTS`` or of ``TABLES``.
@@ -173,6 +174,7 @@ def run_experiment(
     write_csv(folder / "table.csv", rows)
     if differences:
         write_csv(folder / "differences.csv", differences)
+    write_csv(folder / f"{CURVES_TABLE}.csv", tabulate_curves(experiments, curves))
     report = EXPERIMENTS[name].report
     axes = (
         plot_curves(experiments, curves) if report is None else report(experiments, curves, folder)

@@ -159,8 +159,8 @@ def image(path: Path, caption: str, description: str) -> str:
 LEFT_OUT = ("experiment", "final_simple_regret", "mean_width")
 """Columns that no statement is about; panels are shown by their titles."""
 
-FILES_LEFT_OUT = ("differences",)
-"""The checks quote them."""
+FILES_LEFT_OUT = ("differences", "curves", "boxes")
+"""The checks quote them, or figures show them."""
 
 TITLES = {
     "regret": "regret is",
