@@ -35,7 +35,6 @@ nitpick_ignore_regex = [
 html_theme = "furo"
 html_title = f"botorch_bandits {version}"
 html_show_copyright = False
-html_extra_path = ["figure-by-figure.html"]  # `python tutorials/papers reproduce --full` writes it
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3

@@ -15,13 +15,14 @@
 :func:`plot_leave_one_out`                outcomes beside what all others predict of them
 ========================================  ======================================================
 
-:func:`label_lines` writes the names of lines at their ends, for figures of your own.
+:func:`label_lines` and :func:`label_points` write names beside lines and points, for your own
+figures.
 
 Nothing here changes matplotlib's global settings, and no screen is needed.
 """
 
 from botorch_bandits.plotting.evidence import plot_evidence
-from botorch_bandits.plotting.labels import label_lines
+from botorch_bandits.plotting.labels import label_lines, label_points
 from botorch_bandits.plotting.leave_one_out import plot_leave_one_out
 from botorch_bandits.plotting.overview import plot_run
 from botorch_bandits.plotting.posterior import plot_posterior, plot_width_against_error
@@ -41,6 +42,7 @@ __all__ = [
     "MARKERS",
     "STYLE",
     "label_lines",
+    "label_points",
     "need_matplotlib",
     "new_figure",
     "plot_diagnostic",

@@ -26,6 +26,9 @@ AT_THE_RIGHT = 0.8
 DISTANCE = 0.04
 """Between axes and names, as a share of the width of the axes."""
 
+NEAR, BESIDE = 0.1, 0.018
+"""Points so near to one another, and names so far beside theirs, as shares of the width."""
+
 MOST_CHARACTERS = 28
 """Longer names are broken into several rows."""
 
@@ -151,3 +154,71 @@ def _annotate(
         annotation_clip=False,
         arrowprops={"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5), **leader},
     )
+
+
+def label_points(
+    ax: Axes,
+    points: Sequence[tuple[float, float]],
+    names: Sequence[str],
+    fontsize: float = SMALL,
+) -> list[Any]:
+    """Write names to the right of points; those near one another are moved apart in height.
+
+    Call it last, as :func:`label_lines`.
+
+    Args:
+        ax: Axes on which the points are drawn.
+        points: In the units of the axes.
+        names: One a point.
+        fontsize: In points.
+
+    Returns:
+        The annotations, in the order of the points.
+
+    Raises:
+        ValueError: If there are not as many names as points.
+    """
+    if len(points) != len(names):
+        raise ValueError(f"names has {len(names)} entries for {len(points)} points; give one each.")
+    if not points:
+        return []
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+    size = LINE_HEIGHT * fontsize / (ax.get_window_extent().height / ax.figure.dpi * 72.0)
+    to_axes = ax.transData + ax.transAxes.inverted()
+    places = [tuple(to_axes.transform(point)) for point in points]
+    heights = [0.0] * len(points)
+    for near in _clusters([x for x, _ in places]):
+        moved = move_apart([places[i][1] for i in near], [size] * len(near))
+        for i, height in zip(near, moved, strict=True):
+            heights[i] = height
+    return [
+        ax.annotate(
+            name,
+            point,
+            xytext=(x + BESIDE, height),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=fontsize,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "shrinkA": 0,
+                "shrinkB": 3,
+                "relpos": (0, 0.5),
+                "color": "0.6",
+                "lw": 0.6,
+            },
+        )
+        for point, name, (x, _), height in zip(points, names, places, heights, strict=True)
+    ]
+
+
+def _clusters(places: Sequence[float]) -> list[list[int]]:
+    """Return the numbers of places in groups, each of which follow one another closely."""
+    groups: list[list[int]] = []
+    for i in sorted(range(len(places)), key=lambda i: places[i]):
+        if groups and places[i] - places[groups[-1][-1]] < NEAR:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups

@@ -8,7 +8,7 @@ import random
 import pytest
 from matplotlib.text import Text
 
-from botorch_bandits.plotting import label_lines, new_figure
+from botorch_bandits.plotting import label_lines, label_points, new_figure
 from botorch_bandits.plotting.labels import move_apart
 
 
@@ -78,3 +78,23 @@ def test_long_names_have_several_rows() -> None:
     (name,) = label_lines(ax)
     assert "\n" in name.get_text()
     assert label_lines(new_figure()[1][0, 0]) == []
+
+
+def test_names_of_points_stand_beside_them_and_apart() -> None:
+    figure, axes = new_figure(width=7.0, height=3.0)
+    ax = axes[0, 0]
+    points = [(1.0, 1.0), (1.0, 1.001), (1.01, 1.0), (5.0, 9.0)]
+    ax.plot(*zip(*points, strict=True), "o")
+    names = label_points(ax, points, ["a", "b", "c", "d"])
+    figure.draw_without_rendering()
+    boxes = [Text.get_window_extent(name) for name in names]
+    for a, b in itertools.combinations(boxes[:3], 2):
+        assert a.y1 <= b.y0 or b.y1 <= a.y0
+    for box, point in zip(boxes, points, strict=True):
+        assert box.x0 > ax.transData.transform(point)[0]
+    assert (boxes[3].y0 + boxes[3].y1) / 2 == pytest.approx(
+        ax.transData.transform(points[3])[1], abs=2.0
+    )
+    assert label_points(ax, [], []) == []
+    with pytest.raises(ValueError, match="names has 1 entries for 2 points"):
+        label_points(ax, points[:2], ["a"])

@@ -34,7 +34,7 @@ def over_rounds(experiment: ArmsExperiment, curve: Curves) -> dict[str, Tensor]:
         curve: The result of one of its methods.
     """
     if "constraint" in curve.others:
-        if experiment.tabulated:  # a policy that is followed through a change: its totals
+        if experiment.totals:
             cost = curve.others["constraint"]
             totals = (curve.regret.cumsum(-1), cost.cumsum(-1))
             return dict(zip(("cumulative regret", "cumulative cost"), totals, strict=True))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,14 @@ from papers import (
     verma,
     verma_contextual,
 )
+from papers.pictures import Picture, Written, curve_pictures
+from papers.special_pictures import (
+    combined_pictures,
+    constraint_pictures,
+    forgetting_pictures,
+    multiplier_pictures,
+    power_pictures,
+)
 from papers.trials import ArmsExperiment
 
 
@@ -43,21 +50,22 @@ class Entry:
         data: What each data file is; empty if none is needed.
         num_required: How many of them are required.
         report: Takes the panels, their results and the folder; prints and writes what the table
-            does not say, and returns the axes of the figure. The usual figure if omitted.
+            does not say.
+        pictures: From the tables to the pictures; one a panel with its curves if omitted.
     """
 
     build: Callable[..., list[ArmsExperiment]]
     description: str
     data: tuple[str, ...] = ()
     num_required: int = 0
-    report: Callable[..., Any] | None = None
+    report: Callable[..., None] | None = None
+    pictures: Callable[[Written], list[Picture]] = curve_pictures
 
 
 EXPERIMENTS = {
     "coverage": Entry(
         coverage.coverage,
         "what a guarantee costs: coverage and regret of widths",
-        report=coverage.report,
     ),
     "srinivas-synthetic": Entry(srinivas.synthetic, "Srinivas et al. 2010, Figure 5a"),
     "srinivas-sensors": Entry(
@@ -99,10 +107,16 @@ EXPERIMENTS = {
         1,
     ),
     "avanesov-horizon": Entry(
-        avanesov.horizon, "Avanesov 2020, Figure 1", report=avanesov.report_power
+        avanesov.horizon,
+        "Avanesov 2020, Figure 1",
+        report=avanesov.report_power,
+        pictures=power_pictures,
     ),
     "avanesov-periods": Entry(
-        avanesov.periods, "Avanesov 2020, Figure 2", report=avanesov.report_power
+        avanesov.periods,
+        "Avanesov 2020, Figure 2",
+        report=avanesov.report_power,
+        pictures=power_pictures,
     ),
     "avanesov-compare": Entry(
         avanesov.compare, "Avanesov 2020, Figure 3", report=avanesov.report_comparison
@@ -112,21 +126,28 @@ EXPERIMENTS = {
         "what Avanesov 2020 leaves unsaid, in the setting of Figure 3",
         report=avanesov.report_comparison,
     ),
-    "shi-gardner": Entry(shi.gardner, "Shi and Eryilmaz 2022, Figures 1 to 5", report=shi.report),
+    "shi-gardner": Entry(
+        shi.gardner,
+        "Shi and Eryilmaz 2022, Figures 1 to 5",
+        report=shi.report,
+        pictures=constraint_pictures,
+    ),
     "shi-rates": Entry(
         shi.rates,
         "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants",
         report=shi.report,
+        pictures=constraint_pictures,
     ),
     "beyond-multipliers": Entry(
         beyond_multipliers.multipliers,
         "multipliers: once an epoch against every round",
         report=beyond_multipliers.report,
+        pictures=multiplier_pictures,
     ),
     "beyond-forgetting": Entry(
         beyond_forgetting.forgetting,
         "restarting against models that forget",
-        report=beyond_forgetting.report,
+        pictures=forgetting_pictures,
     ),
     "beyond-priors": Entry(
         beyond_priors.priors,
@@ -146,7 +167,7 @@ EXPERIMENTS = {
     "beyond-changes-hard": Entry(
         beyond_changes_hard.hard,
         "changes that are frequent, faint or hidden, in two dimensions, and a drift",
-        report=partial(avanesov.report_comparison, num_columns=4),
+        report=avanesov.report_comparison,
     ),
     "beyond-calm": Entry(
         beyond_changes_hard.calm,
@@ -166,6 +187,7 @@ EXPERIMENTS = {
         beyond_combined.combined,
         "delay, change, constraint and context at once, each switched off in turn",
         report=beyond_combined.report,
+        pictures=combined_pictures,
     ),
 }
 

@@ -111,7 +111,6 @@ FIGURES = (
         partial(_judge_power, "horizon"),
         _UNSAID,
         partial(_numbers, "horizon"),
-        images=("avanesov-horizon.png",),
     ),
     Figure(
         "avanesov-2",
@@ -124,7 +123,6 @@ FIGURES = (
         partial(_judge_power, "periods"),
         _UNSAID,
         partial(_numbers, "periods"),
-        images=("avanesov-periods.png",),
     ),
     Figure(
         "avanesov-3",
@@ -139,6 +137,5 @@ FIGURES = (
         _judge_comparison,
         "Of the time before the first change nothing is judged but the conclusion, by the false "
         "alarms of all rounds. " + _UNSAID,
-        images=("avanesov-compare.png",),
     ),
 )

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from papers.running import read_rows, read_settings
-
-Row = Mapping[str, str]
+from papers.pictures import Row, Written
+from papers.running import read_written
 
 
 class MissingRowsError(LookupError):
@@ -54,16 +53,8 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The tables of one experiment.
-
-    Attributes:
-        tables: Rows by the name of their file, without ``.csv``.
-        settings: What ``settings.json`` says.
-    """
-
-    tables: Mapping[str, Sequence[Row]]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+class Evidence(Written):
+    """The tables of one experiment, and how they are asked."""
 
     @classmethod
     def of_folder(cls, folder: Path) -> Evidence:
@@ -72,8 +63,7 @@ class Evidence:
         Args:
             folder: What :func:`~papers.running.run_experiment` wrote.
         """
-        tables = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
-        return cls(tables, read_settings(folder))
+        return cls(**vars(read_written(folder)))
 
     def rows(self, table: str, panel: str = "*", **columns: str | int) -> list[Row]:
         """Return the rows of a table.
@@ -403,8 +393,6 @@ class Figure:
         differs: What this run has in place of what the paper has.
         numbers: From the tables to the paper's numbers beside ours.
         findings: From the tables to what was found, for experiments beyond the papers.
-        draw: From the tables to axes, where the usual curves are not what the figure shows.
-        images: Files of the experiment's folder in place of drawn curves.
     """
 
     name: str
@@ -417,8 +405,6 @@ class Figure:
     differs: str = ""
     numbers: Callable[[Evidence], list[Number]] | None = None
     findings: Callable[[Evidence], Sequence[str]] | None = None
-    draw: Callable[[Evidence], Any] | None = None
-    images: tuple[str, ...] = ()
 
     @property
     def is_published(self) -> bool:

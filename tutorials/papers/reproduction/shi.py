@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
-from botorch_bandits.plotting import new_figure
 from papers.reproduction.judging import (
     Check,
     Estimate,
@@ -154,23 +152,6 @@ def _judge_epochs(evidence: Evidence) -> list[Check]:
     ]
 
 
-def _draw_epochs(evidence: Evidence) -> Any:
-    """Regret against violation, a point an epoch length, as the paper's Figure 1 has it."""
-    _, axes = new_figure(width=5.2, height=3.8)
-    ax = axes[0, 0]
-    for S in EPOCH_LENGTHS:
-        x, y = (
-            evidence.mean("shi-gardner-epochs", f"S = {S}", name)
-            for name in ("violation", "regret")
-        )
-        errors = (x.standard_error, y.standard_error)
-        ax.errorbar(x.mean, y.mean, errors[1], errors[0], fmt="o", color="black", capsize=3)
-        ax.annotate(f"S = {S}", (x.mean, y.mean), xytext=(6, 6), textcoords="offset points")
-    ax.set_xlabel("time-averaged violation at the end")
-    ax.set_ylabel("time-averaged regret at the end")
-    return [ax]
-
-
 def _numbers(panel: str, evidence: Evidence) -> list[Number]:
     row = evidence.rows("violation", panel, method=ADMMBO)[-1]
     known = [Number("rounds until ADMMBO stops", STOPS[panel], f"{float(row['mean_stop']):.0f}")]
@@ -211,7 +192,6 @@ def _compared(
         partial(judge, kind, algorithm),
         differs,
         partial(_numbers, panel) if panel in STOPS else None,
-        images=(f"{experiment}.png", "boxes.png"),
     )
 
 
@@ -226,7 +206,6 @@ FIGURES = (
         "multiplier mean less violation and, for three choices of five, more regret.",
         _judge_epochs,
         _UNSAID,
-        draw=_draw_epochs,
     ),
     _compared(
         "shi-2-3",

@@ -6,13 +6,25 @@ interrupted run continues.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
 from papers import EXPERIMENTS, TABLES
+from papers.pictures import FOLDER as IMAGES
+from papers.pictures import Picture, Row
+from papers.reproduction.committed import (
+    FACTORS,
+    Record,
+    committed_pictures,
+    read_evidence,
+    read_factors,
+    read_record,
+)
 from papers.reproduction.judging import (
     Check,
     Evidence,
@@ -22,6 +34,7 @@ from papers.reproduction.judging import (
     decide,
     reason,
 )
+from papers.running import pictures_of, read_rows, versions
 
 
 @dataclass(frozen=True)
@@ -162,6 +175,8 @@ class Reproduction:
         files: Data files, by the names of :data:`~papers.reproduction.state.DATA`.
         only: Names of experiments; all of them if empty.
         progress: Show progress bars.
+        docs: The folder of a documentation whose committed results are read in place of those in
+            ``folder``; nothing is played then.
     """
 
     folder: Path
@@ -171,6 +186,7 @@ class Reproduction:
     files: Mapping[str, Path] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     progress: bool = True
+    docs: Path | None = None
 
     def folder_of(self, experiment: str) -> Path:
         """Return the folder of an experiment."""
@@ -246,7 +262,11 @@ class State:
     def evidence(self, experiment: str) -> Evidence:
         """Return the tables of an experiment; they are read once, when it has finished."""
         if experiment not in self._evidence:
-            found = Evidence.of_folder(self.settings.folder_of(experiment))
+            docs = self.settings.docs
+            if docs is None:
+                found = Evidence.of_folder(self.settings.folder_of(experiment))
+            else:
+                found = read_evidence(experiment, docs)
             if not found.settings.get("panels"):
                 return Evidence({})
             self._evidence[experiment] = found
@@ -255,6 +275,57 @@ class State:
     def forget(self, experiment: str) -> None:
         """Read the tables of an experiment anew next time."""
         self._evidence.pop(experiment, None)
+        self.__dict__.pop("_factors", None)
+
+    @cached_property
+    def record(self) -> Record:
+        """How the numbers were made."""
+        settings = self.settings
+        if settings.docs is not None:
+            return read_record(settings.docs)
+        return Record(
+            settings.command,
+            settings.seed,
+            settings.num_workers,
+            os.cpu_count() or 1,
+            versions(),
+            {kind: path.name for kind, path in settings.files.items()},
+        )
+
+    def pictures(self, figure: Figure) -> list[tuple[Picture, Path]]:
+        """Return the pictures of a figure's panels with their files, in the panels' order.
+
+        Args:
+            figure: Whose panels are shown.
+        """
+        name, docs = figure.experiment, self.settings.docs
+        if docs is None:
+            folder = self.settings.folder_of(name) / IMAGES
+            drawn = pictures_of(name, self.evidence(name))
+            known = [(each, folder / f"{each.name}.svg") for each in drawn]
+        else:
+            known = committed_pictures(name, docs)
+        return [
+            (picture, path)
+            for picture, path in known
+            if path.exists()
+            and any(fnmatchcase(panel, p) for panel in picture.panels for p in figure.panels)
+        ]
+
+    def factors(self, figure: Figure) -> list[Row]:
+        """Return the rows of what one changed setting does to a figure's claims.
+
+        Args:
+            figure: The figure.
+        """
+        return [row for row in self._factors if row.get("figure") == figure.name]
+
+    @cached_property
+    def _factors(self) -> list[Row]:
+        if self.settings.docs is not None:
+            return read_factors(self.settings.docs)
+        folders = sorted((self.settings.folder / "experiments").glob(f"*{FACTORS}"))
+        return [row for folder in folders for row in read_rows(folder / "factors.csv")]
 
     def judge(self, figure: Figure) -> Judged:
         """Return a figure with its verdict.
