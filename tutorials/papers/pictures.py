@@ -16,7 +16,7 @@ from typing import Any
 
 from botorch_bandits.cli import write_atomically
 from botorch_bandits.plotting import LINE_STYLES, label_lines, new_figure
-from botorch_bandits.problems.changing import evenly_spaced_change_points
+from botorch_bandits.problems import evenly_spaced_change_points
 from papers.curves import CURVES_TABLE
 
 Row = Mapping[str, str]
@@ -141,6 +141,7 @@ def curve_picture(
     quantity: str,
     lines: Lines,
     written: Written,
+    has_changes: bool = True,
 ) -> Picture:
     """Return a picture of curves; changes of the reward are vertical lines.
 
@@ -151,11 +152,12 @@ def curve_picture(
         quantity: What the curves are.
         lines: The curves.
         written: Whose settings say whether axes are logarithmic, and where the reward changes.
+        has_changes: Whether it does, where the settings have periods.
     """
     panel = next(p for p in written.settings["panels"] if p["name"] == panels[0])
     settings = written.settings.get("settings", {}).get(panels[0], {})
     changes: tuple[int, ...] = ()
-    if "num_periods" in settings:
+    if has_changes and settings.get("num_periods", panel["rounds"] + 1) <= panel["rounds"]:
         changes = evenly_spaced_change_points(panel["rounds"], int(settings["num_periods"]))
     is_logarithmic = bool(panel.get("logarithmic"))
     draw = partial(

@@ -45,7 +45,8 @@ def forgetting_pictures(written: Written) -> list[Picture]:
                 chosen = {name: rows for name, rows in lines.items() if name.startswith(words)}
                 title = f"{title_of(panel)}: {group}"
                 name = f"{panel['name']}-{group}"
-                picture = curve_picture(name, (panel["name"],), title, quantity, chosen, written)
+                names, changes = (panel["name"],), panel["name"].endswith("-abrupt")
+                picture = curve_picture(name, names, title, quantity, chosen, written, changes)
                 found.append(picture)
     return found
 
