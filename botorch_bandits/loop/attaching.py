@@ -10,14 +10,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, overload
 
-from botorch_bandits.checks import check_all_carried, check_context
+from botorch_bandits.checks import check_context
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.feedback import Censored
 from botorch_bandits.history import Outcome, Query
 from botorch_bandits.journal.files import HandlersOnHold
 from botorch_bandits.loop.checking import check_request
 from botorch_bandits.loop.turns import TakesTurns
-from botorch_bandits.loop.weighted import check_weighted
 
 
 class AttachesPoints(TakesTurns):
@@ -35,15 +33,26 @@ class AttachesPoints(TakesTurns):
         count: int | None = None,
         noise: float | None = None,
     ) -> Outcome:
-        """Record the reward of a query.
+        """Record the reward of a query; :meth:`.BanditLoop.tell` has it.
 
         Args:
-            query_id: See :meth:`.BanditLoop.tell`.
-            reward: See there.
-            constraints: See there.
-            count: See there.
-            noise: See there.
+            query_id: The id of the query.
+            reward: Any finite real number of at most 1e50 in size: of Python, of numpy, or a tensor
+                with one entry, of any precision; True and False are 1 and 0.
+            constraints: One such number for each constraint, or a float64 tensor; at most 0 is
+                feasible. None without constraints.
+            count: Of how many observations these are the means, such as clicks of ``count``
+                impressions; it must not depend on them.
+            noise: The variance of this reward's noise, if it is not the model's; known before it.
         """
+
+    @abstractmethod
+    def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
+        """Raise if an outcome is not one that the loop takes."""
+
+    @abstractmethod
+    def _next_round(self) -> int:
+        """Return the number of the next round, if there is one."""
 
     @overload
     def attach(
@@ -93,7 +102,8 @@ class AttachesPoints(TakesTurns):
                 coordinates.
             reward: As for :meth:`tell`; None if it is not known yet.
             constraints: As for :meth:`tell`; they come with the reward.
-            context: As for :meth:`ask`.
+            context: ``context_dim`` numbers: in which context the point is evaluated. None without
+                contexts.
             request_id: The caller's name for the request; a second call with the same name, point
                 and reward does nothing and returns what is known. With a reward it may follow one
                 without, whose query is then told.
@@ -162,24 +172,6 @@ class AttachesPoints(TakesTurns):
                 chooser.add_query(query)
                 chooser.add_outcome(outcome)
             return outcome
-
-    def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
-        check_all_carried(outcome.reward, outcome.constraints)
-        if outcome.is_weighted:
-            check_weighted(self.settings, outcome)
-        if isinstance(feedback := self.settings.feedback, Censored):
-            scale, arrived = self.settings.outcome_scale, outcome.arrived_round
-            feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
-
-    def _next_round(self) -> int:
-        round_number = self._history.num_queries + 1
-        horizon = self.settings.horizon
-        if horizon is not None and round_number > horizon:
-            raise RuntimeError(
-                f"horizon={horizon} rounds were asked already. Build a loop with a larger "
-                "horizon and history=loop.history to go on."
-            )
-        return round_number
 
 
 fill_in_docstrings(__name__)

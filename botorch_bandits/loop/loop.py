@@ -21,6 +21,7 @@ from botorch.models.model import Model
 from botorch_bandits.acquisition import AcquisitionRecipe, RandomSearch
 from botorch_bandits.change_points import Reset, Restart
 from botorch_bandits.checks import (
+    check_all_carried,
     check_context,
     check_positive,
     level_of_users_line,
@@ -59,7 +60,7 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
-from botorch_bandits.loop.weighted import check_weighted_history
+from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
 
@@ -772,6 +773,24 @@ class BanditLoop(AttachesPoints):
             RuntimeWarning,
             stacklevel=level_of_users_line(),
         )
+
+    def _check_told(self, outcome: Outcome, query: Query, now: float) -> None:
+        check_all_carried(outcome.reward, outcome.constraints)
+        if outcome.is_weighted:
+            check_weighted(self.settings, outcome)
+        if isinstance(feedback := self.settings.feedback, Censored):
+            scale, arrived = self.settings.outcome_scale, outcome.arrived_round
+            feedback.check_outcome(query, outcome.reward, arrived, now, self._history, scale)
+
+    def _next_round(self) -> int:
+        round_number = self._history.num_queries + 1
+        horizon = self.settings.horizon
+        if horizon is not None and round_number > horizon:
+            raise RuntimeError(
+                f"horizon={horizon} rounds were asked already. Build a loop with a larger "
+                "horizon and history=loop.history to go on."
+            )
+        return round_number
 
 
 fill_in_docstrings(__name__)
