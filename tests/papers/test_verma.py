@@ -17,7 +17,7 @@ from papers.reproduction.judging import Evidence
 from papers.results import tabulate
 from papers.running import tabulate_differences
 from papers.trials import ArmsExperiment, run_arms_experiment
-from papers.verma import synthetic
+from papers.verma import curve_player, synthetic
 from papers.verma_factors import FactorPanel, tabulate_factors
 
 
@@ -29,10 +29,12 @@ def test_chunks_and_interruptions_do_not_change_results(tmp_path: Path) -> None:
     size = {"num_trials": 4, "num_rounds": 14}
     for name in ("verma-ucb-limit", "verma-ts-poisson"):
         whole = run_arms_experiment(panel(name, **size), tmp_path / "whole", progress=False)
+        curve_player.cache_clear()  # or nothing would be played again
         pieces = replace(panel(name, **size), chunk=3)
         parts = run_arms_experiment(pieces, tmp_path / "parts", progress=False)
         for path in sorted((tmp_path / "parts" / "trials").iterdir())[::2]:
             path.unlink()
+        curve_player.cache_clear()
         again = run_arms_experiment(
             replace(panel(name, **size), chunk=3), tmp_path / "parts", progress=False
         )
@@ -56,10 +58,11 @@ def test_same_settings_are_the_same_run_in_every_panel(tmp_path: Path) -> None:
         "verma-ucb-poisson": "GP-UCB-SDF",
         "verma-ucb-poisson-given": "GP-UCB-SDF, learned",
     }
-    curves = [
-        run_arms_experiment(panel(p, num_trials=1, num_rounds=12), tmp_path, False)[m].regret
-        for p, m in names.items()
-    ]
+    curves = []
+    for p, m in names.items():
+        curve_player.cache_clear()
+        experiment = panel(p, num_trials=1, num_rounds=12)
+        curves.append(run_arms_experiment(experiment, tmp_path, False)[m].regret)
     for other in curves[1:]:
         assert torch.equal(curves[0], other)
 
