@@ -28,6 +28,8 @@ from papers import (
     srinivas,
     verma,
     verma_contextual,
+    verma_factors,
+    verma_tuning,
 )
 from papers.pictures import Picture, Written, curve_pictures
 from papers.special_pictures import (
@@ -93,7 +95,7 @@ EXPERIMENTS = {
     ),
     "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
     "verma-tuning": Entry(
-        verma.tuning,
+        verma_tuning.tuning,
         "Verma, Dai and Low 2022, Figures 2 and 3",
         ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
     ),
@@ -105,6 +107,15 @@ EXPERIMENTS = {
             "growing data (CSV with the classes in the column 'Outcome')",
         ),
         1,
+    ),
+    "verma-factors": Entry(
+        verma_factors.factors,
+        "Verma, Dai and Low 2022 with one factor changed",
+        (
+            "Pima Indians diabetes (CSV with the class in the column 'Outcome')",
+            "SVM tasks (.npz, arrays 'accuracy', 'hyperparameters' and 'context')",
+        ),
+        report=verma_factors.report,
     ),
     "avanesov-horizon": Entry(
         avanesov.horizon,
