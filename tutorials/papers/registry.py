@@ -13,6 +13,7 @@ from typing import Any
 
 from papers import (
     avanesov,
+    avanesov_factors,
     beyond_changes,
     beyond_changes_hard,
     beyond_combined,
@@ -112,6 +113,11 @@ EXPERIMENTS = {
         "what Avanesov 2020 leaves unsaid, in the setting of Figure 3",
         report=avanesov.report_comparison,
     ),
+    "avanesov-factors": Entry(
+        avanesov_factors.factors,
+        "claims of Avanesov 2020 with one factor changed",
+        report=avanesov_factors.report,
+    ),
     "shi-gardner": Entry(shi.gardner, "Shi and Eryilmaz 2022, Figures 1 to 5", report=shi.report),
     "shi-rates": Entry(
         shi.rates,
@@ -184,6 +190,10 @@ class TableEntry:
 
 
 TABLES = {
+    "avanesov-calibration": TableEntry(
+        avanesov_factors.calibration,
+        "alarms of the threshold of Avanesov 2020 for several ridges, without a change and after",
+    ),
     "beyond-varying": TableEntry(
         beyond_varying.varying, "rewards and constraints that vary with the round"
     ),
