@@ -27,6 +27,8 @@ from papers import (
     identification,
     ringing,
     shi,
+    shi_factors,
+    shi_varying,
     srinivas,
     verma,
     verma_contextual,
@@ -123,6 +125,16 @@ EXPERIMENTS = {
         shi.rates,
         "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants",
         report=shi.report,
+    ),
+    "shi-factors": Entry(
+        shi_factors.factors,
+        "claims of Shi and Eryilmaz 2022 with one factor changed",
+        report=shi_factors.report,
+    ),
+    "shi-varying": Entry(
+        shi_varying.varying,
+        "Shi and Eryilmaz 2022, Appendices B and D: realized rewards and constraints",
+        report=shi_varying.report,
     ),
     "beyond-multipliers": Entry(
         beyond_multipliers.multipliers,
