@@ -309,9 +309,11 @@ def oco_of(is_noisy: bool) -> dict[Changed, ConstrainedMethod]:
     return made
 
 
-def _oco(name: str, problem: ConstrainedProblem, **options: float) -> ConstrainedMethod:
+def _oco(name: str, problem: ConstrainedProblem, step_size: float = 0.02) -> ConstrainedMethod:
     return ConstrainedMethod(
-        name, problem, lambda seed: BanditSaddlePoint(problem.bounds, seed=seed, **options)
+        name,
+        problem,
+        lambda seed: BanditSaddlePoint(problem.bounds, step_size=step_size, seed=seed),
     )
 
 
