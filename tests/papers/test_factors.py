@@ -40,7 +40,7 @@ SMALL = {
     "shi-factors": {"num_trials": 2, "num_rounds": 8, "num_points": 9},
 }
 NUM_ROWS = {
-    "avanesov-factors": {"avanesov-2": 4, "avanesov-3": 6},
+    "avanesov-factors": {"avanesov-2": 4, "avanesov-3": 7},
     "shi-factors": {"shi-2-3": 10, "shi-4-5": 10, "shi-6-7": 17, "shi-8-9": 17},
 }
 

@@ -51,6 +51,7 @@ VARIANTS: dict[Changed, tuple[float, Statistic, float | str]] = {
     JUDGED: (1.0, "mean", "noise"),
     Changed("ridge of the detector", "c = 0.3", "(3.5), any positive c"): (0.3, "mean", "noise"),
     Changed("ridge of the detector", "c = 3", "(3.5), any positive c"): (3.0, "mean", "noise"),
+    Changed("ridge of the detector", "c = 2", "(3.5), any positive c"): (2.0, "mean", "noise"),
     Changed("ridge of the detector", "c = 0.0025, as cross-validation has it", "Remark 3.1"): (
         0.0025,
         "mean",

@@ -4,7 +4,8 @@ The appendices state that Algorithms 2 and 3 keep the order of their bounds wher
 in realized rewards (B) and violation in realized constraints (D). Both are played on functions of
 known norm on arms: each round's reward, or reward and constraint, is shocked by noise that all arms
 share, and beside it the same method meets the functions without shocks. Two further panels leave
-the appendices: functions that vary in quick waves, and a drift that has no end within the run.
+the appendices: functions that vary in quick waves, and a drift that has no end within the run. In
+all environments the best arm of all violates the constraint.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
 from botorch_bandits.plotting import LINE_STYLES, new_figure
-from botorch_bandits.problems import VaryingProblem, best_fixed_arm
+from botorch_bandits.problems import ArmsProblem, VaryingProblem, best_fixed_arm
 from botorch_bandits.random_streams import derive_seed, generator
 from papers.beyond_varying import (
     DELTA,
@@ -47,6 +49,9 @@ from papers.trials import ArmsExperiment, ArmsStudy, Curves
 
 REWARDS_ALONE = Kind("rewards", "shocks", 0.3, 0.0, 1.0, True, 0.0)
 """Appendix B: rewards are realized, constraints are what they are."""
+
+BINDS_BY = 0.1
+"""By how much the best arm of all violates the mean constraint, at least."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,7 @@ def _panel(
             "epoch_length": EPOCH_LENGTH,
             "step_size": STEP_SIZE,
             "lam": LAM,
+            "binds_by": BINDS_BY,
             "methods": [repr(method) for method in methods],
         },
     )
@@ -171,8 +177,7 @@ def play_varying(
     regrets, constraints, multipliers = [], [], []
     num_trials, num_rounds = len(study.seeds), study.num_rounds
     for i in range(num_trials):
-        # the environments of the experiment beyond-varying
-        seed = derive_seed(study.seed, study.first_trial + i, "varying")
+        seed = binding_seed(study.seed, study.first_trial + i)
         regret, constraint, multiplier = play_in_environment(method, num_rounds, seed)
         regrets.append(regret)
         constraints.append(constraint)
@@ -185,6 +190,29 @@ def play_varying(
         "multiplier": np.array(multipliers),
         "stopped": np.full(num_trials, num_rounds),
     }
+
+
+@cache
+def binding_seed(seed: int, trial: int) -> int:
+    """Return the seed of an environment whose best arm of all violates the mean constraint.
+
+    Where it does not, violation says nothing of a method. It must violate it by :data:`BINDS_BY`.
+
+    Args:
+        seed: Of the experiment.
+        trial: The number of the trial.
+    """
+    for attempt in itertools.count():
+        found = derive_seed(seed, trial, f"varying {attempt}")
+        problem, _ = environment(KINDS[0], found)
+        (constraint,) = problem.constraints
+        assert isinstance(constraint, VaryingProblem)
+        assert isinstance(problem.mean, ArmsProblem)
+        assert isinstance(constraint.mean, ArmsProblem)
+        best = int(problem.mean.values.argmax())
+        if float(constraint.mean.values[best]) >= BINDS_BY:
+            return found
+    raise AssertionError  # of a count that has no end
 
 
 def play_in_environment(
