@@ -187,6 +187,39 @@ def shi(name: str, *kinds: str, half: str = "175", last: str = "350") -> Callabl
     return rows
 
 
+def factors(name: str, figure: str) -> Callable[[], list[tuple[str, list[Cell]]]]:
+    return lambda: [
+        (row["setting"], [row["source"], row["ours"], row["holds"], [float(row["trials"])]])
+        for row in rows_of(f"factors-{name}.csv")
+        if row["figure"] == figure
+    ]
+
+
+def calibration() -> list[tuple[str, list[Cell]]]:
+    columns = ("ridge", "alarms", "alarms_low alarms_high", "seen", "calibrated_scale")
+    columns += ("seen_calibrated", "chosen_at_most")
+    return [
+        (row["statistic"], [[float(row[c]) for c in cell.split()] for cell in columns])
+        for row in rows_of("avanesov-calibration.csv")
+    ]
+
+
+def realized() -> list[tuple[str, list[Cell]]]:
+    found: list[tuple[str, list[Cell]]] = []
+    for kind in ("rewards", "constraints", "waves", "drift"):
+        half, end = (
+            panel("shi-varying", f"shi-varying-{kind}", columns, round=number)
+            for number, columns in (
+                ("250", "regret_mean violation_mean"),
+                ("500", "trials regret_mean regret_standard_error violation_mean "
+                 "violation_standard_error"),
+            )
+        )  # fmt: skip
+        for method, (trials, *late) in end.items():
+            found.append((kind, [method, trials, *half[method], *in_pairs(late)]))
+    return found
+
+
 def growth() -> list[tuple[str, list[Cell]]]:
     totals = ("mean_total_1", "mean_total_2", "mean_total_3")
     return [

@@ -47,6 +47,7 @@ TABLES = [
     ("Support vector machine (Figures", lambda: results.verma_tuning("svm")),
     ("Logistic regression (Figure 3)", lambda: results.verma_tuning("logistic")),
     ("Convolutional network (Figures", lambda: results.verma_tuning("cnn")),
+    ("The published threshold on 200 streams", results.calibration),
     (
         "Regret of GP-UCB-CPD by the horizon",
         lambda: results.detections("avanesov-horizon-", "avanesov-horizon"),
@@ -61,8 +62,10 @@ TABLES = [
         "The effect of what is unsaid",
         lambda: results.detections("", "avanesov-constants"),
     ),
+    ("The power in `K` with one factor changed", results.factors("avanesov", "avanesov-2")),
+    ("False alarms with one factor changed", results.factors("avanesov", "avanesov-3")),
     (
-        "The ridge, which the paper leaves unsaid",
+        "The ridge decides both.",
         lambda: results.powers("avanesov-powers-ridge-0.3", with_published=False),
     ),
     ("SVM tasks (Figures 4a", lambda: results.verma_contextual("tasks")),
@@ -87,6 +90,11 @@ TABLES = [
         "Constraint observed with noise (Figures 8",
         results.shi("shi-rates", "noisy", "noisy-surrogates"),
     ),
+    ("Fresh epochs of Algorithm 2", results.factors("shi", "shi-2-3")),
+    ("Fresh epochs of Algorithm 3", results.factors("shi", "shi-4-5")),
+    ("OCO with the constraint observed exactly", results.factors("shi", "shi-6-7")),
+    ("OCO with noise on the constraint", results.factors("shi", "shi-8-9")),
+    ("Realized functions, 500 rounds", results.realized),
     ("Small feasible region:", results.multipliers("gardner")),
     ("Data rates:", results.multipliers("rates")),
     ("20 environments of each kind", results.varying),
@@ -235,7 +243,7 @@ SENTENCES = {
     ),
     "GP-UCB {} more than CPD ({})": lambda: compared("GP-UCB", "GP-UCB-CPD"),
     "without a detector {} more than GP-UCB ({})": lambda: compared("GP-UCB-NO-Detector", "GP-UCB"),
-    "The power in `T`: {}, and": lambda: results.powers("avanesov-powers", with_published=False)[
+    "The power in `T` is {}, and": lambda: results.powers("avanesov-powers", with_published=False)[
         "horizon, 3 periods"
     ][0][1:],
     "The power in `K` with `c = 1` is {}, larger": lambda: results.powers(
@@ -326,6 +334,15 @@ def test_page_on_delays_has_the_numbers_of_the_results():
     for label, *cells in shown:
         expected = [table[m][0][0] for m in methods[label] for table in (poisson, fixed)]
         assert [agrees(*pair) for pair in zip(cells, expected, strict=True)] == [True] * 4, label
+
+
+def test_page_on_change_points_has_the_numbers_of_the_calibration():
+    shown = table_after("change-points.md", "| `ridge` | Published: alarms in 30 samples |")
+    rows = {row["ridge"]: row for row in results.rows_of("avanesov-calibration.csv")[:7]}
+    columns = ("alarms", "seen", "calibrated_scale", "seen_calibrated")
+    for ridge, *cells in shown:
+        for cell, column in zip(cells, columns, strict=True):
+            assert agrees(cell, float(rows[ridge][column])), (ridge, column)
 
 
 def test_page_on_unknown_priors_has_the_numbers_of_the_results():

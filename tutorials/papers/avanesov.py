@@ -606,19 +606,52 @@ def constants(
         "c = 0.3, integral, noise variance": (0.3, "integral", "noise"),
         "c = 1, mean, 6 g^2 ln T": (1.0, "mean", "theorem"),
     }
+    size = (num_trials, seed, num_arms, chunk)
+    title = f"GP-UCB-CPD, T = {num_rounds}, 4 periods"
     return [
-        _panel(
+        changed_panel(
             "avanesov-constants",
-            f"GP-UCB-CPD, T = {num_rounds}, 4 periods",
-            "",
+            title,
             num_rounds,
             4,
-            [_cpd(name, num_rounds, *options) for name, options in variants.items()],
-            {"variants": variants},
-            (num_trials, seed, num_arms, chunk),
+            variants,
+            size,
             functions="avanesov-compare",
         )
     ]
+
+
+def changed_panel(
+    name: str,
+    title: str,
+    num_rounds: int,
+    num_periods: int,
+    variants: Mapping[str, tuple[float, Statistic, float | str]],
+    size: tuple[int, int, int, int],
+    functions: str,
+) -> ArmsExperiment:
+    """Return a panel of GP-UCB-CPD with other constants.
+
+    Args:
+        name: Of the panel.
+        title: In words.
+        num_rounds: The horizon.
+        num_periods: Of equal length.
+        variants: Ridge, statistic and noise variance of each method, by its name.
+        size: Trials, seed, arms, and trials in one file.
+        functions: The panel whose functions and noise are met.
+    """
+    return _panel(
+        name,
+        title,
+        "",
+        num_rounds,
+        num_periods,
+        [_cpd(method, num_rounds, *options) for method, options in variants.items()],
+        {"variants": dict(variants)},
+        size,
+        functions=functions,
+    )
 
 
 def _panel(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from papers.estimates import FAR, Estimate, are_alike, is_larger
-from papers.results import plot_curves, write_csv
+from papers.results import write_csv
 from papers.trials import ArmsExperiment, Curves
 
 FACTORS_FILE = "factors.csv"
@@ -158,8 +158,8 @@ def report_factors(
     panels: Sequence[ArmsExperiment],
     curves: Sequence[Mapping[str, Curves]],
     folder: Path,
-) -> Any:
-    """Print the table, write it as ``factors.csv`` and draw the panels of the judged settings.
+) -> None:
+    """Print the table, and write it as ``factors.csv``.
 
     Args:
         factors: The settings, in the order of the table.
@@ -172,6 +172,3 @@ def report_factors(
     for row in rows:
         words = f"{row['figure']}, {row['factor']}: {row['setting']}"
         print(f"{words}; {row['claim']}: {row['holds']} ({row['ours']})")
-    first = {factor.figure: factor.panel for factor in reversed(factors)}
-    drawn = [i for i, panel in enumerate(panels) if panel.name in first.values()]
-    return plot_curves([panels[i] for i in drawn], [curves[i] for i in drawn])

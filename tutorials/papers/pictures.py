@@ -96,6 +96,15 @@ def curve_pictures(written: Written) -> list[Picture]:
     return found
 
 
+def no_pictures(written: Written) -> list[Picture]:
+    """Return nothing, for experiments that are read from a table.
+
+    Args:
+        written: Not used.
+    """
+    return []
+
+
 Lines = Mapping[str, Sequence[Row]]
 """The rows of each method, by its name, one a round."""
 

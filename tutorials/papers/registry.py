@@ -12,6 +12,7 @@ from typing import Any
 
 from papers import (
     avanesov,
+    avanesov_factors,
     beyond_changes,
     beyond_changes_hard,
     beyond_combined,
@@ -26,6 +27,8 @@ from papers import (
     identification,
     ringing,
     shi,
+    shi_factors,
+    shi_varying,
     srinivas,
     srinivas_factors,
     verma,
@@ -33,7 +36,7 @@ from papers import (
     verma_factors,
     verma_tuning,
 )
-from papers.pictures import Picture, Written, curve_pictures
+from papers.pictures import Picture, Written, curve_pictures, no_pictures
 from papers.special_pictures import (
     combined_pictures,
     constraint_pictures,
@@ -89,6 +92,7 @@ EXPERIMENTS = {
         "what decides the claims of Srinivas et al. 2010 on MPI and EI",
         ("temperatures (.npz, array 'temperature': times x sensors)",),
         report=srinivas_factors.report,
+        pictures=no_pictures,
     ),
     "chowdhury-rkhs": Entry(chowdhury.rkhs, "Chowdhury and Gopalan 2017, Figures 1 and 2"),
     "chowdhury-functions": Entry(chowdhury.functions, "Chowdhury and Gopalan 2017, Figure 3"),
@@ -110,6 +114,7 @@ EXPERIMENTS = {
         ),
         1,
         report=chowdhury_factors.report,
+        pictures=no_pictures,
     ),
     "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
     "verma-tuning": Entry(
@@ -134,6 +139,7 @@ EXPERIMENTS = {
             "SVM tasks (.npz, arrays 'accuracy', 'hyperparameters' and 'context')",
         ),
         report=verma_factors.report,
+        pictures=no_pictures,
     ),
     "avanesov-horizon": Entry(
         avanesov.horizon,
@@ -155,6 +161,12 @@ EXPERIMENTS = {
         "what Avanesov 2020 leaves unsaid, in the setting of Figure 3",
         report=avanesov.report_comparison,
     ),
+    "avanesov-factors": Entry(
+        avanesov_factors.factors,
+        "claims of Avanesov 2020 with one factor changed",
+        report=avanesov_factors.report,
+        pictures=no_pictures,
+    ),
     "shi-gardner": Entry(
         shi.gardner,
         "Shi and Eryilmaz 2022, Figures 1 to 5",
@@ -166,6 +178,17 @@ EXPERIMENTS = {
         "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants",
         report=shi.report,
         pictures=constraint_pictures,
+    ),
+    "shi-factors": Entry(
+        shi_factors.factors,
+        "claims of Shi and Eryilmaz 2022 with one factor changed",
+        report=shi_factors.report,
+        pictures=no_pictures,
+    ),
+    "shi-varying": Entry(
+        shi_varying.varying,
+        "Shi and Eryilmaz 2022, Appendices B and D: realized rewards and constraints",
+        report=shi_varying.report,
     ),
     "beyond-multipliers": Entry(
         beyond_multipliers.multipliers,
@@ -235,6 +258,10 @@ class TableEntry:
 
 
 TABLES = {
+    "avanesov-calibration": TableEntry(
+        avanesov_factors.calibration,
+        "alarms of the threshold of Avanesov 2020 for several ridges, without a change and after",
+    ),
     "beyond-varying": TableEntry(
         beyond_varying.varying, "rewards and constraints that vary with the round"
     ),

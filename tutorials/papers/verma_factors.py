@@ -18,7 +18,7 @@ from torch import Tensor
 
 from botorch_bandits.problems import PoissonDelay
 from papers.delayed_curves import CurveMethod
-from papers.results import plot_curves, write_csv
+from papers.results import write_csv
 from papers.trials import ArmsExperiment, Curves
 from papers.verma import (
     COMMON_START,
@@ -347,8 +347,8 @@ def tabulate_factors(
 
 def report(
     panels: Sequence[FactorPanel], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Print the claims under each setting, write them as ``factors.csv`` and draw the panels.
+) -> None:
+    """Print the claims under each setting, and write them as ``factors.csv``.
 
     Args:
         panels: What was played.
@@ -360,4 +360,3 @@ def report(
     for row in rows:
         words = f"{row['figure']}, {row['factor']}: {row['setting']}"
         print(f"{words}; {row['claim']}: {row['holds']} ({row['ours']})")
-    return plot_curves(panels, curves)

@@ -117,6 +117,10 @@ QUICK: dict[str, tuple[int, int | None]] = {
     "avanesov-constants": (4, 200),
     "shi-gardner": (2, 60),
     "shi-rates": (2, 60),
+    "avanesov-factors": (2, 120),
+    "avanesov-calibration": (20, None),
+    "shi-factors": (1, 25),
+    "shi-varying": (1, 60),
 }
 """Trials and rounds of a quick look."""
 
