@@ -22,12 +22,10 @@ from botorch_bandits.problems.tuning import load_dataset
 from botorch_bandits.random_streams import derive_seed, generator
 from papers import (
     build_experiments,
+    verma_tuning,
 )
 from papers import (
     delayed_studies as learned_delayed_study,
-)
-from papers import (
-    verma as verma_tuning,
 )
 from papers.delayed_studies import (
     LENGTHSCALES,

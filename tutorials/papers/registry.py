@@ -29,6 +29,7 @@ from papers import (
     srinivas,
     verma,
     verma_contextual,
+    verma_tuning,
 )
 from papers.trials import ArmsExperiment
 
@@ -85,7 +86,7 @@ EXPERIMENTS = {
     ),
     "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
     "verma-tuning": Entry(
-        verma.tuning,
+        verma_tuning.tuning,
         "Verma, Dai and Low 2022, Figures 2 and 3",
         ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
     ),
