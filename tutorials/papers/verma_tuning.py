@@ -5,7 +5,7 @@ convolutional network. The settings are those of the authors' released code, whi
 vector machine: ranges are searched linearly and features are as they come, five common initial
 points come before 100 rounds, delays of exactly 10 have ``m = 10``, and methods other than the
 paper's choose uniformly until two outcomes have arrived; with the *common start* they follow the
-model from the first round on, as the paper's do.
+model as soon as the initial points are asked, as the paper's do.
 
 The support vector machine is played in its box, with the code's split of the rows. Its regret is
 the validation error, as in the paper's figures. The other two are played on fixed points of their
