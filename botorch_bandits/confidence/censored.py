@@ -22,9 +22,8 @@ Theorem 1 (there the width is ``nu_t``) and its proof, appendix A.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -51,16 +50,12 @@ from botorch_bandits.confidence.guarantee import (
 )
 from botorch_bandits.confidence.igp_ucb import (
     DEFAULT_RKHS_BOUND,
-    AMMWidth,
-    KernelizedWidth,
     check_not_given,
     gaps_of_defaults,
 )
-from botorch_bandits.confidence.information_gain import GainBound
 from botorch_bandits.confidence.prior_assumptions import largest_regret, prior_gaps
 from botorch_bandits.confidence.width_rules import (
     Bound,
-    ConstantWidth,
     OutputPrior,
     PriorSummary,
     UnreadablePriorError,
@@ -88,6 +83,9 @@ SHARE_OF_SPREAD = 0.25
 FEWEST_OUTCOMES = 10
 """With fewer outcomes nobody knows how far they lie above the minimum."""
 
+SUM_FORMS = ("theorem", "published")
+"""What the sum of deviations adds to a width; see :class:`CensoredWidth`."""
+
 FEWEST_BELOW = 3
 """So many outcomes, none of which lies above the minimum, show that it is none."""
 
@@ -112,6 +110,8 @@ class Censoring(Filling):
         tolerance: By how much noise can take an outcome below ``minimum``. Such an outcome is taken
             as it was told, and the first one brings a :class:`BelowMinimumWarning`; one that is
             lower is what ``on_lower`` says. None: see :meth:`tolerated`.
+        sum_form: What the sum of deviations adds to a width: ``"theorem"`` or ``"published"``, see
+            :class:`CensoredWidth`.
 
     Raises:
         TypeError: If an option is of the wrong kind.
@@ -127,6 +127,7 @@ class Censoring(Filling):
     minimum_proxy: float | None = None
     predictive: bool = False
     tolerance: float | None = added_field(None)
+    sum_form: str = added_field("theorem")
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -157,6 +158,7 @@ class Censoring(Filling):
         check_one_of("window", self.window, ("pending", "all"))
         check_one_of("on_lower", self.on_lower, ("error", "lower"))
         check_one_of("predictive", self.predictive, (True, False))
+        check_one_of("sum_form", self.sum_form, SUM_FORMS)
         if self.max_delay is not None:
             if self.unit == "rounds":
                 store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
@@ -245,8 +247,10 @@ class Censoring(Filling):
         """
         if self.predictive:
             yield "standard deviations include the noise"
-            if self.fills_in:
-                yield f"the published code has no fill={self.fill!r}, and no theorem covers both"
+        if self.sum_form == "published":
+            yield "the terms of pending queries are those of the published code"
+        if (self.predictive or self.sum_form == "published") and self.fills_in:
+            yield f"the published code has no fill={self.fill!r}, and no theorem covers both"
         is_lowered = self.minimum is not None and any(
             value != pick_bound("minimum", self.minimum, j, len(values))
             for j, value in enumerate(values)
@@ -493,6 +497,10 @@ class CensoredWidth(WidthRule):
             statement.
         fill: What pending queries enter at, for texts; see
             :mod:`botorch_bandits.confidence.fills`. The sum of deviations is then weighted.
+        sum_form: ``"theorem"``: bound and deviations of the sum are in prior standard deviations,
+            so that the width does not depend on the unit of the outcomes. ``"published"``: both
+            are in units of the outcomes, as in the authors' released code; only beside
+            ``constant``. The two are the same at prior variance 1.
     """
 
     rkhs_bound: Bound | None = None
@@ -506,9 +514,19 @@ class CensoredWidth(WidthRule):
     unit: str = "rounds"
     not_given: tuple[str, ...] = added_field(())
     fill: str = added_field("minimum")
+    sum_form: str = added_field("theorem")
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
+        check_one_of("sum_form", self.sum_form, SUM_FORMS)
+        if self.sum_form == "published" and (
+            self.constant is None or self.any_lambda or self.bounded_outcomes
+        ):
+            raise ValueError(
+                "sum_form='published' goes with a constant width, the beta_t of the authors' code, "
+                "and without any_lambda= and bounded_outcomes=. Pass width=1.0, or leave sum_form= "
+                "out."
+            )
         check_one_of("unit", self.unit, ("rounds", "seconds"))
         check_one_of("fill", self.fill, FILLS)
         check_not_given(self.not_given)
@@ -521,7 +539,7 @@ class CensoredWidth(WidthRule):
         noise = self.noise_bound if isinstance(self.noise_bound, tuple) else (self.noise_bound,)
         for level in noise:
             if isinstance(level, str):
-                raise ValueError(_needs_a_number(level))
+                raise ValueError(needs_a_number(level))
         store_checked(self, **check_bounds(**bounds))
         store_checked(self, delta=check_probability("delta", self.delta))
         check_one_of("any_lambda", self.any_lambda, (True, False))
@@ -576,6 +594,9 @@ class CensoredWidth(WidthRule):
             return pick("noise_bound", j, unit)
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            if self.sum_form == "published":
+                unit = 1.0 if self.units == "outcome" else 1.0 / prior.standard_deviation
+                return pick("outcome_bound", j, unit) * deviation_sums[j].to(prior.lam)
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
             deviations = deviation_sums[j].to(prior.lam) / prior.standard_deviation
             rkhs_bound = pick("rkhs_bound", j, 1.0 if "rkhs_bound" in self.not_given else unit)
@@ -740,156 +761,16 @@ def complete_censored_bounds(
     return DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound, missing
 
 
-@dataclass(frozen=True, eq=False)
-class PendingWidth(WidthRule):
-    """The width of one round of a loop with censored feedback; see :func:`censored_rule`.
-
-    Attributes:
-        censored: The theorem's width, or only the sum over pending queries beside ``uncovered``.
-        uncovered: A rule to which the sum is added, without any theorem; its ``noise_bound`` (if it
-            has one) is raised by ``outcome_bound``.
-        deviation_sum: The sum of current posterior standard deviations over pending queries, in
-            outcome units; a scalar or ``batch_shape``.
-        round_number: The round that is chosen.
-        gaps: Gives the reasons why the theorem does not cover this use, beside those that the rule
-            knows; only a guarantee asks for them.
-    """
-
-    censored: CensoredWidth
-    uncovered: WidthRule | None = None
-    deviation_sum: Tensor | None = None
-    round_number: int = 1
-    gaps: Callable[[], Iterable[str]] = tuple
-    is_uniform: ClassVar[bool] = False
-
-    def in_round(
-        self, deviation_sum: Tensor, round_number: int, gaps: Callable[[], Iterable[str]] = tuple
-    ) -> PendingWidth:
-        """Return the width of one round.
-
-        Args:
-            deviation_sum: See the class.
-            round_number: See the class.
-            gaps: See the class.
-        """
-        return PendingWidth(self.censored, self.uncovered, deviation_sum, round_number, gaps)
-
-    def width(self, summary: PriorSummary, round_number: int) -> Tensor:
-        """See :meth:`WidthRule.width`; the round is the rule's own."""
-        if self.uncovered is None:
-            return self.added(summary)
-        return self.uncovered.width(summary, self.round_number) + self.added(summary)
-
-    def added(self, summary: PriorSummary) -> Tensor:
-        """Return what censoring adds to the width of ``uncovered``, or the whole width without.
-
-        Args:
-            summary: The prior of the censored model.
-        """
-        if self.deviation_sum is None:
-            return self.censored.width(summary, self.round_number)
-        sums = (self.deviation_sum,) * summary.num_outputs  # of several outputs one is active
-        return self.censored.censored_width(summary, sums)
-
-    def guarantee(self, summary: PriorSummary, round_number: int) -> Guarantee:
-        """See :meth:`WidthRule.guarantee`."""
-        if self.uncovered is None:
-            return self.censored.guarantee(summary, self.round_number).with_gaps(*self.gaps())
-        guarantee = self.uncovered.guarantee(summary, self.round_number)
-        return Guarantee(
-            method=f"censored feedback, {guarantee.method}",
-            constants=guarantee.constants,
-            gaps=(
-                *guarantee.gaps,
-                "no theorem covers this width with censored feedback; outcome_bound was added as "
-                "Verma, Dai and Low 2022 add it to IGP-UCB's",
-                *self.gaps(),
-            ),
-        )
-
-    def information_gain(self, summary: PriorSummary) -> Tensor | None:
-        """See :meth:`WidthRule.information_gain`."""
-        rule = self.censored if self.uncovered is None else self.uncovered
-        return rule.information_gain(summary)
-
-    def bound_on_gain(self) -> GainBound | None:
-        """See :meth:`WidthRule.bound_on_gain`."""
-        return None if self.uncovered is None else self.uncovered.bound_on_gain()
-
-
-def censored_rule(
-    rule: WidthRule, outcome_bound: float | None, unit: str = "rounds", fill: str = "minimum"
-) -> PendingWidth:
-    """Return a width rule with the terms that censoring adds, for a round without pending queries.
+def needs_a_number(noise_bound: str) -> str:
+    """Return why a bound on the noise that is no number is refused.
 
     Args:
-        rule: Of IGP-UCB or GP-TS, or a constant width (the sum over pending queries is added), as
-            in the paper. Of any other upper confidence bound: outside any theorem.
-        outcome_bound: ``B_y``; None, for a constant width only, adds nothing.
-        unit: Of delays, for texts.
-        fill: What pending queries enter at; the sum of deviations is then weighted.
-
-    Raises:
-        ValueError: If ``outcome_bound`` is needed.
+        noise_bound: As the user gave it.
     """
-    if isinstance(rule, ConstantWidth):
-        missing = ("rkhs_bound", "noise_bound") if rule.is_default else ()
-        terms = CensoredWidth(outcome_bound=outcome_bound, constant=rule.value, not_given=missing)
-        return PendingWidth(replace(terms, fill=fill))
-    not_given = getattr(rule, "not_given", ())
-    goes_without = isinstance(rule, KernelizedWidth) and not_given == ("rkhs_bound", "noise_bound")
-    if outcome_bound is None and not goes_without:
-        raise ValueError(
-            "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            f"minimum, for {type(rule).__name__}. Who knows none passes a constant width, as in "
-            "GPUpperConfidenceBound.with_options(width=2.0), or takes ImprovedUpperConfidenceBound "
-            "or GPThompsonSampling without rkhs_bound= and noise_bound=."
-        )
-    if isinstance(rule, KernelizedWidth) and rule.explicit_gain is None:
-        knows_noise = "noise_bound" not in not_given
-        return PendingWidth(
-            CensoredWidth(
-                rkhs_bound=rule.rkhs_bound,
-                # no string: checked there
-                noise_bound=rule.noise_bound if knows_noise else None,  # type: ignore[arg-type]
-                outcome_bound=outcome_bound,
-                delta=rule.delta,
-                any_lambda=rule.any_lambda,
-                units=rule.units,
-                unit=unit,
-                not_given=(*not_given, *(("outcome_bound",) if outcome_bound is None else ())),
-                fill=fill,
-            )
-        )
-    if outcome_bound is None:
-        raise ValueError(
-            "feedback=Censored(...) needs outcome_bound=, how far outcomes can lie above the "
-            "minimum, beside information_gain=."
-        )
-    terms = CensoredWidth(outcome_bound=outcome_bound, constant=0.0, fill=fill)
-    if isinstance(rule, KernelizedWidth):  # half of delta for each of the two noises
-        terms = replace(terms, any_lambda=rule.any_lambda, units=rule.units)
-        noise_bound = _raised(rule.noise_bound, outcome_bound)
-        rule = replace(rule, noise_bound=noise_bound, delta=rule.delta / 2.0)
-    elif isinstance(rule, AMMWidth):  # it holds for every lam, so the sum takes that form
-        terms = replace(terms, any_lambda=True)
-        rule = replace(rule, noise_bound=_raised(rule.noise_bound, outcome_bound))
-    return PendingWidth(terms, rule)
-
-
-def _needs_a_number(noise_bound: str) -> str:
     return (
         f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
         "of the outcomes, because the rows of pending queries are no outcomes."
     )
-
-
-def _raised(noise_bound: Any, outcome_bound: float) -> Any:
-    if isinstance(noise_bound, tuple):
-        return tuple(_raised(bound, outcome_bound) for bound in noise_bound)
-    if isinstance(noise_bound, str):
-        raise ValueError(_needs_a_number(noise_bound))
-    return noise_bound + outcome_bound
 
 
 fill_in_docstrings(__name__)

@@ -29,6 +29,7 @@ from papers import (
     srinivas,
     verma,
     verma_contextual,
+    verma_factors,
     verma_tuning,
 )
 from papers.trials import ArmsExperiment
@@ -98,6 +99,15 @@ EXPERIMENTS = {
             "growing data (CSV with the classes in the column 'Outcome')",
         ),
         1,
+    ),
+    "verma-factors": Entry(
+        verma_factors.factors,
+        "Verma, Dai and Low 2022 with one factor changed",
+        (
+            "Pima Indians diabetes (CSV with the class in the column 'Outcome')",
+            "SVM tasks (.npz, arrays 'accuracy', 'hyperparameters' and 'context')",
+        ),
+        report=verma_factors.report,
     ),
     "avanesov-horizon": Entry(
         avanesov.horizon, "Avanesov 2020, Figure 1", report=avanesov.report_power

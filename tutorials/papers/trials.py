@@ -144,7 +144,8 @@ class ArmsExperiment:
         num_trials: How many functions.
         num_rounds: How many rounds each.
         make_study: From first trial and number of trials to the study of those.
-        make_methods: From a study to its methods; constants may depend on the functions.
+        make_methods: From a study to its methods, which have a ``name`` each; constants may depend
+            on the functions.
         logarithmic: Draw both axes on a logarithmic scale, for regrets of several magnitudes.
         average: Draw the mean regret a round (``R_t / t``) in place of the cumulative regret.
         chunk: Trials that are played at once; results do not depend on it.
@@ -160,7 +161,7 @@ class ArmsExperiment:
     num_trials: int
     num_rounds: int
     make_study: Callable[[int, int], ArmsStudy]
-    make_methods: Callable[[ArmsStudy], Sequence[Method]]
+    make_methods: Callable[[ArmsStudy], Sequence[Any]]
     logarithmic: bool = False
     average: bool = False
     chunk: int = 10

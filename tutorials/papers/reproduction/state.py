@@ -69,6 +69,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "chowdhury-sensors": ("temperatures", "light"),
     "verma-tuning": ("diabetes",),
     "verma-contextual": ("tasks", "diabetes"),
+    "verma-factors": ("diabetes", "tasks"),
 }
 """The data of each experiment, in its entry's order."""
 
@@ -92,6 +93,7 @@ QUICK: dict[str, tuple[int, int | None]] = {
     "verma-synthetic": (2, 40),
     "verma-tuning": (1, 15),
     "verma-contextual": (1, 60),
+    "verma-factors": (2, 20),
     "avanesov-horizon": (4, 480),
     "avanesov-periods": (4, 540),
     "avanesov-compare": (4, 400),
