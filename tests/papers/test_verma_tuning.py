@@ -200,8 +200,7 @@ def test_published_bounds_against_dense_posteriors(divides: bool) -> None:
         acquisition=UCB,
         lam=0.01,
         delays=ConstantDelay(3),
-        feedback=replace(WAITING, predictive=True),
-        divides_the_sum=divides,
+        feedback=replace(WAITING, predictive=True, sum_form="theorem" if divides else "published"),
     )
     function = tuned(values, choices)
     player = TuningPlayer(Arms(choices), lambda trial: function)
@@ -341,8 +340,7 @@ def test_panels_and_data(diabetes: Path) -> None:
         waiting, *others = experiment.make_methods(experiment.make_study(0, 1))
         assert isinstance(waiting, TuningMethod)
         assert isinstance(waiting.feedback, Censored)
-        draws = "-ts-" in experiment.name
-        assert waiting.feedback.outcome_bound == (None if draws else 1.0)
+        assert waiting.feedback.sum_form == "published"
         assert waiting.feedback.max_delay == (20 if delays == PoissonDelay(10) else 10)
         assert waiting.uniform_until == 0
         for method in others:

@@ -1,9 +1,8 @@
 """How tuning with delays is played: in a box or on some of its points.
 
-The published settings are those of the authors' released code: the width of an upper confidence
-bound has the sum of deviations as they are, draws are not scaled, and methods other than theirs
-choose uniformly at random until two outcomes have arrived. Hyperparameters are learned every
-``REFIT_EVERY`` rounds, as in :mod:`papers.delayed_studies`.
+In the authors' released code, methods other than theirs choose uniformly at random until two
+outcomes have arrived. Hyperparameters are learned every ``REFIT_EVERY`` rounds, as in
+:mod:`papers.delayed_studies`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from botorch_bandits.domains import Domain
 from botorch_bandits.evaluation import RunResult, run
-from botorch_bandits.feedback import Censored, Feedback, LateOutcomeWarning
+from botorch_bandits.feedback import Censored, LateOutcomeWarning
 from botorch_bandits.history import History
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP, RefitWarning
@@ -57,12 +56,10 @@ class TuningMethod(LearnedMethod):
 
     Attributes:
         uniform_until: Choose uniformly at random until so many outcomes have arrived.
-        divides_the_sum: Divide the sum of deviations by the prior variance, as the loop does.
         learns: Learn hyperparameters; otherwise those of the player's start stay.
     """
 
     uniform_until: int = 0
-    divides_the_sum: bool = False
     learns: bool = True
 
 
@@ -131,7 +128,7 @@ class TuningPlayer:
                 self.domain,
                 BanditGP.with_kernel(learned.kernel(), noise=learned.noise),
                 method.acquisition,
-                feedback=_feedback(method, learned),
+                feedback=method.feedback,
                 num_initial=max(NUM_INITIAL, asked + 1 if is_uniform else 0),
                 seed=seed,
                 clock=lambda: 0.0,
@@ -153,20 +150,6 @@ class TuningPlayer:
         return RunResult(
             history, rewards, rewards, tuned.best, torch.tensor(arrivals, dtype=torch.float64)
         )
-
-
-def _feedback(method: TuningMethod, learned: Hyperparameters) -> Feedback:
-    """The feedback with its bound in the units of the loop."""
-    feedback = method.feedback
-    if (
-        not isinstance(feedback, Censored)
-        or feedback.outcome_bound is None
-        or method.divides_the_sum
-    ):
-        return feedback
-    # The paper's width is 1 + B_y times the sum of deviations as they are. The loop's is of f
-    # over the prior deviation s, which divides that sum by s^2.
-    return replace(feedback, outcome_bound=feedback.outcome_bound * learned.prior_variance)
 
 
 def _learn(

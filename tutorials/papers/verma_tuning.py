@@ -348,21 +348,14 @@ def panel(
     )
 
 
-def censored(family: str, delays: str) -> Censored:
-    """Return the feedback of the released code; draws have no sum.
+def censored(delays: str) -> Censored:
+    """Return the feedback of the released code, with which draws have no sum.
 
     Args:
-        family: Of the acquisition.
         delays: Their name.
     """
-    draws = family == "TS"
-    return Censored(
-        minimum=0.0,
-        outcome_bound=None if draws else 1.0,
-        max_delay=DELAYS[delays][1],
-        window="all",
-        predictive=not draws,
-    )
+    m = DELAYS[delays][1]
+    return Censored(minimum=0.0, outcome_bound=1.0, max_delay=m, **Censored.as_published)
 
 
 def method(name: str, family: str, delays: str, feedback: Feedback, **options: Any) -> TuningMethod:
@@ -391,7 +384,7 @@ def compared(family: str, delays: str, **options: Any) -> list[TuningMethod]:
     waiting, ignoring, hallucinating = FAMILIES[family][1]
     late = {"uniform_until": UNIFORM_UNTIL, **options}
     return [
-        method(waiting, family, delays, censored(family, delays), **options),
+        method(waiting, family, delays, censored(delays), **options),
         method(ignoring, family, delays, Ignored(), **late),
         method(hallucinating, family, delays, Hallucinated(), **late),
     ]
@@ -406,7 +399,7 @@ def variants(family: str, delays: str) -> list[TuningMethod]:
     """
     published = compared(family, delays)
     waiting, ignoring, hallucinating = FAMILIES[family][1]
-    way = censored(family, delays)
+    way = censored(delays)
     return [
         published[0],
         method(f"{waiting}, fitted to all", family, delays, way, learns_from_pseudo_values=True),
