@@ -31,6 +31,7 @@ from papers import (
     verma_contextual,
     verma_factors,
     verma_tuning,
+    verma_tuning_factors,
 )
 from papers.trials import ArmsExperiment
 
@@ -101,7 +102,7 @@ EXPERIMENTS = {
         1,
     ),
     "verma-factors": Entry(
-        verma_factors.factors,
+        verma_tuning_factors.factors,
         "Verma, Dai and Low 2022 with one factor changed",
         (
             "Pima Indians diabetes (CSV with the class in the column 'Outcome')",

@@ -68,6 +68,8 @@ def contextual(
     num_rounds: int | None = None,
     seed: int = 0,
     chunk: int = 5,
+    logarithmic: bool = False,
+    standardizes: bool = False,
 ) -> list[ArmsExperiment]:
     """Return the panels: four a data file.
 
@@ -78,6 +80,8 @@ def contextual(
         num_rounds: Rounds each; 30 a context if omitted.
         seed: Seeds orders, delays and draws; a trial's are the same for every method.
         chunk: Trials in one file; results do not depend on it.
+        logarithmic: Of the growing data: see :func:`~papers.contextual_studies.growing_accuracies`.
+        standardizes: Likewise.
 
     Raises:
         ValueError: If a file is of another kind, two are of one kind, or one cannot be used.
@@ -93,10 +97,13 @@ def contextual(
             )
         given[kind] = file
     experiments = []
-    sources = (
+    growing = partial(_read_growing, logarithmic=logarithmic, standardizes=standardizes)
+    sources: tuple[tuple[str, str, str, str, Callable[[Path], Source]], ...] = (
         ("SVM tasks", "tasks", "4a", "4b", _read_tasks),
-        ("growing data", "growing", "4c", "4d", _read_growing),
+        ("growing data", "growing", "4c", "4d", growing),
     )
+    grid = f"{'logarithmic' if logarithmic else 'linear'}, features "
+    grid += "standardized" if standardizes else "as they come"
     for kind, short, *figures, read in sources:
         if kind not in given:
             warnings.warn(f"no file with the {kind}: those panels are left out.", stacklevel=2)
@@ -119,7 +126,7 @@ def contextual(
                         make_methods=partial(_given, _methods(family, learned)),
                         player=ContextualPlayer(start),
                         chunk=chunk,
-                        settings=_settings(seed, digest, learned),
+                        settings=_settings(seed, digest, learned, grid),
                     )
                 )
     return experiments
@@ -156,14 +163,14 @@ def _methods(family: str, learned: bool) -> list[ContextualMethod]:
     ]
 
 
-def _settings(seed: int, digest: str, learned: bool) -> dict[str, object]:
+def _settings(seed: int, digest: str, learned: bool, grid: str) -> dict[str, object]:
     return {
         "seed": seed,
         "data": digest,
         "width": WIDTH,
         "window": "all",
         "sum": "of predictive deviations as they are; not of draws",
-        "grid": "linear, features as they come",
+        "grid": grid,
         "fitted_to": "outcomes",
         "delay": DELAY,
         "max_delay": MAX_DELAY,
@@ -191,13 +198,13 @@ def _read_tasks(path: Path) -> Source:
     return make, len(contexts), dim, _digest(contexts, choices, values)
 
 
-def _read_growing(path: Path) -> Source:
+def _read_growing(path: Path, logarithmic: bool, standardizes: bool) -> Source:
     inputs, labels = load_growing(path)
     contexts, choices = growing_contexts(), growing_choices()
 
     @cache
     def accuracies(seed: int) -> Tensor:
-        return growing_accuracies(inputs, labels, seed)
+        return growing_accuracies(inputs, labels, seed, logarithmic, standardizes)
 
     def make(num_rounds: int, seed: int) -> ContextualTask:
         sequence = _in_blocks(torch.arange(len(contexts)), num_rounds)

@@ -139,7 +139,7 @@ def tuning(
         ValueError: If the file cannot be read or has no such column.
     """
     experiments = []
-    for task in _tasks(diabetes):
+    for task in tuning_tasks(diabetes):
         player = task.player(seed)
         letters = iter(task.figure[1:])
         for family in FAMILIES:
@@ -243,7 +243,12 @@ def _one_function(problem: HoldOutTuning) -> Callable[[int], TunedFunction]:
     return lambda trial: tuned
 
 
-def _tasks(diabetes: Path | None) -> list[Task]:
+def tuning_tasks(diabetes: Path | None) -> list[Task]:
+    """Return what is tuned; a warning says so where the data are missing.
+
+    Args:
+        diabetes: See :func:`tuning`.
+    """
     tasks = [
         Task(
             "logistic",
