@@ -42,7 +42,7 @@ from papers.delayed_studies import (
     rows_to_learn_from,
 )
 from papers.results import tabulate
-from papers.trials import run_arms_experiment
+from papers.trials import Curves, run_arms_experiment
 from papers.tuning_studies import TunedFunction, TuningMethod, TuningPlayer
 from papers.verma_problems import LogisticRegressionTuning
 
@@ -382,3 +382,23 @@ def test_interruptions_do_not_change_results(
     finished = panel()
     run_arms_experiment(finished, tmp_path, progress=False)
     assert not finished.player.functions  # nothing is trained where nothing is left to play
+
+
+@pytest.mark.filterwarnings("ignore:the support vector machine is left out")
+def test_differences_at_rounds_are_paired() -> None:
+    panel = build_experiments("verma-tuning", num_trials=3, num_rounds=60)[0]
+    regrets = {name: numbers(3, 60, seed=i) for i, name in enumerate(("ours", "theirs"))}
+    curves = {name: Curves(x, None, None, x) for name, x in regrets.items()}
+    rows = verma_tuning.tabulate_rounds([panel], [curves])
+    assert [(row["round"], row["method"]) for row in rows] == [
+        (35, "ours"),
+        (35, "theirs"),
+        (60, "ours"),
+        (60, "theirs"),
+    ]
+    difference = (regrets["theirs"] - regrets["ours"])[:, 34].numpy()
+    assert rows[1]["than"] == "ours"
+    assert rows[1]["more"] == pytest.approx(difference.mean(), rel=1e-12)
+    expected = difference.std(ddof=1) / np.sqrt(3)
+    assert rows[1]["more_standard_error"] == pytest.approx(expected, rel=1e-12)
+    assert rows[0]["more"] == 0.0

@@ -133,6 +133,7 @@ def growing_accuracies(
     seed: int,
     logarithmic: bool = False,
     standardizes: bool = False,
+    num_parts: int = NUM_PARTS,
 ) -> Tensor:
     """Train an SVM for each part of the data and each point of the grid.
 
@@ -145,9 +146,10 @@ def growing_accuracies(
         seed: Seeds the order of the rows.
         logarithmic: Space the grid evenly in the logarithms of C and gamma, not in C and gamma.
         standardizes: Standardize features with the training rows of the part.
+        num_parts: Train for the first ones only.
 
     Returns:
-        ``NUM_PARTS x num_arms`` accuracies on the validation rows of each part, in the order of
+        ``num_parts x num_arms`` accuracies on the validation rows of each part, in the order of
         :func:`growing_choices`.
 
     Raises:
@@ -165,8 +167,8 @@ def growing_accuracies(
     order = shuffle.permutation(len(labels))
     inputs, labels = inputs[order], labels[order]
     validates = np.isin(np.arange(len(labels)) % 10, VALIDATION_DIGITS)
-    table = np.empty((NUM_PARTS, math.prod(GRID)))
-    for part in range(NUM_PARTS):
+    table = np.empty((num_parts, math.prod(GRID)))
+    for part in range(num_parts):
         size = round(len(labels) * (part + 1) / NUM_PARTS)
         known, held = ~validates[:size], validates[:size]
         X, y = inputs[:size], labels[:size]

@@ -91,6 +91,7 @@ EXPERIMENTS = {
         verma_tuning.tuning,
         "Verma, Dai and Low 2022, Figures 2 and 3",
         ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
+        report=verma_tuning.report,
     ),
     "verma-contextual": Entry(
         verma_contextual.contextual,

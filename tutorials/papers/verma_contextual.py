@@ -203,12 +203,13 @@ def _read_growing(path: Path, logarithmic: bool, standardizes: bool) -> Source:
     contexts, choices = growing_contexts(), growing_choices()
 
     @cache
-    def accuracies(seed: int) -> Tensor:
-        return growing_accuracies(inputs, labels, seed, logarithmic, standardizes)
+    def accuracies(seed: int, num_parts: int) -> Tensor:
+        return growing_accuracies(inputs, labels, seed, logarithmic, standardizes, num_parts)
 
     def make(num_rounds: int, seed: int) -> ContextualTask:
         sequence = _in_blocks(torch.arange(len(contexts)), num_rounds)
-        return ContextualTask(contexts, choices, accuracies(seed), sequence)
+        met = max(sequence) + 1  # short runs do without the largest parts
+        return ContextualTask(contexts[:met], choices, accuracies(seed, met), sequence)
 
     dim = contexts.shape[1] + choices.shape[1]
     classes = ",".join(map(str, labels.tolist()))

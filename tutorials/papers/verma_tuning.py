@@ -15,7 +15,7 @@ boxes, whose accuracies are tabulated once a trial; scikit-learn's digits stand 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,8 @@ from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay, load_csv, load_dataset
 from botorch_bandits.random_streams import derive_seed
 from papers.delayed_studies import NUM_INITIAL, REFIT_EVERY, SMALLEST_NOISE, Hyperparameters
-from papers.trials import ArmsExperiment, ArmsStudy
+from papers.results import plot_curves, write_csv
+from papers.trials import ArmsExperiment, ArmsStudy, Curves
 from papers.tuning_studies import TunedFunction, TuningMethod, TuningPlayer, remembered
 from papers.verma_problems import (
     ConvolutionalNetworkTuning,
@@ -62,6 +63,8 @@ UNIFORM_UNTIL = 2
 """Methods other than the paper's choose uniformly until so many outcomes have arrived."""
 
 NUM_ROUNDS = NUM_INITIAL + 100
+REPORTED_ROUNDS = (NUM_INITIAL + 30, NUM_INITIAL + 100)
+"""Simple regrets are tabulated at these rounds, too."""
 
 FAMILIES: dict[str, tuple[AcquisitionRecipe, tuple[str, str, str]]] = {
     "UCB": (
@@ -159,6 +162,63 @@ def tuning(
                     )
                 )
     return experiments
+
+
+def report(
+    panels: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
+) -> Any:
+    """Write ``rounds.csv``, print what is not in the table, and draw the usual figure.
+
+    Args:
+        panels: What was played.
+        curves: The results of each, by method.
+        folder: Of the experiment.
+
+    Returns:
+        The axes of the figure.
+    """
+    rows = tabulate_rounds(panels, curves)
+    write_csv(folder / "rounds.csv", rows)
+    for row in rows:
+        print(f"{row['experiment']}, round {row['round']}, {row['method']}: ", end="")
+        print(f"{row['mean']:.4g}, {row['more']:+.3g} than {row['than']}")
+    return plot_curves(panels, curves)
+
+
+def tabulate_rounds(
+    panels: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
+) -> list[dict[str, Any]]:
+    """Return simple regrets at some rounds, and how much more they are than the first method's.
+
+    Args:
+        panels: What was played.
+        curves: The results of each, by method.
+    """
+    rows = []
+    for experiment, found in zip(panels, curves, strict=True):
+        first = next(iter(found))
+        for number in sorted({min(t, experiment.num_rounds) for t in REPORTED_ROUNDS}):
+            for name in found:
+                own, known = (found[n].simple_regret for n in (name, first))
+                assert own is not None
+                assert known is not None
+                shown = own[:, number - 1]
+                more = shown - known[:, number - 1]
+                count = len(shown)
+                rows.append(
+                    {
+                        "experiment": experiment.name,
+                        "method": name,
+                        "round": number,
+                        "trials": count,
+                        "mean": float(shown.mean()),
+                        "standard_error": float(shown.std() / count**0.5) if count > 1 else "",
+                        "than": first,
+                        "more": float(more.mean()),
+                        "more_standard_error": float(more.std() / count**0.5) if count > 1 else "",
+                    }
+                )
+    return rows
 
 
 def points_of(box: Box, num_points: int, seed: int) -> Tensor:
