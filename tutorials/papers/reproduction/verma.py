@@ -77,7 +77,7 @@ _TUNING = (
     "experiment with the support vector machine: ranges are searched linearly, also those of "
     "several orders of magnitude, and features are not standardized; 5 common initial points come "
     "before 100 rounds; m is 20 for Poisson delays and 10 for fixed ones; GP-UCB, GP-BUCB, asy-TS "
-    "and GP-BTS choose uniformly until two outcomes have arrived; bounds have predictive "
+    "and GP-BTS choose uniformly until two outcomes have arrived; GP-UCB-SDF has predictive "
     "deviations, whose sum is in the width as it is, and draws are not scaled. "
 )
 _FITTED = (
