@@ -53,7 +53,7 @@ def files(tmp_path: Path) -> dict[str, list[Path]]:
 # regret under constraints can be negative, and is shown with its violation: see test_shi.py
 # three rounds do not make nine periods: see test_avanesov.py
 # verma-tuning trains networks, beyond-fills 400 machines a trial; see also test_verma_tuning.py
-SLOW = ("verma-tuning", "beyond-fills")
+SLOW = ("verma-tuning", "verma-factors", "beyond-fills")
 # one of each paper is drawn, the others with -m slow: one function draws them all, and takes long
 DRAWN = ("srinivas-sensors", "chowdhury-functions", "verma-contextual", "beyond-forgetting")
 REGRETS = [
