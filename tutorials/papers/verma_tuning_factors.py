@@ -140,7 +140,7 @@ def _own_factors(family: str, setting: Any) -> tuple[list[Any], list[Setting]]:
     waiting, ignoring, hallucinating = FAMILIES[family][1]
     way, is_ucb = censored("poisson"), family == "UCB"
     methods = variants(family, "poisson")
-    divided = replace(way, sum_form="theorem", predictive=False)
+    divided = replace(way, sum_form="theorem")
     key = "divided" if is_ucb else "scaled"
     methods.append(method(f"{waiting}, {key}", family, "poisson", divided))
     factor = "sum of deviations in the width" if is_ucb else "scale of the draws"
