@@ -138,32 +138,24 @@ def tuning_factors(
 def _own_factors(family: str, setting: Any) -> tuple[list[Any], list[Setting]]:
     """Methods and settings of a panel in which methods are changed."""
     waiting, ignoring, hallucinating = FAMILIES[family][1]
-    way, is_ucb = censored("poisson"), family == "UCB"
-    methods = variants(family, "poisson")
-    divided = replace(way, sum_form="theorem")
-    key = "divided" if is_ucb else "scaled"
-    methods.append(method(f"{waiting}, {key}", family, "poisson", divided))
-    factor = "sum of deviations in the width" if is_ucb else "scale of the draws"
-    words = "divided by the prior variance" if is_ucb else "1 plus the sum, as bounds have it"
+    theorem = replace(censored("poisson"), sum_form="theorem")
+    judged = setting("none", "as judged", f"{PAPER} and {CODE}", family)
+    if family == "TS":
+        scaled = method(f"{waiting}, scaled", family, "poisson", theorem)
+        words = "1 plus the sum over the prior variance"
+        one = setting("scale of the draws", words, "Theorem 3", family, scaled.name)
+        return [*compared(family, "poisson"), scaled], [judged, one]
+    divided = method(f"{waiting}, divided", family, "poisson", theorem)
+    start, fitted = "start of the baselines", "what censored feedback is fitted to"
     common = [f"{name}, common start" for name in (ignoring, hallucinating)]
-    return methods, [
-        setting("none", "as judged", f"{PAPER} and {CODE}", family),
-        setting(
-            "start of the baselines",
-            "after the 5 initial points, as censored feedback",
-            "ours",
-            family,
-            waiting,
-            *common,
-        ),
-        setting(
-            "what censored feedback is fitted to",
-            "what arrived and the zeros of pending queries",
-            CODE,
-            family,
-            f"{waiting}, fitted to all",
-        ),
-        setting(factor, words, "Theorems 1 and 3", family, f"{waiting}, {key}"),
+    early = "after the 5 initial points, as censored feedback"
+    zeros = "what arrived and the zeros of pending queries"
+    factor, words = "sum of deviations in the width", "divided by the prior variance"
+    return [*variants(family, "poisson"), divided], [
+        judged,
+        setting(start, early, "ours", family, waiting, *common),
+        setting(fitted, zeros, CODE, family, f"{waiting}, fitted to all"),
+        setting(factor, words, "Theorem 1", family, divided.name),
     ]
 
 
