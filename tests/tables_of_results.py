@@ -89,14 +89,61 @@ def verma_synthetic(kind: str) -> Rows:
     )
 
 
+CENSORED = [
+    ("ucb", "UCB", "GP-UCB-SDF", "GP-UCB", "GP-BUCB"),
+    ("ts", "Thompson", "GP-TS-SDF", "asy-TS", "GP-BTS"),
+]
+
+
+def at_round(task: str, kind: str, delay: str, number: str, columns: str) -> Rows:
+    """Return the methods of a tuning at a round: 35 is 5 + 30, 105 is 5 + 100."""
+    experiment = f"verma-tuning-{task}-{kind}-{delay}"
+    return panel("verma-tuning-rounds", experiment, columns, round=number)
+
+
 def verma_tuning(task: str) -> Rows:
-    columns = "mean standard_error cumulative_mean cumulative_standard_error"
-    poisson, fixed = (
-        panel("verma-tuning", f"verma-tuning-{task}-ucb-{delay}", columns)
-        | panel("verma-tuning", f"verma-tuning-{task}-ts-{delay}", columns)
-        for delay in ("poisson", "fixed")
-    )
-    return side_by_side(poisson, fixed)
+    """Return simple regrets at rounds 35 and 105 with Poisson delays, then with fixed ones."""
+    shown: Rows = {}
+    for kind in ("ucb", "ts"):
+        tables = (
+            at_round(task, kind, delay, number, "mean standard_error")
+            for delay, number in product(("poisson", "fixed"), ("35", "105"))
+        )
+        shown |= {method: in_pairs(cells) for method, cells in side_by_side(*tables).items()}
+    return shown
+
+
+def verma_tuning_differences() -> Rows:
+    """Return how much more simple regret the baselines have than censored feedback."""
+    shown: Rows = {}
+    for task, figure in (("svm", "2abcd"), ("cnn", "2efgh"), ("logistic", "3abcd")):
+        panels = product(CENSORED, ("poisson", "fixed"))
+        for letter, ((kind, _, _, *others), delay) in zip(figure[1:], panels, strict=True):
+            more = [
+                at_round(task, kind, delay, number, "more more_standard_error")
+                for number in ("35", "105")
+            ]
+            starts = ("", ", common start") if letter == "a" and task == "svm" else ("",)
+            for start in starts:
+                shown[f"{figure[0]}{letter}{start}"] = [
+                    [number for cell in table[other + start] for number in cell]
+                    for other in others
+                    for table in more
+                ]
+    return shown
+
+
+def factors_of_verma(*figures: str) -> list[tuple[str, list[Cell]]]:
+    """Return what changes the claims of some figures: one row a setting, differences and errors."""
+    shown: dict[str, list[Cell]] = {}
+    for row in rows_of("factors-verma.csv"):
+        if row["figure"] in figures:
+            label = f"{row['figure'].removeprefix('verma-')}, {row['claim'].split(' ')[0]}"
+            setting = f"{row['factor']}: {row['setting']}"
+            key = f"{label}|{setting}|{row['claim'].partition(', ')[2]}"
+            cells = shown.setdefault(key, [setting, [float(row["trials"])]])
+            cells.append([float(row["difference"]), float(row["standard_error"])])
+    return [(key.split("|")[0], cells) for key, cells in shown.items()]
 
 
 def fills() -> Rows:
@@ -110,8 +157,8 @@ def verma_contextual(task: str) -> Rows:
     joined: Rows = {}
     for kind in ("ucb", "ts"):
         columns = (
-            panel("verma-contextual", f"verma-{task}-{kind}-{delay}", "mean standard_error")
-            for delay in ("poisson", "fixed", "poisson-learned")
+            panel("verma-contextual", f"verma-{task}-{kind}-poisson{part}", "mean standard_error")
+            for part in ("", "-learned")
         )
         joined |= {m: in_pairs(cells) for m, cells in side_by_side(*columns).items()}
     return joined
@@ -126,20 +173,13 @@ def differences(name: str, experiment: str, less: str, quantity: str = "regret")
     }
 
 
-CENSORED = [
-    ("ucb", "UCB", "GP-UCB-SDF", "GP-UCB", "GP-BUCB"),
-    ("ts", "Thompson", "GP-TS-SDF", "asy-TS", "GP-BTS"),
-]
-
-
 def contextual_differences() -> Rows:
     shown: Rows = {}
     for task, words in (("tasks", "SVM tasks"), ("growing", "growing data")):
-        for part, delays in (("", ("Poisson", "fixed")), ("-learned", ("Poisson",))):
-            for (kind, rule, censored, *others), delay in product(CENSORED, delays):
-                experiment = f"verma-{task}-{kind}-{delay.lower()}{part}"
-                hyperparameters = part.removeprefix("-") or "given"
-                shown[f"{words}, {delay}(3) delays, {hyperparameters}, {rule}"] = [
+        for part, hyperparameters in (("", "given"), ("-learned", "learned")):
+            for kind, rule, censored, *others in CENSORED:
+                experiment = f"verma-{task}-{kind}-poisson{part}"
+                shown[f"{words}, {hyperparameters}, {rule}"] = [
                     differences("verma-contextual", experiment, less)[censored] for less in others
                 ]
     return shown

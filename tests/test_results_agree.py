@@ -48,6 +48,11 @@ TABLES = [
     ("Logistic regression (Figure 3)", lambda: results.verma_tuning("logistic")),
     ("Convolutional network (Figures", lambda: results.verma_tuning("cnn")),
     ("The published threshold on 200 streams", results.calibration),
+    ("How much more simple regret", results.verma_tuning_differences),
+    (
+        "What changes the claims on tuning",
+        lambda: results.factors_of_verma("verma-2ad", "verma-2eh", "verma-3"),
+    ),
     (
         "Regret of GP-UCB-CPD by the horizon",
         lambda: results.detections("avanesov-horizon-", "avanesov-horizon"),
@@ -71,6 +76,10 @@ TABLES = [
     ("SVM tasks (Figures 4a", lambda: results.verma_contextual("tasks")),
     ("Growing data (Figures 4c", lambda: results.verma_contextual("growing")),
     ("Differences of `R_T` on the same trials", results.contextual_differences),
+    (
+        "What changes the claims on contexts",
+        lambda: results.factors_of_verma("verma-4ab", "verma-4cd"),
+    ),
     (
         "Small feasible region, constraint observed",
         results.shi("shi-gardner", "noiseless", "noiseless-slow", "noiseless-surrogates"),
@@ -194,11 +203,6 @@ def forgetting(kind: str, method: str) -> list[float]:
     return less("beyond-forgetting", f"beyond-forgetting-{kind}", policy, method, "regret")
 
 
-def network(kind: str, method: str, other: str, middle: str = "") -> list[float]:
-    experiment = f"verma-tuning-cnn-{kind}"
-    return less("verma-tuning", experiment, method, other, f"simple regret{middle}")
-
-
 def both(kind: str, quantity: str = "violation_mean") -> list[float]:
     """Return what Algorithm 2 or 3 has half way and at the end."""
     method = "Algorithm 3" if "noisy" in kind else "Algorithm 2"
@@ -227,17 +231,6 @@ SENTENCES = {
     "hyperparameters, which is {} ({}).": lambda: fills(
         "svm-given", "soft, stated delays", "soft", "regret"
     ),
-    "GP-UCB's simple regret is larger by {} (standard error {}) with Poisson delays": lambda: (
-        network("ucb-poisson", "GP-UCB", "GP-UCB-SDF")
-    ),
-    "and by {} ({}) with fixed ones": lambda: network("ucb-fixed", "GP-UCB", "GP-UCB-SDF"),
-    "GP-TS-SDF has more than GP-BTS, by {} ({})": lambda: network(
-        "ts-poisson", "GP-TS-SDF", "GP-BTS"
-    ),
-    "at round 30 by {} ({}) with Poisson and {} ({}) with fixed delays": lambda: [
-        *network("ucb-poisson", "GP-UCB-SDF", "GP-BUCB", ", middle"),
-        *network("ucb-fixed", "GP-UCB-SDF", "GP-BUCB", ", middle"),
-    ],
     "CPD has {} more than the oracle (standard error {})": lambda: compared(
         "GP-UCB-CPD", "GP-UCB-Oracle"
     ),

@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> dict[str, list[Path]]:
 # three rounds do not make nine periods: see test_avanesov.py
 # verma-tuning trains networks, beyond-fills 400 machines a trial, chowdhury-factors has 30 panels;
 # see also test_verma_tuning.py and test_factors.py
-SLOW = ("verma-tuning", "beyond-fills", "chowdhury-factors")
+SLOW = ("verma-tuning", "verma-factors", "beyond-fills", "chowdhury-factors")
 # one of each paper is drawn, the others with -m slow: one function draws them all, and takes long
 DRAWN = ("srinivas-sensors", "chowdhury-functions", "verma-contextual", "beyond-forgetting")
 REGRETS = [

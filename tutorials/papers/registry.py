@@ -35,6 +35,7 @@ from papers import (
     verma_contextual,
     verma_factors,
     verma_tuning,
+    verma_tuning_factors,
 )
 from papers.pictures import Picture, Written, curve_pictures, no_pictures
 from papers.special_pictures import (
@@ -121,6 +122,7 @@ EXPERIMENTS = {
         verma_tuning.tuning,
         "Verma, Dai and Low 2022, Figures 2 and 3",
         ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
+        report=verma_tuning.report,
     ),
     "verma-contextual": Entry(
         verma_contextual.contextual,
@@ -132,7 +134,7 @@ EXPERIMENTS = {
         1,
     ),
     "verma-factors": Entry(
-        verma_factors.factors,
+        verma_tuning_factors.factors,
         "Verma, Dai and Low 2022 with one factor changed",
         (
             "Pima Indians diabetes (CSV with the class in the column 'Outcome')",

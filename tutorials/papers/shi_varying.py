@@ -144,7 +144,7 @@ def _panel(
         num_trials=num_trials,
         num_rounds=num_rounds,
         make_study=make_study,
-        make_methods=lambda study: methods,  # type: ignore[arg-type, return-value]
+        make_methods=lambda study: methods,
         average=True,
         player=play_varying,
         settings={
