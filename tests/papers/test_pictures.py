@@ -182,3 +182,21 @@ def test_the_change_of_the_combined_study_is_marked() -> None:
     for picture in pictures:
         assert any(line.get_xdata()[0] == 10.5 for line in drawn(picture).get_lines())
         assert "after round 10" in picture.alt
+
+
+def test_stored_results_of_the_released_code_are_circles_in_the_color_of_their_line() -> None:
+    panel = "verma-tuning-svm-ucb-poisson"
+    methods = ("GP-UCB-SDF", "GP-UCB", "ours")
+    rows = curves(panel, "other", methods=methods, quantities=("simple regret",))
+    for row in rows:
+        row["round"] = str(int(row["round"]) * 5)
+    pictures = pictures_of("verma-tuning", written("verma-tuning", panel, "other", curves=rows))
+    assert [picture.name for picture in pictures] == [panel, "other"]
+    assert "GP-UCB 0.331 at round 30 and 0.29 at round 100" in pictures[0].alt
+    assert "GP-BUCB" not in pictures[0].alt
+    assert "stored" not in pictures[1].alt
+    lines = drawn(pictures[0]).get_lines()
+    colors = {line.get_label(): line.get_color() for line in lines}
+    circles = [line for line in lines if line.get_marker() == "o" and len(line.get_xdata())]
+    assert [list(line.get_ydata()) for line in circles] == [[0.271, 0.243], [0.331, 0.29]]
+    assert [line.get_color() for line in circles] == [colors["GP-UCB-SDF"], colors["GP-UCB"]]

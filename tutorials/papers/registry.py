@@ -44,6 +44,7 @@ from papers.special_pictures import (
     forgetting_pictures,
     multiplier_pictures,
     power_pictures,
+    tuning_pictures,
 )
 from papers.trials import ArmsExperiment
 
@@ -123,6 +124,7 @@ EXPERIMENTS = {
         "Verma, Dai and Low 2022, Figures 2 and 3",
         ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
         report=verma_tuning.report,
+        pictures=tuning_pictures,
     ),
     "verma-contextual": Entry(
         verma_contextual.contextual,

@@ -270,12 +270,71 @@ def combined_pictures(written: Written) -> list[Picture]:
         rounds = written.settings["panels"][0]["rounds"]
         alt = f"{picture.alt} A vertical line marks the change after round {rounds // 2}."
         draw = partial(_with_change, draw=picture.draw, last=rounds // 2)
-        known: Mapping[str, Any] = {**vars(picture), "alt": alt, "draw": draw}
-        found.append(Picture(**known))
+        found.append(_changed(picture, alt=alt, draw=draw))
     return found
+
+
+def _changed(picture: Picture, **others: Any) -> Picture:
+    known: Mapping[str, Any] = {**vars(picture), **others}
+    return Picture(**known)
 
 
 def _with_change(ax: Any, draw: Any, last: int) -> None:
     draw(ax)
     ax.axvline(last + 0.5, color="0.6", lw=0.9, zorder=0)
     ax.axhline(0.0, color="0.6", lw=0.9, zorder=0)
+
+
+STORED = {
+    "verma-tuning-svm-ucb-poisson": {
+        "GP-UCB-SDF": ((30, 0.271), (100, 0.243)),
+        "GP-UCB": ((30, 0.331), (100, 0.290)),
+        "GP-BUCB": ((30, 0.288), (100, 0.267)),
+    }
+}
+"""Validation errors after some rounds, as the authors store them with their released code."""
+
+
+def tuning_pictures(written: Written) -> list[Picture]:
+    """Return the curves of each panel, with the stored results of the released code where known.
+
+    Args:
+        written: The tables of verma-tuning.
+    """
+    found = []
+    for picture in curve_pictures(written):
+        stored = STORED.get(picture.name, {})
+        picture = _changed(picture, draw=partial(_with_error, draw=picture.draw))
+        lines = next(iter(curves_of(written, picture.panels).values()))
+        shown = {name: points for name, points in stored.items() if name in lines}
+        if not shown:
+            found.append(picture)
+            continue
+        words = "; ".join(
+            f"{name} {' and '.join(f'{value:g} at round {t}' for t, value in points)}"
+            for name, points in shown.items()
+        )
+        alt = f"{picture.alt} Circles are stored results of the released code: {words}."
+        draw = partial(_with_stored, draw=picture.draw, stored=shown)
+        found.append(_changed(picture, alt=alt, draw=draw))
+    return found
+
+
+def _with_error(ax: Any, draw: Any) -> None:
+    """Regret is from an accuracy of 1 there."""
+    draw(ax)
+    ax.set_ylabel("simple regret\n(validation error)")
+
+
+def _with_stored(ax: Any, draw: Any, stored: Mapping[str, Sequence[tuple[int, float]]]) -> None:
+    draw(ax)
+    colors = {line.get_label(): line.get_color() for line in ax.get_lines()}
+    look = {"ls": "none", "marker": "o", "mfc": "white", "ms": 6, "mew": 1.5}
+    last = ax.get_xlim()[1]
+    for name, points in stored.items():
+        inside = [point for point in points if point[0] <= last]
+        if inside:
+            ax.plot(*zip(*inside, strict=True), color=colors[name], label="_", zorder=4, **look)
+    handle = ax.plot([], [], color="black", label="_", **look)
+    words = "stored results of the released code, in the color of the method"
+    ax.legend(handle, [words], fontsize=9, loc="upper right")
