@@ -48,6 +48,9 @@ from papers.special_pictures import (
 )
 from papers.trials import ArmsExperiment
 
+FACTORS = "-factors"
+"""How names of experiments end that change one setting of a paper's figures at a time."""
+
 
 @dataclass(frozen=True)
 class Entry:

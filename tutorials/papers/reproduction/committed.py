@@ -18,7 +18,7 @@ from botorch_bandits.cli import write_atomically
 from papers.curves import CURVES_TABLE
 from papers.pictures import FOLDER as DRAWN
 from papers.pictures import Picture, Row, save_picture
-from papers.registry import EXPERIMENTS, TABLES
+from papers.registry import EXPERIMENTS, FACTORS, TABLES
 from papers.reproduction.judging import Evidence
 from papers.results import write_csv
 from papers.running import pictures_of, read_rows, read_settings, read_written
@@ -38,9 +38,6 @@ SHARED = {
     ),
 }
 """Tables of several experiments in one file: its name, and the variable of an experiment's rows."""
-
-FACTORS = "-factors"
-"""How experiments end that change one setting at a time."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +180,8 @@ def read_factors(docs: Path) -> list[Row]:
 def commit(name: str, folder: Path, docs: Path) -> list[Path]:
     """Copy what an experiment has written into the documentation.
 
+    Of experiments that change one setting at a time it is the table of these changes alone.
+
     Args:
         name: Of the experiment.
         folder: What :func:`~papers.running.run_experiment` wrote.
@@ -192,6 +191,11 @@ def commit(name: str, folder: Path, docs: Path) -> list[Path]:
         The files that were written.
     """
     written = read_written(folder)
+    if name.endswith(FACTORS):
+        path = docs / RESULTS / f"factors-{name.removesuffix(FACTORS)}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_csv(path, [dict(row) for row in written.tables["factors"]])
+        return [path]
     files = []
     for kind, rows in written.tables.items():
         if not rows or (kind == "table" and "violation" in written.tables):
@@ -223,7 +227,5 @@ def _place(name: str, kind: str, rows: Sequence[Row], docs: Path) -> Path:
         return docs / CURVES / f"{name}.csv"
     if kind == BOXES_TABLE:
         return docs / CURVES / f"{name}-{kind}.csv"
-    if kind == "factors":
-        return docs / RESULTS / f"factors-{name.removesuffix(FACTORS)}.csv"
     is_first = kind in ("table", "violation")
     return docs / RESULTS / (f"{name}.csv" if is_first else f"{name}-{kind}.csv")

@@ -269,7 +269,7 @@ def _section(state: State, judged: Judged) -> Iterator[Block]:
     if judged.checks:
         checks = [(c.claim, "holds" if c.holds else "does not hold", c.ours) for c in judged.checks]
         yield Table("Claims", ("claim", "here", "numbers compared"), checks)
-    yield from _factors(state.factors(figure))
+    yield from _factors(state.factors(figure), figure.experiment.split("-")[0])
     yield from result_tables(judged)
     if figure.differs:
         yield paragraph(figure.differs, label="What differs from the paper.")
@@ -299,13 +299,13 @@ FACTORS = {
 }
 
 
-def _factors(rows: Sequence[Row]) -> Iterator[Table]:
+def _factors(rows: Sequence[Row], paper: str) -> Iterator[Block]:
     """What changes if one setting is changed; the first row has the settings as judged."""
     if not rows:
         return
     names = [name for name in FACTORS if any(row.get(name) for row in rows)]
     cells = [[format_number(row.get(name, "")) for name in names] for row in rows]
-    words = "One setting changed at a time, the first row as judged"
+    words = f"One setting changed at a time (experiment {paper}-factors), the first row as judged"
     yield Table(words, [FACTORS[name] for name in names], cells)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from botorch_bandits.checks import check_integer, check_one_of
 from botorch_bandits.cli import write_atomically
+from papers.registry import EXPERIMENTS, FACTORS
 from papers.reproduction.committed import RECORD, commit, read_record, write_record
 from papers.reproduction.figures import FIGURES
 from papers.reproduction.page import PAGE, TABLE, documentation, write_page
@@ -21,8 +22,15 @@ from papers.reproduction.state import Reproduction, State, can_run, files_of, si
 from papers.running import run_experiment
 
 SETTINGS_FILE = "reproduction.json"
-NAMES = tuple(dict.fromkeys(figure.experiment for figure in FIGURES))
-"""Of all experiments, in the order of the page."""
+NAMES = tuple(
+    dict.fromkeys(
+        [
+            *(figure.experiment for figure in FIGURES),
+            *(name for name in EXPERIMENTS if name.endswith(FACTORS)),
+        ]
+    )
+)
+"""Of all experiments, in the order of the page; those with one changed setting come last."""
 
 
 def reproduce(settings: Reproduction) -> State:

@@ -17,8 +17,8 @@ from pathlib import Path
 from papers import EXPERIMENTS, TABLES
 from papers.pictures import FOLDER as IMAGES
 from papers.pictures import Picture, Row
+from papers.registry import FACTORS
 from papers.reproduction.committed import (
-    FACTORS,
     Record,
     committed_pictures,
     read_evidence,
