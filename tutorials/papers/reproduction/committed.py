@@ -127,7 +127,7 @@ def _is_of(row: Row, name: str, variable: str) -> bool:
 def committed_pictures(name: str, docs: Path) -> list[tuple[Picture, Path]]:
     """Return the pictures of an experiment that the documentation has, with their files.
 
-    An experiment whose curves have not been committed has one picture of all its panels.
+    Panels whose curves have not been committed are in one picture.
 
     Args:
         name: Of the experiment.
@@ -136,11 +136,12 @@ def committed_pictures(name: str, docs: Path) -> list[tuple[Picture, Path]]:
     evidence = read_evidence(name, docs)
     found = [(each, docs / IMAGES / f"{each.name}.svg") for each in pictures_of(name, evidence)]
     found = [(each, path) for each, path in found if path.exists()]
+    shown = {panel for picture, _ in found for panel in picture.panels}
     whole = docs / "images" / f"{name}.png"
-    if not found and whole.exists():
-        panels = tuple(panel["name"] for panel in evidence.panels(("*",)))
-        alt = f"All panels of {name} in one picture; the numbers are in the tables."
-        return [(Picture(name, panels, name, alt, _not_drawn), whole)]
+    others = [p["name"] for p in evidence.panels(("*",)) if p["name"] not in shown]
+    if others and whole.exists():
+        alt = f"The panels of {name} in one picture; the numbers are in the tables."
+        found.append((Picture(name, tuple(others), name, alt, _not_drawn), whole))
     return found
 
 
