@@ -253,6 +253,7 @@ def _draw_points(ax: Any, rows: Sequence[Row]) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:g}")
     ax.set_xlim(-0.001, 3.0 * ax.get_xlim()[1])  # names stand to the right of their points
+    ax.set_ylim(top=1.4 * ax.get_ylim()[1])
     ax.set_xlabel(f"violation a round ({UNITS['time-averaged violation']})")
     ax.set_ylabel(f"regret a round\n({UNITS['time-averaged regret']})")
     ax.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
