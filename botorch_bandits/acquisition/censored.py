@@ -49,8 +49,8 @@ from botorch_bandits.confidence import (
 from botorch_bandits.confidence.censored import (
     ALL_QUERIES_ENTER,
     below_the_minimum,
-    complete_censored_bounds,
 )
+from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
 from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,

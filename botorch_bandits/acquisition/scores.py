@@ -25,8 +25,8 @@ from botorch.utils.probability.utils import log_phi
 from torch import Tensor
 
 from botorch_bandits.confidence import PriorSummary, UnreadablePriorError, WidthRule
+from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.irgp import irgp_ucb_width
-from botorch_bandits.confidence.pending_width import PendingWidth
 from botorch_bandits.confidence.width_rules import (
     MINIMUM_VARIANCE,
     MINIMUM_VARIANCE_OF_IMPROVEMENT,

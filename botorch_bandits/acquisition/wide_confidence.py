@@ -21,7 +21,7 @@ from torch import Tensor
 from botorch_bandits.acquisition.scores import half_width, score
 from botorch_bandits.checks import level_of_users_line
 from botorch_bandits.confidence import ConstantWidth, PriorSummary, UnreadablePriorError, WidthRule
-from botorch_bandits.confidence.pending_width import PendingWidth
+from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.models.censoring import spread_points
 from botorch_bandits.models.condition import observed_inputs, observed_outcomes

@@ -18,8 +18,8 @@ from botorch_bandits.acquisition.bounds import Bounds, bounds_on_arms
 from botorch_bandits.acquisition.engines import ArmsEngine
 from botorch_bandits.acquisition.scores import ArmsRound, ArmsRule, ThompsonArmsRule, WidthArmsRule
 from botorch_bandits.checks import DTYPE
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.confidence.pending_width import censored_rule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored

@@ -31,8 +31,8 @@ from botorch_bandits.acquisition.lagrangian import LagrangianAcquisition
 from botorch_bandits.acquisition.upper_confidence_bound import WidthUpperConfidenceBound
 from botorch_bandits.checks import DTYPE
 from botorch_bandits.confidence import WidthRule
+from botorch_bandits.confidence.censored import PendingWidth, censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.confidence.pending_width import PendingWidth, censored_rule
 from botorch_bandits.confidence.width_rules import read_prior
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain

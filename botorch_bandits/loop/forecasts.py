@@ -61,8 +61,8 @@ from botorch_bandits.confidence import (
     regret_exponent,
     smallest_slater_margin,
 )
+from botorch_bandits.confidence.censored import PendingWidth
 from botorch_bandits.confidence.gp_ucb_cpd import ChangePointWidth
-from botorch_bandits.confidence.pending_width import PendingWidth
 from botorch_bandits.confidence.width_rules import inputs_of_kernel
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs
 from botorch_bandits.docstrings import fill_in_docstrings

@@ -27,8 +27,8 @@ from botorch_bandits.acquisition.scores import (
     ThompsonArmsRule,
     WidthArmsRule,
 )
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.fills import share_of_bound
-from botorch_bandits.confidence.pending_width import censored_rule
 from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Censored, CensoredQueue, Feedback, Ignored

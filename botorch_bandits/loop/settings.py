@@ -56,7 +56,7 @@ from botorch_bandits.checks import (
     level_of_users_line,
     store_checked,
 )
-from botorch_bandits.confidence.pending_width import censored_rule
+from botorch_bandits.confidence.censored import censored_rule
 from botorch_bandits.confidence.width_rules import learns_input_scale
 from botorch_bandits.constraints import MultiplierOverflowError, MultiplierRule
 from botorch_bandits.docstrings import fill_in_docstrings

@@ -156,8 +156,9 @@ def synthetic(
     ]
 
 
+@cache
 def curve_player(seed: int) -> CurvePlayer:
-    """Return what plays the functions; panels that share it play what they share once.
+    """Return what plays the functions; a process plays what its panels share once.
 
     Args:
         seed: Of the experiment.
