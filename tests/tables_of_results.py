@@ -89,6 +89,52 @@ def verma_synthetic(kind: str) -> Rows:
     )
 
 
+SYNTHETIC = {"ucb": ("GP-UCB-SDF", "GP-UCB", "GP-BUCB"), "ts": ("GP-TS-SDF", "asy-TS", "GP-BTS")}
+"""Methods with censored, ignored and hallucinated feedback."""
+
+
+def verma_synthetic_differences() -> Rows:
+    """Return how much more others have than censored feedback: simple regret, regret, by setting.
+
+    Hyperparameters are learned, then with the common start, then given.
+    """
+    shown: Rows = {}
+    for (kind, (sdf, *others)), delays in product(SYNTHETIC.items(), ("poisson", "fixed")):
+        for other in others:
+            cells: list[Cell] = []
+            for part, name in (("", other), ("", f"{other}, common start"), ("-given", other)):
+                for quantity in ("simple regret", "regret"):
+                    where = f"verma-{kind}-{delays}{part}"
+                    found = differences("verma-synthetic", where, name, quantity)[sdf]
+                    cells.append([-found[0], found[1]])
+            shown[f"{other}, {delays.replace('poisson', 'Poisson')}"] = cells
+    return shown
+
+
+FIGURES_OF_DELAYS = {
+    "verma-1a": "1a",
+    "verma-1b": "1b",
+    "verma-1cd, Poisson delays": "1c",
+    "verma-1cd, fixed delays": "1d",
+    "verma-5, Poisson delays": "5a",
+    "verma-5, fixed delays": "5b",
+}
+
+
+def factors_of_synthetic() -> list[tuple[str, list[Cell]]]:
+    """Return the differences of both claims of a figure under each setting, and which hold."""
+    shown: dict[tuple[str, str], list[Cell]] = {}
+    for row in rows_of("factors-verma.csv"):
+        where = row["claim"].rpartition(", ")[2] if row["claim"].endswith("delays") else ""
+        figure = FIGURES_OF_DELAYS.get(", ".join(filter(None, (row["figure"], where))))
+        if figure is None:
+            continue
+        words = "as judged" if row["factor"] == "none" else f"{row['factor']}: {row['setting']}"
+        cells = shown.setdefault((figure, words), [words])
+        cells += [[float(row["difference"]), float(row["standard_error"])], row["holds"]]
+    return [(figure, cells) for (figure, _), cells in shown.items()]
+
+
 CENSORED = [
     ("ucb", "UCB", "GP-UCB-SDF", "GP-UCB", "GP-BUCB"),
     ("ts", "Thompson", "GP-TS-SDF", "asy-TS", "GP-BTS"),

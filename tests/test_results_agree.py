@@ -44,6 +44,8 @@ TABLES = [
     ("Poisson(10) delays, `m = 20`", lambda: results.verma_synthetic("poisson")),
     ("Delays of 10, `m = 20`", lambda: results.verma_synthetic("fixed")),
     ("The same as the Poisson(10) delays", lambda: results.verma_synthetic("theory")),
+    ("How much more the others have", results.verma_synthetic_differences),
+    ("What changes the claims on synthetic functions", results.factors_of_synthetic),
     ("Support vector machine (Figures", lambda: results.verma_tuning("svm")),
     ("Logistic regression (Figure 3)", lambda: results.verma_tuning("logistic")),
     ("Convolutional network (Figures", lambda: results.verma_tuning("cnn")),

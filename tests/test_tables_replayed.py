@@ -123,7 +123,7 @@ SIZES: dict[str, tuple[int, int | None]] = {
     "chowdhury-rkhs": (2, 40),
     "chowdhury-functions": (2, 25),
     "chowdhury-sensors": (2, 20),
-    "verma-synthetic": (2, 15),
+    "verma-synthetic": (2, 25),
     "verma-tuning": (1, 6),
     "verma-contextual": (1, 30),
     "verma-factors": (1, 6),

@@ -9,7 +9,16 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from botorch_bandits import BanditGP, CensoredUpperConfidenceBound
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Censored,
+    CensoredUpperConfidenceBound,
+    GPUpperConfidenceBound,
+    Hallucinated,
+    Ignored,
+)
 from botorch_bandits.problems import ConstantDelay, PoissonDelay
 from botorch_bandits.random_streams import derive_seed
 from papers.delayed_curves import (
@@ -45,6 +54,13 @@ def kernel(a: np.ndarray, b: np.ndarray, learned: Learned) -> np.ndarray:
     return learned.prior_variance * np.exp(-0.5 * squares / learned.lengthscale**2)
 
 
+def scaled_kernel(learned: Learned) -> ScaleKernel:
+    scaled = ScaleKernel(RBFKernel()).double()
+    scaled.base_kernel.lengthscale = torch.tensor(learned.lengthscale, dtype=torch.float64)
+    scaled.outputscale = torch.tensor(learned.prior_variance, dtype=torch.float64)
+    return scaled
+
+
 def dense(rows: list[int], outcomes: np.ndarray, learned: Learned) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of all arms, by a solve."""
     K = kernel(X[rows], X[rows], learned) + learned.noise * np.eye(len(rows))
@@ -60,16 +76,13 @@ def test_censored_bounds_are_those_of_the_drop_in_as_published() -> None:
     choices = torch.from_numpy(X).unsqueeze(-1)
     for t in range(NUM_INITIAL + 1, NUM_ROUNDS + 1):
         learned, known = played.hyperparameters[t - 1], told(DELAYS, t, 7)
-        scaled = ScaleKernel(RBFKernel()).double()
-        scaled.base_kernel.lengthscale = torch.tensor(learned.lengthscale).double()
-        scaled.outputscale = torch.tensor(learned.prior_variance).double()
         arms = played.arms[: t - 1]
         labels = [VALUES[arm] if s in known else 0.0 for s, arm in enumerate(arms)]
         # the newest is pending, the others are rows of the model; at the minimum, if they are
         model = BanditGP(
             choices[arms[:-1]],
             torch.tensor(labels[:-1]).double().unsqueeze(-1),
-            kernel=scaled,
+            kernel=scaled_kernel(learned),
             noise=learned.noise,
         )
         is_told = t - 2 in known
@@ -87,6 +100,43 @@ def test_censored_bounds_are_those_of_the_drop_in_as_published() -> None:
         assert played.widths[t - 1] == pytest.approx(acqf.width.item(), abs=1e-8)
         values = acqf(choices.unsqueeze(-2))
         assert values[played.arms[t - 1]].item() == pytest.approx(values.max().item(), abs=1e-8)
+
+
+FEEDBACKS = {
+    "censored": Censored(0.0, 1.0, max_delay=7, **Censored.as_published),
+    "ignored": Ignored(),
+    "hallucinated": Hallucinated(),
+}
+
+
+@pytest.mark.parametrize("way", FEEDBACKS)
+def test_a_loop_plays_the_same(way: str) -> None:
+    """It is given the points that it does not choose, and outcomes when they arrive."""
+    limit = 7 if way == "censored" else None
+    method = CurveMethod(way, way, DELAYS, max_delay=limit, start=START, learns=False)
+    # with fewer outcomes several arms have the same value, and ties are broken otherwise
+    method = replace(method, uniform_until=0 if limit else 5, predictive=limit is not None)
+    played = play_curve(VALUES, method, SEED, NUM_ROUNDS)
+    choices = torch.from_numpy(X).unsqueeze(-1)
+    loop = BanditLoop(
+        Arms(choices),
+        BanditGP.with_kernel(scaled_kernel(START), noise=START.noise),
+        GPUpperConfidenceBound.with_options(width=1.0),
+        feedback=FEEDBACKS[way],
+    )
+    num_chosen = 0
+    for t in range(1, NUM_ROUNDS + 1):
+        for s in told(DELAYS, t, limit):
+            loop.tell(s, VALUES[played.arms[s]])  # a second time it does nothing
+        arm = played.arms[t - 1]
+        if played.widths[t - 1] == 0.0:
+            loop.attach(choices[arm])
+            continue
+        query = loop.ask()
+        assert query.x.item() == choices[arm].item()
+        assert query.diagnostics["width"] == pytest.approx(played.widths[t - 1], abs=1e-8)
+        num_chosen += 1
+    assert num_chosen > 12
 
 
 @pytest.mark.parametrize("way", ["ignored", "hallucinated"])

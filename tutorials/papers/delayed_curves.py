@@ -2,8 +2,7 @@ r"""Functions of one variable whose outcomes arrive late, played in closed form 
 
 It is what :class:`papers.delayed_studies.LearnedPlayer` does with a loop, for the settings of the
 released code of Verma, Dai and Low 2022, which plays hundreds of functions: arms are equally spaced
-points of [0, 1], so that a kernel matrix is cut from one row of values. A test holds it to the
-loop.
+points of [0, 1], so that a kernel matrix is cut from one row of values. Tests hold it to loops.
 
 With the censored outcomes :math:`\tilde y`, all rows :math:`X` and what arrived,
 :math:`(X_a, y_a)`, the posterior mean and variance of a round are those of
