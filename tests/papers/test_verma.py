@@ -93,7 +93,7 @@ def test_simple_regret_counts_what_arrived_in_time() -> None:
 
 def test_titles_say_what_the_paper_states() -> None:
     experiments = synthetic(num_trials=1, num_rounds=2)
-    assert len({e.name for e in experiments}) == len(experiments) == 18
+    assert len({e.name for e in experiments}) == len(experiments) == 16
     judged = [e for e in experiments if not e.name.endswith(("-given", "-theory"))]
     assert len(judged) == 8
     assert all("Figure" in e.published for e in judged)

@@ -307,8 +307,14 @@ def _panels(family: str) -> list[tuple[str, str, str, list[CurveMethod]]]:
             (name, f"{words[name]}, m = {twice}", f"{figure}{c}: {best}", both_starts(delays))
             for (name, delays), c in zip(DELAYS.items(), compares, strict=True)
         ),
-        ("mean-given", f"{means}, hyperparameters given", "", of_means(**given)),
-        ("limit-given", f"{limits}, hyperparameters given", "", of_limits(**given)),
+        *(
+            [
+                ("mean-given", f"{means}, hyperparameters given", "", of_means(**given)),
+                ("limit-given", f"{limits}, hyperparameters given", "", of_limits(**given)),
+            ]
+            if is_ucb  # the paper has no such figures of Thompson sampling
+            else []
+        ),
         *(
             (
                 f"{name}-given",

@@ -126,7 +126,7 @@ FIGURES = (
         PAPER,
         "Figure 1a",
         "verma-synthetic",
-        ("verma-ucb-mean", "verma-ucb-mean-given", "verma-ts-mean", "verma-ts-mean-given"),
+        ("verma-ucb-mean", "verma-ucb-mean-given", "verma-ts-mean"),
         "GP-UCB-SDF with Poisson delays of several means: larger delays are worse.",
         _judge_means,
         _SYNTHETIC + " GP-TS-SDF is not in the paper's figure: shown, not judged.",
@@ -136,7 +136,7 @@ FIGURES = (
         PAPER,
         "Figure 1b",
         "verma-synthetic",
-        ("verma-ucb-limit", "verma-ucb-limit-given", "verma-ts-limit", "verma-ts-limit-given"),
+        ("verma-ucb-limit", "verma-ucb-limit-given", "verma-ts-limit"),
         "Delays of mean 10 and several m: a small m makes the regret large, since many outcomes "
         "are thrown away; m = 20 and m = 40 are comparable.",
         _judge_limits,
