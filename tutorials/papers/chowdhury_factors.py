@@ -111,23 +111,28 @@ def _improvements(study: ArmsStudy) -> list[Method]:
 # --- Figures 1 and 2 ------------------------------------------------------------------------------
 
 KERNELS = {"se": "squared exponential", "matern": "Matern 5/2"}
-MORE_TRIALS = 100
+SHORT, MORE_TRIALS = 3000, 100
 
 
-def _rkhs_panels(num_trials: int | None, num_rounds: int, seed: int) -> list[ArmsExperiment]:
-    panels = []
-    for panel in rkhs(num_trials or 25, num_rounds, seed):
-        panels.append(replace(panel, make_methods=partial(_rkhs_methods, panel)))
-        if panel.name.endswith("figure2"):
-            panels.append(
-                replace(
-                    panel,
-                    name=f"{panel.name}-more",
-                    num_trials=num_trials or MORE_TRIALS,
-                    make_methods=partial(_named, panel, (IGP, EI)),
-                )
-            )
-    return panels
+def _rkhs_panels(num_trials: int | None, num_rounds: int | None, seed: int) -> list[ArmsExperiment]:
+    """Return the judged panels, and shorter ones with further methods or more functions."""
+    known = num_trials or 25
+    judged = rkhs(known, num_rounds or 30000, seed)
+    short = rkhs(known, num_rounds or SHORT, seed)
+    more = rkhs(num_trials or MORE_TRIALS, num_rounds or SHORT, seed)
+    incumbents = (IGP, EI, PI, f"{EI}, best outcome", f"{PI}, best outcome")
+    return [
+        *(replace(p, make_methods=partial(_named, p, incumbents)) for p in judged),
+        *(
+            replace(p, name=f"{p.name}-short", make_methods=partial(_rkhs_methods, p))
+            for p in short
+        ),
+        *(
+            replace(p, name=f"{p.name}-more", make_methods=partial(_named, p, (IGP, EI)))
+            for p in more
+            if p.name.endswith("figure2")
+        ),
+    ]
 
 
 def _named(panel: ArmsExperiment, names: Sequence[str], study: ArmsStudy) -> list[Method]:
@@ -136,12 +141,11 @@ def _named(panel: ArmsExperiment, names: Sequence[str], study: ArmsStudy) -> lis
 
 def _rkhs_methods(panel: ArmsExperiment, study: ArmsStudy) -> list[Method]:
     """Return the judged methods that the claims need, and others."""
-    judged = _named(panel, (IGP, EI, PI), study)
     kernel = str((panel.settings or {})["kernel"])
     rate = RateGain("rbf", 1) if kernel == "se" else RateGain("matern", 1, nu=2.5)
     return [
-        *judged,
-        *_improvements(study),
+        *_named(panel, (IGP, EI, PI), study),
+        *(m for m in _improvements(study) if "margin" in m.name),
         *_with_widths(study, "B^2 = f' K f", _printed_norms(study), rate, (IGP,)),
     ]
 
@@ -149,66 +153,82 @@ def _rkhs_methods(panel: ArmsExperiment, study: ArmsStudy) -> list[Method]:
 def _rkhs_factors() -> list[Factor]:
     rows = []
     for figure in (1, 2):
-        for what in _RKHS_CHANGES:
-            for short, words in KERNELS.items():
-                panel = f"chowdhury-rkhs-{short}-figure{figure}"
-                claim = Claim(Kind.AHEAD, IGP, (EI,), words)
-                if what["setting"].startswith(f"{MORE_TRIALS} functions"):
-                    if figure == 1:
-                        continue
-                    panel += "-more"
-                rows.append(Factor(f"chowdhury-{figure}", panel=panel, claims=(claim,), **what))
-        for what in _PI_CHANGES:
-            for short, words in KERNELS.items():
-                panel = f"chowdhury-rkhs-{short}-figure{figure}"
-                claim = Claim(Kind.AHEAD, IGP, (PI,), words)
-                rows.append(Factor(f"chowdhury-{figure}", panel=panel, claims=(claim,), **what))
+        for other, changes in ((EI, _EI_CHANGES), (PI, _PI_CHANGES)):
+            for end, factor, setting, more in changes:
+                if end == "-more" and figure == 1:
+                    continue  # one function decides in Figure 2 only
+                rows += [
+                    Factor(
+                        f"chowdhury-{figure}",
+                        factor,
+                        setting,
+                        f"chowdhury-rkhs-{short}-figure{figure}{end}",
+                        (Claim(Kind.AHEAD, IGP, (other,), words),),
+                        **more,
+                    )
+                    for short, words in KERNELS.items()
+                ]
     return rows
 
 
-_RKHS_CHANGES: tuple[dict[str, Any], ...] = (
-    {"factor": "as judged", "setting": "best posterior mean, margin 0", "source": SECTION},
-    {
-        "factor": "incumbent of EI",
-        "setting": "best noisy outcome",
-        "methods": {EI: f"{EI}, best outcome"},
-    },
-    {"factor": "margin of EI", "setting": "0.01", "methods": {EI: f"{EI}, margin 0.01"}},
-    {
-        "factor": "norm",
-        "setting": "B^2 = f' K f as printed",
-        "source": PRINTED,
-        "methods": {IGP: f"{IGP}, B^2 = f' K f"},
-    },
-    {"factor": "rounds", "setting": "300", "num_rounds": 300},
-    {"factor": "rounds", "setting": "3000", "num_rounds": 3000},
-    {"factor": "number of functions", "setting": f"{MORE_TRIALS} functions"},
+_FEWER = f"{SHORT}"
+_NORM: dict[str, Any] = {"source": PRINTED, "methods": {IGP: f"{IGP}, B^2 = f' K f"}}
+# the end of the panel's name, the factor, its setting, and what else a row has
+_EI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("", "as judged", "30000 rounds, best posterior mean, no margin of EI", {"source": SECTION}),
+    ("", "incumbent of EI", "best noisy outcome", {"methods": {EI: f"{EI}, best outcome"}}),
+    ("", "rounds", "300", {"num_rounds": 300}),
+    ("", "rounds", _FEWER, {"num_rounds": SHORT}),
+    (
+        "-short",
+        "two changes: rounds, margin of EI",
+        f"{_FEWER}, 0.01",
+        {"methods": {EI: f"{EI}, margin 0.01"}},
+    ),
+    ("-short", "two changes: rounds, norm", f"{_FEWER}, B^2 = f' K f as printed", _NORM),
+    (
+        "-more",
+        "two changes: rounds, number of functions",
+        f"{_FEWER}, {MORE_TRIALS}",
+        {},
+    ),
 )
-_PI_CHANGES: tuple[dict[str, Any], ...] = (
-    {"factor": "as judged", "setting": "best posterior mean, margin 0.01", "source": SECTION},
-    {
-        "factor": "incumbent of PI",
-        "setting": "best noisy outcome",
-        "methods": {PI: f"{PI}, best outcome"},
-    },
-    {"factor": "margin of PI", "setting": "0", "methods": {PI: f"{PI}, margin 0"}},
-    {"factor": "margin of PI", "setting": "0.1", "methods": {PI: f"{PI}, margin 0.1"}},
+_PI_CHANGES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("", "as judged", "30000 rounds, best posterior mean, margin 0.01", {"source": SECTION}),
+    ("", "incumbent of PI", "best noisy outcome", {"methods": {PI: f"{PI}, best outcome"}}),
+    ("", "rounds", _FEWER, {"num_rounds": SHORT}),
+    *(
+        (
+            "-short",
+            "two changes: rounds, margin of PI",
+            f"{_FEWER}, {margin}",
+            {"methods": {PI: f"{PI}, margin {margin}"}},
+        )
+        for margin in ("0", "0.1")
+    ),
+    ("-short", "two changes: rounds, norm", f"{_FEWER}, B^2 = f' K f as printed", _NORM),
 )
 
 
 # --- Figure 3 -------------------------------------------------------------------------------------
 
-HARTMANN = "chowdhury-hartmann3"
+HARTMANN, ROSENBROCK = "chowdhury-hartmann3", "chowdhury-rosenbrock"
 RATE = RateGain("rbf", 3)
+NUM_LONG = 5
+"""Runs of 30000 rounds on the one function; its regret varies little from run to run."""
 
 
-def _hartmann_panels(
+def _function_panels(
     num_trials: int | None, num_rounds: int | None, seed: int
 ) -> list[ArmsExperiment]:
-    """Return the judged panel, one with more rounds and one with a tenth of the noise."""
-    (panel,) = _named_panels(functions(num_trials or 25, num_rounds or 1000, seed))
-    (long,) = _named_panels(functions(num_trials or 25, num_rounds or 30000, seed))
+    """Return the judged panels, and of Hartmann one with more rounds and one with less noise."""
+    judged = functions(num_trials or 25, num_rounds or 1000, seed)
+    (rosenbrock,) = (panel for panel in judged if panel.name == ROSENBROCK)
+    (panel,) = (panel for panel in judged if panel.name == HARTMANN)
+    lasting = functions(num_trials or NUM_LONG, num_rounds or 30000, seed)
+    (long,) = (panel for panel in lasting if panel.name == HARTMANN)
     return [
+        replace(rosenbrock, make_methods=partial(_with_incumbents, rosenbrock)),
         replace(panel, make_methods=partial(_hartmann_methods, panel)),
         replace(long, name=f"{HARTMANN}-long", make_methods=partial(_named, long, (UCB, TS))),
         replace(
@@ -222,8 +242,10 @@ def _hartmann_panels(
     ]
 
 
-def _named_panels(panels: Sequence[ArmsExperiment]) -> list[ArmsExperiment]:
-    return [panel for panel in panels if panel.name == HARTMANN]
+def _with_incumbents(panel: ArmsExperiment, study: ArmsStudy) -> list[Method]:
+    """Return what the claims on EI and PI need, with both incumbents."""
+    others = [method for method in _improvements(study) if "best outcome" in method.name]
+    return [*_named(panel, (IGP, EI, PI), study), *others]
 
 
 def _quiet(make_study: Callable[[int, int], ArmsStudy], first: int, count: int) -> ArmsStudy:
@@ -236,6 +258,7 @@ def _hartmann_methods(panel: ArmsExperiment, study: ArmsStudy) -> list[Method]:
     norms = {"B^2 = f' K f": _printed_norms(study), "B = largest reward": _largest(study)}
     return [
         *_named(panel, (UCB, TS), study),
+        *_with_incumbents(panel, study),
         *(m for words, b in norms.items() for m in _with_widths(study, words, b, RATE, (TS, UCB))),
         *_with_widths(study, "water-filling gain", lower, water, (TS, UCB)),
         *_with_widths(study, "realized gain", lower, None, (TS,)),
@@ -251,14 +274,29 @@ def _stand_in(words: str, *names: str) -> dict[str, str]:
     return {name: f"{name}, {words}" for name in names}
 
 
-def _hartmann_factors() -> list[Factor]:
+_INCUMBENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("as judged", "best posterior mean", {"source": SECTION}),
+    (
+        "incumbent of EI and PI",
+        "best noisy outcome",
+        {"methods": {name: f"{name}, best outcome" for name in (EI, PI)}},
+    ),
+)
+
+
+def _function_factors() -> list[Factor]:
     claims = (Claim(Kind.FAR_AHEAD, TS, (UCB,), "Hartmann3"),)
     make = partial(Factor, "chowdhury-3", panel=HARTMANN, claims=claims)
-    long = f"{HARTMANN}-long"
+    long, changed = f"{HARTMANN}-long", "two changes: rounds, number of runs"
     rounds = [
         make("rounds", "300", num_rounds=300),
-        *(make("rounds", f"{n}", panel=long, num_rounds=n) for n in (3000, 10000)),
-        make("rounds", "30000, as in the experiment before", panel=long, source=SECTION),
+        *(make(changed, f"{n}, {NUM_LONG}", panel=long, num_rounds=n) for n in (1000, 3000, 10000)),
+        make(
+            changed,
+            f"30000 as in the experiment before, {NUM_LONG}",
+            panel=long,
+            source=f"{SECTION}: all parameters as in the previous experiment",
+        ),
     ]
     return [
         make("as judged", "1000 rounds, lower bound on the norm, rate", source=SECTION),
@@ -276,6 +314,18 @@ def _hartmann_factors() -> list[Factor]:
         make("scale of GP-TS", "v_t without B", methods=_stand_in("v without B", TS)),
         make("scale of GP-TS", "v = 1", methods=_stand_in("v = 1", TS)),
         replace(make("noise", "R is 1% of the range, not R^2"), panel=f"{HARTMANN}-quiet"),
+        *(
+            Factor(
+                "chowdhury-3",
+                factor,
+                setting,
+                panel,
+                tuple(Claim(Kind.AHEAD, name, (IGP,), where) for name in (EI, PI)),
+                **more,
+            )
+            for factor, setting, more in _INCUMBENTS
+            for panel, where in ((ROSENBROCK, "Rosenbrock"), (HARTMANN, "Hartmann3"))
+        ),
     ]
 
 
@@ -337,6 +387,7 @@ CHANGED_SENSORS = {
     "raw-units": Sensors(is_scaled=False),
     "uncentered": Sensors(centered=False),
     "small-noise": Sensors(noise_share=SENSORS_SHARE**2),
+    "large-noise": Sensors(noise_share=SENSORS_SHARE**0.5),
     "repeated": Sensors(repeats=10),
     "short": Sensors(num_rounds=50),
     "long": Sensors(num_rounds=1000),
@@ -425,6 +476,7 @@ def _sensor_methods(short: str, study: ArmsStudy) -> list[Method]:
         *(m for w, b in norms.items() for m in _with_widths(study, w, b, gain, WITH_WIDTH)),
         *_with_widths(study, "water-filling gain", lower, water, WITH_WIDTH),
         *_with_widths(study, "realized gain", lower, None, (IGP, TS)),
+        *_with_widths(study, "rate", lower, RateGain("rbf", 2), WITH_WIDTH),
         *(Method(f"{method.name}, lam = 1 + 2/T", method.acquisition, lam) for method in judged),
         *(m for m in _improvements(study) if not m.name.startswith(f"{EI}, margin")),
     ]
@@ -450,8 +502,10 @@ def _sensor_factors(name: str, figure: str, claims: tuple[Claim, ...]) -> list[F
         played("norm", "B = 1", "B = 1", *WITH_WIDTH),
         played("information gain", "water-filling", "water-filling gain", *WITH_WIDTH),
         played("information gain of IGP-UCB and GP-TS", "realized", "realized gain", IGP, TS),
+        played("information gain", "(ln t)^3, a rate in the plane", "rate", *WITH_WIDTH),
         played("lam", lam, lam, *WITH_WIDTH, EI, PI, source="Theorems 2 and 4"),
         changed("noise", "R is 5% of the average deviation", "small-noise"),
+        changed("noise", "R^2 is 22% of the average variance, the root of 5%", "large-noise"),
         changed("kernel", "correlations", "correlation"),
         changed("kernel", "second moments about zero", "moments"),
         changed("ridge of the kernel", "0.0001% of the average variance", "small-ridge"),
@@ -499,7 +553,7 @@ def _sensor_factors(name: str, figure: str, claims: tuple[Claim, ...]) -> list[F
 BEST = Claim(Kind.BEST, TS, (IGP, UCB, EI, PI))
 FACTORS = (
     *_rkhs_factors(),
-    *_hartmann_factors(),
+    *_function_factors(),
     *_sensor_factors("temperature", "chowdhury-4a", (BEST, Claim(Kind.ALIKE, IGP, (UCB,)))),
     *_sensor_factors("light", "chowdhury-4b", (BEST, Claim(Kind.AHEAD, IGP, (EI,)))),
 )
@@ -523,8 +577,8 @@ def factors(
         seed: Seeds everything that is drawn.
     """
     return [
-        *_rkhs_panels(num_trials, num_rounds or 30000, seed),
-        *_hartmann_panels(num_trials, num_rounds, seed),
+        *_rkhs_panels(num_trials, num_rounds, seed),
+        *_function_panels(num_trials, num_rounds, seed),
         *_sensor_panels(sensor_tables(temperature, light), num_trials, num_rounds, seed),
     ]
 
