@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -20,9 +21,10 @@ from papers.changed_factors import FactorRow, falls_to_zero
 from papers.constrained_study import play_constrained
 from papers.reproduction.judging import Estimate, tends_to_zero
 from papers.running import run_experiment
-from papers.shi import Constants, Setting
+from papers.shi import Constants, Setting, averages
 from papers.shi_factors import (
     NUM_FIRST,
+    OCO_JUDGED,
     SUBSTITUTES,
     RatesOf,
     drawn_constants,
@@ -30,6 +32,7 @@ from papers.shi_factors import (
     scaled_to_multipliers,
 )
 from papers.shi_varying import REWARDS_ALONE, VaryingMethod, play_in_environment
+from papers.trials import run_arms_experiment
 
 matplotlib.use("Agg")
 
@@ -112,6 +115,31 @@ def test_committed_rows_are_those_of_claims_of_the_page(name: str) -> None:
         assert row["holds"] in ("yes", "no")
         assert math.isfinite(float(row["difference"]))
         assert float(row["standard_error"]) >= 0.0
+
+
+@pytest.mark.slow
+def test_committed_rows_are_played_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    panels = {e.name: e for e in build_experiments("shi-factors", num_trials=5)}
+    whole = panels["shi-factors-rates-2"]
+    names = (OCO_JUDGED.name, "constants of the servers, draw 3")
+    some = replace(
+        whole, make_methods=lambda study: [m for m in whole.make_methods(study) if m.name in names]
+    )
+    curves = run_arms_experiment(some, tmp_path, progress=False)
+    rows = [r for r in read(RESULTS / "factors-shi.csv") if r["figure"] == "shi-6-7"]
+    for name in names:
+        (row,) = [r for r in rows if r["setting"] == name]
+        known = averages(curves[name])
+        ends = [known.at("violation", t) for t in (175, 350)]
+        expected = f"{float(ends[0].mean()):.3g} half way, {float(ends[1].mean()):.3g} at the end"
+        assert row["ours"] == expected
+        assert float(row["difference"]) == pytest.approx(float((ends[1] - ends[0]).mean()))
+    monkeypatch.setattr(avanesov_factors, "CALIBRATED", (("mean", 3.0),))
+    (found,) = avanesov_factors.calibration()
+    (row,) = [r for r in read(RESULTS / "avanesov-calibration.csv") if r["ridge"] == "3"]
+    for column, cell in row.items():
+        if column != "statistic":
+            assert found[column] == pytest.approx(float(cell), rel=1e-8)
 
 
 def test_the_calibration_counts_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
