@@ -269,6 +269,11 @@ def both(kind: str, quantity: str = "violation_mean") -> list[float]:
     return [first(name, kind, method, quantity, round=r)[0] for r in ("175", "350")]
 
 
+def realized(kind: str, method: str, other: str, quantity: str = "regret") -> list[float]:
+    mean, error = less("shi-varying", f"shi-varying-{kind}", method, other, quantity)
+    return [abs(mean), error]
+
+
 def fills(panel: str, method: str, other: str, quantity: str = "simple regret") -> list[float]:
     return less("beyond-fills", f"beyond-fills-{panel}", other, method, quantity)
 
@@ -398,6 +403,31 @@ SENTENCES = {
     "Algorithm 3's regret does not fall: {} and {}.": lambda: both(
         "shi-rates-noisy", "regret_mean"
     ),
+    "With Algorithm 2 shocks cost {} regret a round (standard error {}), with {} ({}) less": (
+        lambda: [
+            number
+            for quantity in ("regret", "violation")
+            for number in realized("rewards", "Algorithm 2", "without shocks", quantity)
+        ]
+    ),
+    "with Algorithm 3 they cost {} ({}), with {} ({}) less violation": lambda: [
+        number
+        for quantity in ("regret", "violation")
+        for number in realized("constraints", "Algorithm 3", "without shocks", quantity)
+    ],
+    "Waves add {} ({}) to the violation": lambda: realized(
+        "waves", "Algorithm 3", "without variation", "violation"
+    ),
+    "told of waves has {} ({}) less violation and {} ({}) more regret": lambda: [
+        number
+        for quantity in ("violation", "regret")
+        for number in realized("waves", "told of the variation", "Algorithm 3", quantity)
+    ],
+    "and of the drift {} ({}) less and {} ({}) more": lambda: [
+        number
+        for quantity in ("violation", "regret")
+        for number in realized("drift", "told of the variation", "Algorithm 3", quantity)
+    ],
     "its regret at round 175 was 0.610 and is {},": lambda: first(
         "shi-gardner", "shi-gardner-noisy-slow", "Algorithm 3, GP-TS", "regret_mean", round="175"
     ),

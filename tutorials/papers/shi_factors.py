@@ -278,9 +278,7 @@ def drawn_constants(number: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 OCO_JUDGED = Changed("none", "as judged: substitute constants", "ours")
 FIRST_ROUNDS = 100
-FIRST = Changed(
-    "rounds", f"the first {FIRST_ROUNDS} rounds", "appendix E.2, Figures 7 and 9 show these"
-)
+FIRST = Changed("rounds", f"the first {FIRST_ROUNDS} rounds", "appendix E.2: Figures 7 and 9")
 
 
 def oco_of(is_noisy: bool) -> dict[Changed, ConstrainedMethod]:
@@ -292,18 +290,20 @@ def oco_of(is_noisy: bool) -> dict[Changed, ConstrainedMethod]:
     judged = RatesProblem(NOISE_STD, RATE_NOISE if is_noisy else None)
     problems: dict[Changed, ConstrainedProblem] = {OCO_JUDGED: judged}
     for number in range(1, NUM_DRAWS + 1):
-        known = Changed("constants of the servers", f"draw {number}", "ours")
+        known = Changed(
+            "constants of the servers", f"constants of the servers, draw {number}", "ours"
+        )
         problems[known] = RatesOf(*drawn_constants(number), is_noisy=is_noisy)
     for scale in (0.3, 3.0):
-        known = Changed("scale of the utilities", f"{scale:g} times", "ours")
+        known = Changed("scale of the utilities", f"utilities {scale:g} times as large", "ours")
         problems[known] = RatesOf(*SUBSTITUTES, scale=scale, is_noisy=is_noisy)
     for budget in (0.5, 1.5):
-        known = Changed("budget", f"{budget:g} times that of the paper", "ours")
+        known = Changed("budget", f"budget {budget:g} times that of the paper", "ours")
         problems[known] = RatesOf(*SUBSTITUTES, budget=budget, is_noisy=is_noisy)
     made = {known: _oco(known.name, problem) for known, problem in problems.items()}
-    best = "appendix E, set to achieve the best performance"
+    best = "appendix E: set to the best performance"
     for step in (0.005, 0.01, 0.04):
-        known = Changed("step of OCO", f"step {step:g} in place of 0.02", best)
+        known = Changed("step of OCO", f"step of OCO {step:g} in place of 0.02", best)
         made[known] = _oco(known.name, judged, step_size=step)
     return made
 
