@@ -365,6 +365,16 @@ SENTENCES = {
         for margin in ("0.01", "0.03")
         for number in change("srinivas-5a", "margin of MPI", margin, ON_PAR[1])
     ],
+    "its mean is {} beside GP-UCB's {}, and the difference of {} ({}) still": lambda: [
+        *reversed(regrets("srinivas-5a", "number of functions", "100", ON_PAR[0])),
+        *change("srinivas-5a", "number of functions", "100", ON_PAR[0]),
+    ],
+    "over 100 functions either: its regret is {} ({}) larger.": lambda: change(
+        "srinivas-5a",
+        "two changes: number of functions, margin of MPI",
+        "100, 0.01",
+        ON_PAR[1],
+    ),
     "takes EI off par, by {} ({}).": lambda: change(
         "srinivas-5a", "incumbent of EI and MPI", "best", ON_PAR[0]
     ),

@@ -58,7 +58,7 @@ _NORM_UNSAID = (
     "The paper's B cannot be computed as it prints it (section 6: B^2 = f' K f, which is no norm). "
     "The squared norm here is {}. The paper does not say which incumbent its EI and PI have, so "
     "both are here: the largest posterior mean at a point that was played, and the best noisy "
-    "outcome. It decides: with the best outcome all claims hold. Footnote 11, by which EI and PI "
+    "outcome. It decides: with the best outcome the claims hold. Footnote 11, by which EI and PI "
     "cannot be told apart in the plots, fits the best outcome but does not settle it, and "
     "Figure 3 reproduces with the posterior mean only. DMM is not in the paper."
 )
@@ -103,11 +103,11 @@ FIGURES = (
         _judge_functions,
         "The paper does not say the number of rounds; here there are 1000. The squared norm is "
         + _LOWER_BOUND.format("these functions have")
-        + ". The growth rate of the information gain, which is (ln t)^4 on Hartmann, decides the claim "
-        "on GP-TS there: with v_t = B, without that rate, it holds. EI and PI have the largest "
-        "posterior mean as incumbent; with the best noisy outcome they are behind IGP-UCB. Section "
-        '6 has all parameters "exactly as in previous experiment", which may mean its 30000 '
-        "rounds, too.",
+        + ". The growth rate of the information gain, which is (ln t)^4 on Hartmann, decides the "
+        "claim on GP-TS there: with v_t = B, without that rate, it holds. EI and PI have the "
+        "largest posterior mean as incumbent; with the best noisy outcome they are behind IGP-UCB. "
+        "Section 6 has all parameters 'exactly as in previous experiment', which may mean its "
+        "30000 rounds, too.",
     ),
     Figure(
         "chowdhury-4a",
