@@ -102,10 +102,13 @@ def find_coverage(evidence: Evidence) -> list[str]:
         other = row["method"]
         if other == "DMM":
             continue
-        more = evidence.difference(panel, other, "DMM")
         covered = row["covered"]
         holds = "no bounds of its own" if covered == "" else f"covered {float(covered):.3f}"
-        found.append(f"{other} less DMM: regret {more.signed}; {holds}.")
+        try:
+            more = evidence.difference(panel, other, "DMM")
+            found.append(f"{other} less DMM: regret {more.signed}; {holds}.")
+        except MissingRowsError:  # differences were not kept
+            found.append(f"{other}: regret {evidence.mean(panel, other)}; {holds}.")
     own = evidence.rows("table", panel, method="DMM")[0]
     start = (
         f"DMM: regret {evidence.mean(panel, 'DMM')}, covered {float(own['covered']):.3f} "
