@@ -76,7 +76,8 @@ _SYNTHETIC = (
     "have arrived. Ours: 100 functions, outcomes without noise, a lengthscale within 0.005 and 2 "
     "(the code has no bounds), m = 20 with fixed delays, as section 6 says (the code has 10), and "
     "hyperparameters fitted to what arrived alone (the code fits those of censored feedback to the "
-    "zeros of pending queries, too, and those of GP-BUCB to hallucinated outcomes). Shown, not "
+    "zeros of pending queries, too, with which no claim on the baselines holds, and those of "
+    "GP-BUCB to hallucinated outcomes). Shown, not "
     "judged: baselines with the start of censored feedback, and hyperparameters that are given."
 )
 _TUNING = (
