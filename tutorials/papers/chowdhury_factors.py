@@ -290,7 +290,8 @@ def _function_factors() -> list[Factor]:
     long, changed = f"{HARTMANN}-long", "two changes: rounds, number of runs"
     rounds = [
         make("rounds", "300", num_rounds=300),
-        *(make(changed, f"{n}, {NUM_LONG}", panel=long, num_rounds=n) for n in (1000, 3000, 10000)),
+        make("number of runs", f"{NUM_LONG}", panel=long, num_rounds=1000),
+        *(make(changed, f"{n}, {NUM_LONG}", panel=long, num_rounds=n) for n in (3000, 10000)),
         make(
             changed,
             f"30000 as in the experiment before, {NUM_LONG}",
