@@ -273,7 +273,7 @@ def shi(name: str, *kinds: str, half: str = "175", last: str = "350") -> Callabl
     return rows
 
 
-def factors(name: str, figure: str) -> Callable[[], list[tuple[str, list[Cell]]]]:
+def factors_of_figure(name: str, figure: str) -> Callable[[], list[tuple[str, list[Cell]]]]:
     return lambda: [
         (row["setting"], [row["source"], row["ours"], row["holds"], [float(row["trials"])]])
         for row in rows_of(f"factors-{name}.csv")
