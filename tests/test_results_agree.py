@@ -128,7 +128,10 @@ TABLES = [
         "The effect of what is unsaid",
         lambda: results.detections("", "avanesov-constants"),
     ),
-    ("The power in `K` with one factor changed", results.factors_of_figure("avanesov", "avanesov-2")),
+    (
+        "The power in `K` with one factor changed",
+        results.factors_of_figure("avanesov", "avanesov-2"),
+    ),
     ("False alarms with one factor changed", results.factors_of_figure("avanesov", "avanesov-3")),
     (
         "The ridge decides both.",
@@ -403,6 +406,7 @@ SENTENCES = {
     ),
     "takes EI off par, by {} ({}).": lambda: change(
         "srinivas-5a", "incumbent of EI and MPI", "best", ON_PAR[0]
+    ),
     (
         "GP-UCB has {} (standard error {}) more with Poisson delays and {} ({}) more "
         "with fixed ones, GP-BUCB {} ({}) and {} ({})."
