@@ -199,12 +199,18 @@ def fills() -> Rows:
     return {method: in_pairs(cells) for method, cells in side_by_side(*tables).items()}
 
 
+def contextual_parts(task: str) -> list[str]:
+    """Return the ends of the names of the panels of a task: hyperparameters given, then learned."""
+    played = {row["experiment"] for row in rows_of("verma-contextual.csv")}
+    return [part for part in ("", "-learned") if f"verma-{task}-ucb-poisson{part}" in played]
+
+
 def verma_contextual(task: str) -> Rows:
     joined: Rows = {}
     for kind in ("ucb", "ts"):
         columns = (
             panel("verma-contextual", f"verma-{task}-{kind}-poisson{part}", "mean standard_error")
-            for part in ("", "-learned")
+            for part in contextual_parts(task)
         )
         joined |= {m: in_pairs(cells) for m, cells in side_by_side(*columns).items()}
     return joined
@@ -222,7 +228,8 @@ def differences(name: str, experiment: str, less: str, quantity: str = "regret")
 def contextual_differences() -> Rows:
     shown: Rows = {}
     for task, words in (("tasks", "SVM tasks"), ("growing", "growing data")):
-        for part, hyperparameters in (("", "given"), ("-learned", "learned")):
+        for part in contextual_parts(task):
+            hyperparameters = part.removeprefix("-") or "given"
             for kind, rule, censored, *others in CENSORED:
                 experiment = f"verma-{task}-{kind}-poisson{part}"
                 shown[f"{words}, {hyperparameters}, {rule}"] = [

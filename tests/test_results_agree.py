@@ -141,10 +141,6 @@ TABLES = [
     ("Growing data (Figures 4c", lambda: results.verma_contextual("growing")),
     ("Differences of `R_T` on the same trials", results.contextual_differences),
     (
-        "What changes the claims on contexts",
-        lambda: results.factors_of_verma("verma-4ab", "verma-4cd"),
-    ),
-    (
         "Small feasible region, constraint observed",
         results.shi("shi-gardner", "noiseless", "noiseless-slow", "noiseless-surrogates"),
     ),
@@ -267,11 +263,6 @@ def forgetting(kind: str, method: str) -> list[float]:
     return less("beyond-forgetting", f"beyond-forgetting-{kind}", policy, method, "regret")
 
 
-def network(kind: str, method: str, other: str, middle: str = "") -> list[float]:
-    experiment = f"verma-tuning-cnn-{kind}"
-    return less("verma-tuning", experiment, method, other, f"simple regret{middle}")
-
-
 def synthetic(*compared: Sequence[str]) -> list[float]:
     """Return how much more methods have than others: panel, method, other, maybe quantity."""
     found = []
@@ -279,6 +270,12 @@ def synthetic(*compared: Sequence[str]) -> list[float]:
         (name,) = quantity or ["simple regret"]
         found += less("verma-synthetic", f"verma-{panel}", method, other, name)
     return found
+
+
+def tuned(task: str, kind: str, delay: str, method: str, number: str = "105") -> list[float]:
+    """Return how much more simple regret a method has than censored feedback, and the error."""
+    more = results.at_round(task, kind, delay, number, "more more_standard_error")
+    return [x for cell in more[method] for x in cell]
 
 
 def both(kind: str, quantity: str = "violation_mean") -> list[float]:
@@ -489,6 +486,43 @@ SENTENCES = {
     ),
     "hyperparameters, which is {} ({}).": lambda: fills(
         "svm-given", "soft, stated delays", "soft", "regret"
+    ),
+    "at round 35 GP-UCB has {} (standard error {}) more with Poisson delays, and {} ({}) more": (
+        lambda: [
+            number
+            for delay in ("poisson", "fixed")
+            for number in tuned("svm", "ucb", delay, "GP-UCB", "35")
+        ]
+    ),
+    "With the common start GP-BUCB ends {} ({}) above GP-UCB-SDF.": lambda: tuned(
+        "svm", "ucb", "poisson", "GP-BUCB, common start"
+    ),
+    "in the released code, the difference is {} ({}): here": lambda: tuned(
+        "svm", "ucb", "poisson", "GP-BUCB"
+    ),
+    "at the end by {} ({}) with Poisson delays and by {} ({}) with fixed ones. The lead over": (
+        lambda: [
+            number
+            for delay in ("poisson", "fixed")
+            for number in tuned("logistic", "ucb", delay, "GP-UCB")
+        ]
+    ),
+    "The lead over GP-BUCB is {} ({}) and {} ({}).": lambda: [
+        number
+        for delay in ("poisson", "fixed")
+        for number in tuned("logistic", "ucb", delay, "GP-BUCB")
+    ],
+    "ahead of GP-UCB at the end, by {} ({}) with Poisson delays.": lambda: tuned(
+        "cnn", "ucb", "poisson", "GP-UCB"
+    ),
+    "with fixed delays on the support vector machine, by {} ({}), and with Poisson": lambda: tuned(
+        "svm", "ts", "fixed", "GP-BTS"
+    ),
+    "delays on logistic regression, by {} ({}).": lambda: tuned(
+        "logistic", "ts", "poisson", "GP-BTS"
+    ),
+    "GP-UCB-SDF ends {} ({}) above the one": lambda: tuned(
+        "svm", "ucb", "poisson", "GP-UCB-SDF, fitted to all"
     ),
     "CPD has {} more than the oracle (standard error {})": lambda: compared(
         "GP-UCB-CPD", "GP-UCB-Oracle"
