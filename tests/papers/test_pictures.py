@@ -189,10 +189,10 @@ def test_stored_results_of_the_released_code_are_circles_in_the_color_of_their_l
     methods = ("GP-UCB-SDF", "GP-UCB", "ours")
     rows = curves(panel, "other", methods=methods, quantities=("simple regret",))
     for row in rows:
-        row["round"] = str(int(row["round"]) * 5)
+        row["round"] = str(int(row["round"]) * 6)
     pictures = pictures_of("verma-tuning", written("verma-tuning", panel, "other", curves=rows))
     assert [picture.name for picture in pictures] == [panel, "other"]
-    assert "GP-UCB 0.331 at round 30 and 0.29 at round 100" in pictures[0].alt
+    assert "GP-UCB 0.331 at round 35 and 0.29 at round 105" in pictures[0].alt
     assert "GP-BUCB" not in pictures[0].alt
     assert "stored" not in pictures[1].alt
     lines = drawn(pictures[0]).get_lines()
