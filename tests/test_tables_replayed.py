@@ -46,8 +46,9 @@ import torch
 from papers.avanesov import tabulate_detections
 from papers.beyond_combined import detection_power
 from papers.registry import EXPERIMENTS, TABLES, build_experiments
+from papers.reproduction.committed import read_evidence
 from papers.reproduction.figures import FIGURES
-from papers.reproduction.judging import Evidence, MissingRowsError
+from papers.reproduction.judging import MissingRowsError
 from papers.results import tabulate
 from papers.running import run_experiment, tabulate_differences
 from papers.shi import tabulate_violation
@@ -303,26 +304,6 @@ def test_the_sample_has_every_experiment() -> None:
 # --- verdicts -------------------------------------------------------------------------------------
 
 
-def evidence_of(name: str) -> Evidence:
-    """Return the committed tables of an experiment, under the names that it wrote them with."""
-    tables = {}
-    if (RESULTS / f"{name}.csv").exists():
-        rows = read(RESULTS / f"{name}.csv")
-        tables["violation" if "violation_mean" in rows[0] and "round" in rows[0] else "table"] = (
-            rows
-        )
-    for kind in ("differences", "growth"):
-        if (RESULTS / f"{name}-{kind}.csv").exists():
-            tables[kind] = read(RESULTS / f"{name}-{kind}.csv")
-    variable = {"avanesov-horizon": "T", "avanesov-periods": "K"}.get(name)
-    if variable is not None:
-        rows = read(RESULTS / "avanesov-powers.csv")
-        tables["power"] = [row for row in rows if row["variable"] == variable]
-        rows = read(RESULTS / "avanesov-detections.csv")
-        tables["detections"] = [row for row in rows if row["experiment"].startswith(name)]
-    return Evidence(tables)
-
-
 def test_verdicts_follow_from_the_committed_tables() -> None:
     known = read(RESULTS / "verdicts.csv")
     num_judged = 0
@@ -330,7 +311,7 @@ def test_verdicts_follow_from_the_committed_tables() -> None:
         if figure.judge is None:
             continue
         try:
-            checks = figure.judge(evidence_of(figure.experiment))
+            checks = figure.judge(read_evidence(figure.experiment, RESULTS.parent))
         except (MissingRowsError, KeyError):
             continue  # it needs rows that are not committed
         for check in checks:
