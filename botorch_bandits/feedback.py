@@ -122,7 +122,13 @@ class Censored(Censoring, Feedback):
             It is taken anew whenever something arrives, and the prior mean stays the model's. No
             theorem covers it.
         predictive: Use predictive standard deviations, noise included, in bound and sum, as the
-            authors' code does for upper confidence bounds. No theorem covers it.
+            authors' code does for upper confidence bounds. No theorem covers it. Draws never
+            include the noise.
+        sum_form: What a width gets from the sum. ``"theorem"``: ``outcome_bound`` times the sum,
+            both in prior standard deviations. ``"published"``: an upper confidence bound gets
+            ``outcome_bound`` times the sum of deviations as they are, in units of the outcomes,
+            and a draw nothing, as in the authors' code. It needs a constant width, and no theorem
+            covers it. For bounds the two are the same at prior variance 1.
         tolerance: By how much noise can take an outcome below ``minimum``, in units of the reward.
             Such an outcome is recorded as it was told, with a warning for the first one; pending
             queries stay at ``minimum``. None: four times ``noise_bound``, where the acquisition has
@@ -145,11 +151,11 @@ class Censored(Censoring, Feedback):
     """Options as printed in Theorems 1 and 3; pass ``max_delay=m``, and bounds to the width."""
 
     as_published: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"window": "all", "predictive": True}
+        {"window": "all", "predictive": True, "sum_form": "published"}
     )
-    """Options of the authors' upper confidence bound; pass ``max_delay=m``, and ``width=1.0`` to
-    the acquisition (their ``beta_t``). Their Thompson sampling has ``width=1.0`` without
-    ``outcome_bound``, and none of these."""
+    """Options of the authors' released code; pass ``outcome_bound=1.0``, ``max_delay=m``, and
+    ``width=1.0`` to the acquisition (their ``beta_t``). Thompson sampling then draws from the
+    posterior as it is, with no factor on its deviations."""
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -272,6 +278,14 @@ class Censored(Censoring, Feedback):
         if self.outcome_bound is not None:
             bound = penalize(self.minimum + self.outcome_bound, least) - minimum
         return replace(self, minimum=minimum, outcome_bound=bound, constraint_bounds=None)
+
+    def bound_on_sum(self, draws: bool) -> float | None:
+        """Return by what the sum of deviations is multiplied; None where the width has no sum.
+
+        Args:
+            draws: Whether the width is the scale of a draw, which has none in the published code.
+        """
+        return None if draws and self.sum_form == "published" else self.outcome_bound
 
     def outcome_bounds(self, num_constraints: int) -> tuple[float | None, ...]:
         r"""Return how far each outcome can be from its pseudo-value, the reward's bound first.

@@ -34,7 +34,7 @@ class Query:
         round_number: The round in which it was asked, from 1.
         origin: ``"acquisition"``, ``"initial"`` (a uniform initial round), ``"exploration"`` (a
             uniform or probing round of a policy that restarts), ``"random"`` (a method that does
-            not look at outcomes) or ``"attached"`` (a point that was evaluated elsewhere).
+            not look at outcomes) or ``"attached"`` (a point that is evaluated elsewhere).
         asked_at: Clock time in seconds.
         context: The context that was given in this round, if any; a copy like ``x``.
         diagnostics: What the acquisition knew: ``mean``, ``standard_deviation``, ``width``,
@@ -252,6 +252,20 @@ def argument_of(query: Query) -> Tensor | dict[str, Any]:
             "beside the parameters. Name the parameter otherwise."
         )
     return {**parameters, "context": query.context}
+
+
+def outcome_told_at_once(query: Query, event: Event | None) -> Outcome | None:
+    """Return the outcome that a query was attached with, or None if it was asked or pending.
+
+    Args:
+        query: The query.
+        event: What ended it, or None; a retraction has the outcome that it withdraws.
+    """
+    outcome = event.outcome if isinstance(event, Retraction) else event
+    if query.origin != "attached" or not isinstance(outcome, Outcome):
+        return None
+    is_its_own = outcome.query_id == query.id and outcome.arrived_round == query.round_number
+    return outcome if is_its_own and outcome.arrived_at == query.asked_at else None
 
 
 def point_text(query: Query) -> str:

@@ -43,7 +43,6 @@ html_css_files = ["site.css"]
 html_domain_indices = False
 html_favicon = "_static/favicon.svg"
 html_show_copyright = False
-html_extra_path = ["figure-by-figure.html"]  # `python tutorials/papers reproduce --full` writes it
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3

@@ -1,7 +1,8 @@
 """Draws the pictures of the documentation: ``python docs/make_images.py`` (about two minutes).
 
-Those of the page on figures are made by its own code. Everything is seeded, so the numbers are the
-same on every run on one platform.
+Those of the page on figures are made by its own code, those of experiments by ``python
+tutorials/papers reproduce --from-results --redraw`` from the committed curves. Everything is
+seeded, so the numbers are the same on every run on one platform.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from botorch_bandits import (
     run,
 )
 from botorch_bandits.cli import main as command_line
-from botorch_bandits.plotting import new_figure, plot_posterior, plot_run
+from botorch_bandits.plotting import LINE_STYLES, label_lines, new_figure, plot_posterior, plot_run
 from botorch_bandits.problems import RKHSFunction, restrict_to_arms
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -88,8 +89,8 @@ def draw_posterior(ax: Axes, num_rounds: int, seed: int = 1) -> None:
 def draw_regret(ax: Axes) -> None:
     rounds = torch.arange(1, ROUNDS + 1)
     for name, acquisition, style in (
-        ("random search", RandomSearch(), "--"),
-        ("IGP-UCB", igp_ucb(), "-"),
+        ("random search", RandomSearch(), LINE_STYLES[1]),
+        ("IGP-UCB", igp_ucb(), LINE_STYLES[0]),
     ):
         regret = torch.stack(
             [
@@ -104,13 +105,14 @@ def draw_regret(ax: Axes) -> None:
         )
         middle = regret.median(0).values
         low, high = regret.quantile(0.25, dim=0), regret.quantile(0.75, dim=0)
-        ax.fill_between(rounds, low, high, color="0.85")
-        ax.plot(rounds, middle, style, color="black", lw=1.5, label=name)
+        ax.fill_between(rounds, low, high, color=style["color"], alpha=0.18, lw=0)
+        ax.plot(rounds, middle, lw=1.5, label=name, **style)
         print(f"{name}: median cumulative regret after {ROUNDS} rounds {float(middle[-1]):.1f}")
     ax.set_title(f"median of {SEEDS} functions, middle half shaded", fontsize=10)
     ax.set_xlabel("round")
     ax.set_ylabel("cumulative regret")
-    ax.legend(loc="upper left", fontsize=8)
+    ax.margins(x=0.0)
+    label_lines(ax)
 
 
 LEAGUE_CURVES = {  # color, line, whether the middle half is shaded
@@ -201,7 +203,7 @@ def main() -> None:
     draw_page(Path(__file__).parent / "plotting.md")
     draw_league(IMAGES / "league.png")
     draw_first_command(IMAGES / "first-command.png")
-    figure, axes = new_figure(1, 3, width=12.0)
+    figure, axes = new_figure(1, 3, width=11.0, height=3.4)
     draw_posterior(axes[0, 0], 8)
     draw_posterior(axes[0, 1], LATE_ROUND)
     axes[0, 1].get_legend().remove()

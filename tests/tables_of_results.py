@@ -89,14 +89,107 @@ def verma_synthetic(kind: str) -> Rows:
     )
 
 
+SYNTHETIC = {"ucb": ("GP-UCB-SDF", "GP-UCB", "GP-BUCB"), "ts": ("GP-TS-SDF", "asy-TS", "GP-BTS")}
+"""Methods with censored, ignored and hallucinated feedback."""
+
+
+def verma_synthetic_differences() -> Rows:
+    """Return how much more others have than censored feedback: simple regret, regret, by setting.
+
+    Hyperparameters are learned, then with the common start, then given.
+    """
+    shown: Rows = {}
+    for (kind, (sdf, *others)), delays in product(SYNTHETIC.items(), ("poisson", "fixed")):
+        for other in others:
+            cells: list[Cell] = []
+            for part, name in (("", other), ("", f"{other}, common start"), ("-given", other)):
+                for quantity in ("simple regret", "regret"):
+                    where = f"verma-{kind}-{delays}{part}"
+                    found = differences("verma-synthetic", where, name, quantity)[sdf]
+                    cells.append([-found[0], found[1]])
+            shown[f"{other}, {delays.replace('poisson', 'Poisson')}"] = cells
+    return shown
+
+
+FIGURES_OF_DELAYS = {
+    "verma-1a": "1a",
+    "verma-1b": "1b",
+    "verma-1cd, Poisson delays": "1c",
+    "verma-1cd, fixed delays": "1d",
+    "verma-5, Poisson delays": "5a",
+    "verma-5, fixed delays": "5b",
+}
+
+
+def factors_of_synthetic() -> list[tuple[str, list[Cell]]]:
+    """Return the differences of both claims of a figure under each setting, and which hold."""
+    shown: dict[tuple[str, str], list[Cell]] = {}
+    for row in rows_of("factors-verma.csv"):
+        where = row["claim"].rpartition(", ")[2] if row["claim"].endswith("delays") else ""
+        figure = FIGURES_OF_DELAYS.get(", ".join(filter(None, (row["figure"], where))))
+        if figure is None:
+            continue
+        words = "as judged" if row["factor"] == "none" else f"{row['factor']}: {row['setting']}"
+        cells = shown.setdefault((figure, words), [words])
+        cells += [[float(row["difference"]), float(row["standard_error"])], row["holds"]]
+    return [(figure, cells) for (figure, _), cells in shown.items()]
+
+
+CENSORED = [
+    ("ucb", "UCB", "GP-UCB-SDF", "GP-UCB", "GP-BUCB"),
+    ("ts", "Thompson", "GP-TS-SDF", "asy-TS", "GP-BTS"),
+]
+
+
+def at_round(task: str, kind: str, delay: str, number: str, columns: str) -> Rows:
+    """Return the methods of a tuning at a round: 35 is 5 + 30, 105 is 5 + 100."""
+    experiment = f"verma-tuning-{task}-{kind}-{delay}"
+    return panel("verma-tuning-rounds", experiment, columns, round=number)
+
+
 def verma_tuning(task: str) -> Rows:
-    columns = "mean standard_error cumulative_mean cumulative_standard_error"
-    poisson, fixed = (
-        panel("verma-tuning", f"verma-tuning-{task}-ucb-{delay}", columns)
-        | panel("verma-tuning", f"verma-tuning-{task}-ts-{delay}", columns)
-        for delay in ("poisson", "fixed")
-    )
-    return side_by_side(poisson, fixed)
+    """Return simple regrets at rounds 35 and 105 with Poisson delays, then with fixed ones."""
+    shown: Rows = {}
+    for kind in ("ucb", "ts"):
+        tables = (
+            at_round(task, kind, delay, number, "mean standard_error")
+            for delay, number in product(("poisson", "fixed"), ("35", "105"))
+        )
+        shown |= {method: in_pairs(cells) for method, cells in side_by_side(*tables).items()}
+    return shown
+
+
+def verma_tuning_differences() -> Rows:
+    """Return how much more simple regret the baselines have than censored feedback."""
+    shown: Rows = {}
+    for task, figure in (("svm", "2abcd"), ("cnn", "2efgh"), ("logistic", "3abcd")):
+        panels = product(CENSORED, ("poisson", "fixed"))
+        for letter, ((kind, _, _, *others), delay) in zip(figure[1:], panels, strict=True):
+            more = [
+                at_round(task, kind, delay, number, "more more_standard_error")
+                for number in ("35", "105")
+            ]
+            starts = ("", ", common start") if letter == "a" and task == "svm" else ("",)
+            for start in starts:
+                shown[f"{figure[0]}{letter}{start}"] = [
+                    [number for cell in table[other + start] for number in cell]
+                    for other in others
+                    for table in more
+                ]
+    return shown
+
+
+def factors_of_verma(*figures: str) -> list[tuple[str, list[Cell]]]:
+    """Return what changes the claims of some figures: one row a setting, differences and errors."""
+    shown: dict[str, list[Cell]] = {}
+    for row in rows_of("factors-verma.csv"):
+        if row["figure"] in figures:
+            label = f"{row['figure'].removeprefix('verma-')}, {row['claim'].split(' ')[0]}"
+            setting = f"{row['factor']}: {row['setting']}"
+            key = f"{label}|{setting}|{row['claim'].partition(', ')[2]}"
+            cells = shown.setdefault(key, [setting, [float(row["trials"])]])
+            cells.append([float(row["difference"]), float(row["standard_error"])])
+    return [(key.split("|")[0], cells) for key, cells in shown.items()]
 
 
 def fills() -> Rows:
@@ -106,12 +199,18 @@ def fills() -> Rows:
     return {method: in_pairs(cells) for method, cells in side_by_side(*tables).items()}
 
 
+def contextual_parts(task: str) -> list[str]:
+    """Return the ends of the names of the panels of a task: hyperparameters given, then learned."""
+    played = {row["experiment"] for row in rows_of("verma-contextual.csv")}
+    return [part for part in ("", "-learned") if f"verma-{task}-ucb-poisson{part}" in played]
+
+
 def verma_contextual(task: str) -> Rows:
     joined: Rows = {}
     for kind in ("ucb", "ts"):
         columns = (
-            panel("verma-contextual", f"verma-{task}-{kind}-{delay}", "mean standard_error")
-            for delay in ("poisson", "fixed", "poisson-learned")
+            panel("verma-contextual", f"verma-{task}-{kind}-poisson{part}", "mean standard_error")
+            for part in contextual_parts(task)
         )
         joined |= {m: in_pairs(cells) for m, cells in side_by_side(*columns).items()}
     return joined
@@ -126,20 +225,14 @@ def differences(name: str, experiment: str, less: str, quantity: str = "regret")
     }
 
 
-CENSORED = [
-    ("ucb", "UCB", "GP-UCB-SDF", "GP-UCB", "GP-BUCB"),
-    ("ts", "Thompson", "GP-TS-SDF", "asy-TS", "GP-BTS"),
-]
-
-
 def contextual_differences() -> Rows:
     shown: Rows = {}
     for task, words in (("tasks", "SVM tasks"), ("growing", "growing data")):
-        for part, delays in (("", ("Poisson", "fixed")), ("-learned", ("Poisson",))):
-            for (kind, rule, censored, *others), delay in product(CENSORED, delays):
-                experiment = f"verma-{task}-{kind}-{delay.lower()}{part}"
-                hyperparameters = part.removeprefix("-") or "given"
-                shown[f"{words}, {delay}(3) delays, {hyperparameters}, {rule}"] = [
+        for part in contextual_parts(task):
+            hyperparameters = part.removeprefix("-") or "given"
+            for kind, rule, censored, *others in CENSORED:
+                experiment = f"verma-{task}-{kind}-poisson{part}"
+                shown[f"{words}, {hyperparameters}, {rule}"] = [
                     differences("verma-contextual", experiment, less)[censored] for less in others
                 ]
     return shown
@@ -185,6 +278,39 @@ def shi(name: str, *kinds: str, half: str = "175", last: str = "350") -> Callabl
         return shown
 
     return rows
+
+
+def factors_of_figure(name: str, figure: str) -> Callable[[], list[tuple[str, list[Cell]]]]:
+    return lambda: [
+        (row["setting"], [row["source"], row["ours"], row["holds"], [float(row["trials"])]])
+        for row in rows_of(f"factors-{name}.csv")
+        if row["figure"] == figure
+    ]
+
+
+def calibration() -> list[tuple[str, list[Cell]]]:
+    columns = ("ridge", "alarms", "alarms_low alarms_high", "seen", "calibrated_scale")
+    columns += ("seen_calibrated", "chosen_at_most")
+    return [
+        (row["statistic"], [[float(row[c]) for c in cell.split()] for cell in columns])
+        for row in rows_of("avanesov-calibration.csv")
+    ]
+
+
+def realized() -> list[tuple[str, list[Cell]]]:
+    found: list[tuple[str, list[Cell]]] = []
+    for kind in ("rewards", "constraints", "waves", "drift"):
+        half, end = (
+            panel("shi-varying", f"shi-varying-{kind}", columns, round=number)
+            for number, columns in (
+                ("250", "regret_mean violation_mean"),
+                ("500", "trials regret_mean regret_standard_error violation_mean "
+                 "violation_standard_error"),
+            )
+        )  # fmt: skip
+        for method, (trials, *late) in end.items():
+            found.append((kind, [method, trials, *half[method], *in_pairs(late)]))
+    return found
 
 
 def growth() -> list[tuple[str, list[Cell]]]:
@@ -346,3 +472,39 @@ def verdicts() -> list[tuple[str, list[Cell]]]:
         )
         for (paper, figure), claims in figures.items()
     ]
+
+
+def factors(
+    paper: str, figures: dict[str, tuple[str, ...]], trials: bool = False
+) -> Callable[[], list[tuple[str, list[Cell]]]]:
+    """Return one row a changed setting: the difference and its error, and whether the claim holds.
+
+    Args:
+        paper: Whose table.
+        figures: Claims by the figure that makes them; each is a column. A row that does not
+            concern a claim has an empty cell.
+        trials: Whether the number of trials is a column.
+    """
+
+    def rows() -> list[tuple[str, list[Cell]]]:
+        columns = [(figure, claim) for figure, claims in figures.items() for claim in claims]
+        found: dict[tuple[str, str], dict[tuple[str, str], dict[str, str]]] = {}
+        for row in rows_of(f"factors-{paper}.csv"):
+            if (row["figure"], row["claim"]) in columns:
+                setting = found.setdefault((row["factor"], row["setting"]), {})
+                setting[row["figure"], row["claim"]] = row
+        shown: list[tuple[str, list[Cell]]] = []
+        for (factor, setting), known in found.items():
+            cells: list[Cell] = [setting]
+            for column in columns:
+                row = known.get(column, {})
+                cells.append(
+                    [float(row["difference"]), float(row["standard_error"])] if row else []
+                )
+                cells.append(row.get("holds", ""))
+            if trials:
+                cells.append([float(next(iter(known.values()))["trials"])])
+            shown.append((factor, cells))
+        return shown
+
+    return rows

@@ -1,6 +1,7 @@
 """Tables and sentences of the pages of experiments have the numbers of docs/results."""
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
 
@@ -11,6 +12,19 @@ from test_documentation_agrees import ROOT, table_after
 PAGES = [ROOT / "docs" / "experiments.md", *sorted((ROOT / "docs" / "experiments").glob("*.md"))]
 PAGE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+
+FAR = "GP-TS far ahead of GP-UCB (Theorem 3), Hartmann3"
+TS_BEST, SAME = "GP-TS best", "IGP-UCB and GP-UCB (Theorem 3) alike"
+ON_PAR = tuple(f"GP-UCB (beta / 5) and {name} alike" for name in ("EI", "MPI"))
+
+
+def published_order(other: str) -> dict[str, tuple[str, ...]]:
+    """Return the claims of Figures 1 and 2 of Chowdhury and Gopalan on IGP-UCB and another."""
+    claims = tuple(
+        f"IGP-UCB ahead of {other}, {kernel}" for kernel in ("squared exponential", "Matern 5/2")
+    )
+    return {"chowdhury-1": claims, "chowdhury-2": claims}
+
 
 # how the paragraph before a table begins, and what the table shows
 TABLES = [
@@ -32,6 +46,50 @@ TABLES = [
             ("Draws of the process, Matern 5/2:", "matern-figure2"),
         )
     ),
+    (
+        "What decides the claims on EI, one",
+        results.factors("chowdhury", published_order("GP-EI")),
+    ),
+    (
+        "The same for PI, whose margin",
+        results.factors("chowdhury", published_order("GP-PI")),
+    ),
+    (
+        "What decides GP-TS's claim on Hartmann",
+        results.factors("chowdhury", {"chowdhury-3": (FAR,)}, trials=True),
+    ),
+    (
+        "The incumbent of EI and PI is unsaid here",
+        results.factors(
+            "chowdhury",
+            {
+                "chowdhury-3": tuple(
+                    f"{name} ahead of IGP-UCB, {where}"
+                    for where in ("Rosenbrock", "Hartmann3")
+                    for name in ("GP-EI", "GP-PI")
+                )
+            },
+        ),
+    ),
+    (
+        "The settings of Figure 4a",
+        results.factors("chowdhury", {"chowdhury-4a": (TS_BEST, SAME)}, trials=True),
+    ),
+    (
+        "The settings of Figure 4b",
+        results.factors("chowdhury", {"chowdhury-4b": (TS_BEST, "IGP-UCB ahead of GP-EI")}),
+    ),
+    (
+        "What decides, one changed setting at a time; the difference is the regret of EI or MPI",
+        results.factors("srinivas", {"srinivas-5a": ON_PAR}, trials=True),
+    ),
+    (
+        "The margin of MPI decides less here",
+        results.factors(
+            "srinivas",
+            {"srinivas-5b": tuple(f"{m} ahead of MPI" for m in ("GP-UCB (beta / 5)", "EI"))},
+        ),
+    ),
     ("30 functions, 1000 rounds", results.means("srinivas-synthetic", "srinivas-synthetic")),
     ("Rosenbrock on", results.means("chowdhury-functions", "chowdhury-rosenbrock")),
     ("Hartmann on", results.means("chowdhury-functions", "chowdhury-hartmann3")),
@@ -39,14 +97,23 @@ TABLES = [
     ("900 reward functions, 325", results.means("srinivas-traffic", "srinivas-traffic")),
     ("200 rounds; the paper", results.means("chowdhury-sensors", "chowdhury-temperature")),
     ("Light, 192 reward", results.means("chowdhury-sensors", "chowdhury-light")),
+    ("The figures are played as published", "settings and their sources, no results"),
     ("Delays of several means", lambda: results.verma_synthetic("mean")),
     ("Poisson(10) delays with several `m`", lambda: results.verma_synthetic("limit")),
     ("Poisson(10) delays, `m = 20`", lambda: results.verma_synthetic("poisson")),
     ("Delays of 10, `m = 20`", lambda: results.verma_synthetic("fixed")),
     ("The same as the Poisson(10) delays", lambda: results.verma_synthetic("theory")),
+    ("How much more the others have", results.verma_synthetic_differences),
+    ("What changes the claims on synthetic functions", results.factors_of_synthetic),
     ("Support vector machine (Figures", lambda: results.verma_tuning("svm")),
     ("Logistic regression (Figure 3)", lambda: results.verma_tuning("logistic")),
     ("Convolutional network (Figures", lambda: results.verma_tuning("cnn")),
+    ("The published threshold on 200 streams", results.calibration),
+    ("How much more simple regret", results.verma_tuning_differences),
+    (
+        "What changes the claims on tuning",
+        lambda: results.factors_of_verma("verma-2ad", "verma-2eh", "verma-3"),
+    ),
     (
         "Regret of GP-UCB-CPD by the horizon",
         lambda: results.detections("avanesov-horizon-", "avanesov-horizon"),
@@ -62,7 +129,12 @@ TABLES = [
         lambda: results.detections("", "avanesov-constants"),
     ),
     (
-        "The ridge, which the paper leaves unsaid",
+        "The power in `K` with one factor changed",
+        results.factors_of_figure("avanesov", "avanesov-2"),
+    ),
+    ("False alarms with one factor changed", results.factors_of_figure("avanesov", "avanesov-3")),
+    (
+        "The ridge decides both.",
         lambda: results.powers("avanesov-powers-ridge-0.3", with_published=False),
     ),
     ("SVM tasks (Figures 4a", lambda: results.verma_contextual("tasks")),
@@ -87,6 +159,11 @@ TABLES = [
         "Constraint observed with noise (Figures 8",
         results.shi("shi-rates", "noisy", "noisy-surrogates"),
     ),
+    ("Fresh epochs of Algorithm 2", results.factors_of_figure("shi", "shi-2-3")),
+    ("Fresh epochs of Algorithm 3", results.factors_of_figure("shi", "shi-4-5")),
+    ("OCO with the constraint observed exactly", results.factors_of_figure("shi", "shi-6-7")),
+    ("OCO with noise on the constraint", results.factors_of_figure("shi", "shi-8-9")),
+    ("Realized functions, 500 rounds", results.realized),
     ("Small feasible region:", results.multipliers("gardner")),
     ("Data rates:", results.multipliers("rates")),
     ("20 environments of each kind", results.varying),
@@ -186,9 +263,19 @@ def forgetting(kind: str, method: str) -> list[float]:
     return less("beyond-forgetting", f"beyond-forgetting-{kind}", policy, method, "regret")
 
 
-def network(kind: str, method: str, other: str, middle: str = "") -> list[float]:
-    experiment = f"verma-tuning-cnn-{kind}"
-    return less("verma-tuning", experiment, method, other, f"simple regret{middle}")
+def synthetic(*compared: Sequence[str]) -> list[float]:
+    """Return how much more methods have than others: panel, method, other, maybe quantity."""
+    found = []
+    for panel, method, other, *quantity in compared:
+        (name,) = quantity or ["simple regret"]
+        found += less("verma-synthetic", f"verma-{panel}", method, other, name)
+    return found
+
+
+def tuned(task: str, kind: str, delay: str, method: str, number: str = "105") -> list[float]:
+    """Return how much more simple regret a method has than censored feedback, and the error."""
+    more = results.at_round(task, kind, delay, number, "more more_standard_error")
+    return [x for cell in more[method] for x in cell]
 
 
 def both(kind: str, quantity: str = "violation_mean") -> list[float]:
@@ -198,12 +285,193 @@ def both(kind: str, quantity: str = "violation_mean") -> list[float]:
     return [first(name, kind, method, quantity, round=r)[0] for r in ("175", "350")]
 
 
+def realized(kind: str, method: str, other: str, quantity: str = "regret") -> list[float]:
+    mean, error = less("shi-varying", f"shi-varying-{kind}", method, other, quantity)
+    return [abs(mean), error]
+
+
 def fills(panel: str, method: str, other: str, quantity: str = "simple regret") -> list[float]:
     return less("beyond-fills", f"beyond-fills-{panel}", other, method, quantity)
 
 
+def changed(figure: str, factor: str, setting: str, claim: str) -> dict[str, str]:
+    """Return the row of one changed setting, by its words or by how they alone begin."""
+    rows = [
+        row
+        for row in results.rows_of(f"factors-{figure.split('-')[0]}.csv")
+        if (row["figure"], row["factor"], row["claim"]) == (figure, factor, claim)
+    ]
+    exact = [row for row in rows if row["setting"] == setting]
+    (row,) = exact or [row for row in rows if row["setting"].startswith(setting)]
+    return row
+
+
+def change(figure: str, factor: str, setting: str, claim: str) -> list[float]:
+    """Return the difference under a changed setting, and its standard error."""
+    row = changed(figure, factor, setting, claim)
+    return [float(row["difference"]), float(row["standard_error"])]
+
+
+def regrets(figure: str, factor: str, setting: str, claim: str) -> list[float]:
+    """Return the two regrets that a row compares."""
+    words = changed(figure, factor, setting, claim)["ours"]
+    return [float(x) for x in re.match(r"regret (\S+) and (\S+),", words).groups()]
+
+
 # sentences of the page, with holes for numbers, and what these are
 SENTENCES = {
+    "IGP-UCB has {} after 3000 rounds, EI {}. So": lambda: regrets(
+        "chowdhury-1",
+        "two changes: rounds, norm",
+        "3000",
+        "IGP-UCB ahead of GP-EI, squared exponential",
+    ),
+    "PI without a margin hardly explores: it has {} there": lambda: regrets(
+        "chowdhury-1",
+        "two changes: rounds, margin of PI",
+        "3000, 0",
+        "IGP-UCB ahead of GP-PI, squared exponential",
+    )[1:],
+    "GP-TS has {} in place of {}, and": lambda: [
+        regrets("chowdhury-3", factor, setting, FAR)[0]
+        for factor, setting in (
+            ("information gain of GP-TS", "realized"),
+            ("as judged", "1000"),
+        )
+    ],
+    "leaves that part out, {}. Without `B` it has {}, so": lambda: [
+        regrets("chowdhury-3", "scale of GP-TS", setting, FAR)[0]
+        for setting in ("v_t = B", "v_t without B")
+    ],
+    "`R` being 1% of the range, it has {}.": lambda: regrets("chowdhury-3", "noise", "R is", FAR)[
+        :1
+    ],
+    "GP-TS having {} and GP-UCB {} in five runs": lambda: regrets(
+        "chowdhury-3", "two changes: rounds, number of runs", "30000", FAR
+    ),
+    "EI is ahead of IGP-UCB with the Matern kernel by {} ({}), and": lambda: [
+        abs(number)
+        for number in change(
+            "chowdhury-2",
+            "two changes: rounds, number of functions",
+            "3000, 100",
+            "IGP-UCB ahead of GP-EI, Matern 5/2",
+        )
+    ],
+    "EI has {} on Hartmann, IGP-UCB {}. So": lambda: regrets(
+        "chowdhury-3", "incumbent of EI and PI", "best", "GP-EI ahead of IGP-UCB, Hartmann3"
+    ),
+    "({} ahead, standard error {}) and ahead of all": lambda: change(
+        "chowdhury-4a", "scale of GP-TS", "v = 1", TS_BEST
+    ),
+    "on light IGP-UCB stays ahead of it by {} ({}). With": lambda: [
+        abs(number) for number in change("chowdhury-4b", "scale of GP-TS", "v = 1", TS_BEST)
+    ],
+    "GP-TS is best on light, by {} ({}), but": lambda: change(
+        "chowdhury-4b", "norm", "B = 1", TS_BEST
+    ),
+    "GP-TS is best on temperature by {} ({}) and on light by {} ({}), and": lambda: [
+        number
+        for figure in ("chowdhury-4a", "chowdhury-4b")
+        for number in change(figure, "two changes: rewards, norm", "not", TS_BEST)
+    ],
+    "IGP-UCB is ahead of EI on light by {} ({}). The": lambda: change(
+        "chowdhury-4b", "two changes: rewards, norm", "not", "IGP-UCB ahead of GP-EI"
+    ),
+    "({} apart of {}, standard error {}), for": lambda: [
+        change("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
+        regrets("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
+        change("chowdhury-4a", "two changes: units, norm", "as", SAME)[1],
+    ],
+    "with 0.3 its regret is {} larger than GP-UCB's (standard error {})": lambda: change(
+        "srinivas-5a", "margin of MPI", "0.3", ON_PAR[1]
+    ),
+    "with 0.01 the difference is {} ({}), with 0.03 it is {} ({}). MPI": lambda: [
+        number
+        for margin in ("0.01", "0.03")
+        for number in change("srinivas-5a", "margin of MPI", margin, ON_PAR[1])
+    ],
+    "its mean is {} beside GP-UCB's {}, and the difference of {} ({}) still": lambda: [
+        *reversed(regrets("srinivas-5a", "number of functions", "100", ON_PAR[0])),
+        *change("srinivas-5a", "number of functions", "100", ON_PAR[0]),
+    ],
+    "over 100 functions either: its regret is {} ({}) larger.": lambda: change(
+        "srinivas-5a",
+        "two changes: number of functions, margin of MPI",
+        "100, 0.01",
+        ON_PAR[1],
+    ),
+    "takes EI off par, by {} ({}).": lambda: change(
+        "srinivas-5a", "incumbent of EI and MPI", "best", ON_PAR[0]
+    ),
+    (
+        "GP-UCB has {} (standard error {}) more with Poisson delays and {} ({}) more "
+        "with fixed ones, GP-BUCB {} ({}) and {} ({})."
+    ): lambda: synthetic(
+        ("ucb-poisson", "GP-UCB", "GP-UCB-SDF"),
+        ("ucb-fixed", "GP-UCB", "GP-UCB-SDF"),
+        ("ucb-poisson", "GP-BUCB", "GP-UCB-SDF"),
+        ("ucb-fixed", "GP-BUCB", "GP-UCB-SDF"),
+    ),
+    "with the common start GP-BUCB has {} ({}) and {} ({}) more.": lambda: synthetic(
+        ("ucb-poisson", "GP-BUCB, common start", "GP-UCB-SDF"),
+        ("ucb-fixed", "GP-BUCB, common start", "GP-UCB-SDF"),
+    ),
+    "the first has {} ({}) less.": lambda: synthetic(
+        ("ucb-limit", "GP-UCB-SDF, m = 20", "GP-UCB-SDF, m = 40"),
+    ),
+    (
+        "Delays of mean 20 are worse than those of mean 10, by {} ({}) at the end. Those "
+        "of mean 10 and of mean 5 cannot be told apart: the latter have {} ({}) more."
+    ): lambda: synthetic(
+        ("ucb-mean", "GP-UCB-SDF, mean 20", "GP-UCB-SDF, mean 10"),
+        ("ucb-mean", "GP-UCB-SDF, mean 5", "GP-UCB-SDF, mean 10"),
+    ),
+    (
+        "asy-TS has {} (standard error {}) more with Poisson delays and {} ({}) more "
+        "with fixed ones, GP-BTS {} ({}) and {} ({})."
+    ): lambda: synthetic(
+        ("ts-poisson", "asy-TS", "GP-TS-SDF"),
+        ("ts-fixed", "asy-TS", "GP-TS-SDF"),
+        ("ts-poisson", "GP-BTS", "GP-TS-SDF"),
+        ("ts-fixed", "GP-BTS", "GP-TS-SDF"),
+    ),
+    (
+        "Its cumulative regret is larger than that of asy-TS, by {} ({}) with Poisson delays."
+    ): lambda: synthetic(
+        ("ts-poisson", "GP-TS-SDF", "asy-TS", "regret"),
+    ),
+    (
+        "With given hyperparameters asy-TS has {} ({}) and GP-BTS {} ({}) less simple "
+        "regret with Poisson delays."
+    ): lambda: synthetic(
+        ("ts-poisson-given", "GP-TS-SDF", "asy-TS"),
+        ("ts-poisson-given", "GP-TS-SDF", "GP-BTS"),
+    ),
+    (
+        "GP-UCB-SDF has {} ({}) more cumulative regret than GP-BUCB with Poisson delays "
+        "and {} ({}) more with fixed ones."
+    ): lambda: synthetic(
+        ("ucb-poisson", "GP-UCB-SDF", "GP-BUCB", "regret"),
+        ("ucb-fixed", "GP-UCB-SDF", "GP-BUCB", "regret"),
+    ),
+    (
+        "With those of the functions GP-BUCB has {} ({}) more simple regret with Poisson "
+        "delays and {} ({}) more with fixed ones, and GP-UCB-SDF {} ({}) and {} ({}) "
+        "more cumulative regret."
+    ): lambda: synthetic(
+        ("ucb-poisson-given", "GP-BUCB", "GP-UCB-SDF"),
+        ("ucb-fixed-given", "GP-BUCB", "GP-UCB-SDF"),
+        ("ucb-poisson-given", "GP-UCB-SDF", "GP-BUCB", "regret"),
+        ("ucb-fixed-given", "GP-UCB-SDF", "GP-BUCB", "regret"),
+    ),
+    (
+        "To learn costs GP-BUCB {} ({}) of simple regret with Poisson delays, and "
+        "GP-UCB-SDF {} ({})."
+    ): lambda: synthetic(
+        ("ucb-poisson-given", "GP-BUCB, learned", "GP-BUCB"),
+        ("ucb-poisson-given", "GP-UCB-SDF, learned", "GP-UCB-SDF"),
+    ),
     "soft has {} (standard error {}) less than the minimum": lambda: fills(
         "given", "soft", "minimum"
     ),
@@ -219,23 +487,49 @@ SENTENCES = {
     "hyperparameters, which is {} ({}).": lambda: fills(
         "svm-given", "soft, stated delays", "soft", "regret"
     ),
-    "GP-UCB's simple regret is larger by {} (standard error {}) with Poisson delays": lambda: (
-        network("ucb-poisson", "GP-UCB", "GP-UCB-SDF")
+    "at round 35 GP-UCB has {} (standard error {}) more with Poisson delays, and {} ({}) more": (
+        lambda: [
+            number
+            for delay in ("poisson", "fixed")
+            for number in tuned("svm", "ucb", delay, "GP-UCB", "35")
+        ]
     ),
-    "and by {} ({}) with fixed ones": lambda: network("ucb-fixed", "GP-UCB", "GP-UCB-SDF"),
-    "GP-TS-SDF has more than GP-BTS, by {} ({})": lambda: network(
-        "ts-poisson", "GP-TS-SDF", "GP-BTS"
+    "With the common start GP-BUCB ends {} ({}) above GP-UCB-SDF.": lambda: tuned(
+        "svm", "ucb", "poisson", "GP-BUCB, common start"
     ),
-    "at round 30 by {} ({}) with Poisson and {} ({}) with fixed delays": lambda: [
-        *network("ucb-poisson", "GP-UCB-SDF", "GP-BUCB", ", middle"),
-        *network("ucb-fixed", "GP-UCB-SDF", "GP-BUCB", ", middle"),
+    "in the released code, the difference is {} ({}): here": lambda: tuned(
+        "svm", "ucb", "poisson", "GP-BUCB"
+    ),
+    "at the end by {} ({}) with Poisson delays and by {} ({}) with fixed ones. The lead over": (
+        lambda: [
+            number
+            for delay in ("poisson", "fixed")
+            for number in tuned("logistic", "ucb", delay, "GP-UCB")
+        ]
+    ),
+    "The lead over GP-BUCB is {} ({}) and {} ({}).": lambda: [
+        number
+        for delay in ("poisson", "fixed")
+        for number in tuned("logistic", "ucb", delay, "GP-BUCB")
     ],
+    "ahead of GP-UCB at the end, by {} ({}) with Poisson delays.": lambda: tuned(
+        "cnn", "ucb", "poisson", "GP-UCB"
+    ),
+    "with fixed delays on the support vector machine, by {} ({}), and with Poisson": lambda: tuned(
+        "svm", "ts", "fixed", "GP-BTS"
+    ),
+    "delays on logistic regression, by {} ({}).": lambda: tuned(
+        "logistic", "ts", "poisson", "GP-BTS"
+    ),
+    "GP-UCB-SDF ends {} ({}) above the one": lambda: tuned(
+        "svm", "ucb", "poisson", "GP-UCB-SDF, fitted to all"
+    ),
     "CPD has {} more than the oracle (standard error {})": lambda: compared(
         "GP-UCB-CPD", "GP-UCB-Oracle"
     ),
     "GP-UCB {} more than CPD ({})": lambda: compared("GP-UCB", "GP-UCB-CPD"),
     "without a detector {} more than GP-UCB ({})": lambda: compared("GP-UCB-NO-Detector", "GP-UCB"),
-    "The power in `T`: {}, and": lambda: results.powers("avanesov-powers", with_published=False)[
+    "The power in `T` is {}, and": lambda: results.powers("avanesov-powers", with_published=False)[
         "horizon, 3 periods"
     ][0][1:],
     "The power in `K` with `c = 1` is {}, larger": lambda: results.powers(
@@ -250,6 +544,31 @@ SENTENCES = {
     "Algorithm 3's regret does not fall: {} and {}.": lambda: both(
         "shi-rates-noisy", "regret_mean"
     ),
+    "With Algorithm 2 shocks cost {} regret a round (standard error {}), with {} ({}) less": (
+        lambda: [
+            number
+            for quantity in ("regret", "violation")
+            for number in realized("rewards", "Algorithm 2", "without shocks", quantity)
+        ]
+    ),
+    "with Algorithm 3 they cost {} ({}), with {} ({}) less violation": lambda: [
+        number
+        for quantity in ("regret", "violation")
+        for number in realized("constraints", "Algorithm 3", "without shocks", quantity)
+    ],
+    "Waves add {} ({}) to the violation": lambda: realized(
+        "waves", "Algorithm 3", "without variation", "violation"
+    ),
+    "told of waves has {} ({}) less violation and {} ({}) more regret": lambda: [
+        number
+        for quantity in ("violation", "regret")
+        for number in realized("waves", "told of the variation", "Algorithm 3", quantity)
+    ],
+    "and of the drift {} ({}) less and {} ({}) more": lambda: [
+        number
+        for quantity in ("violation", "regret")
+        for number in realized("drift", "told of the variation", "Algorithm 3", quantity)
+    ],
     "its regret at round 175 was 0.610 and is {},": lambda: first(
         "shi-gardner", "shi-gardner-noisy-slow", "Algorithm 3, GP-TS", "regret_mean", round="175"
     ),
@@ -315,17 +634,28 @@ def test_sentence_has_the_numbers_of_the_results(sentence):
 
 
 def test_page_on_delays_has_the_numbers_of_the_results():
-    shown = table_after("delayed-feedback.md", "| Pending queries | UCB, Poisson |")
+    shown = table_after("delayed-feedback.md", "| Pending queries | UCB, learned |")
     methods = {
         "at the minimum": ("GP-UCB-SDF", "GP-TS-SDF"),
         "left out": ("GP-UCB", "asy-TS"),
         "hallucinated": ("GP-BUCB", "GP-BTS"),
     }
-    poisson, fixed = (results.verma_synthetic(kind) for kind in ("poisson", "fixed"))
+    tables = [results.verma_synthetic(kind) for kind in ("poisson", "poisson-given")]
     assert [row[0] for row in shown] == list(methods)
     for label, *cells in shown:
-        expected = [table[m][0][0] for m in methods[label] for table in (poisson, fixed)]
-        assert [agrees(*pair) for pair in zip(cells, expected, strict=True)] == [True] * 4, label
+        expected = [[table[m][2][0], table[m][4][0]] for m in methods[label] for table in tables]
+        for cell, numbers in zip(cells, expected, strict=True):
+            found = re.findall(NUMBER, cell)
+            assert all(agrees(*pair) for pair in zip(found, numbers, strict=True)), (label, cell)
+
+
+def test_page_on_change_points_has_the_numbers_of_the_calibration():
+    shown = table_after("change-points.md", "| `ridge` | Published: alarms in 30 samples |")
+    rows = {row["ridge"]: row for row in results.rows_of("avanesov-calibration.csv")[:7]}
+    columns = ("alarms", "seen", "calibrated_scale", "seen_calibrated")
+    for ridge, *cells in shown:
+        for cell, column in zip(cells, columns, strict=True):
+            assert agrees(cell, float(rows[ridge][column])), (ridge, column)
 
 
 def test_page_on_unknown_priors_has_the_numbers_of_the_results():

@@ -49,8 +49,8 @@ from botorch_bandits.confidence import (
 from botorch_bandits.confidence.censored import (
     ALL_QUERIES_ENTER,
     below_the_minimum,
-    complete_censored_bounds,
 )
+from botorch_bandits.confidence.censored_bounds import complete_censored_bounds
 from botorch_bandits.confidence.fills import DelayDistribution
 from botorch_bandits.confidence.width_rules import (
     PLAIN_WIDTH,
@@ -99,6 +99,7 @@ def censored_width_rule(
         constant=constant,
         not_given=not_given,
         fill=options["fill"],
+        sum_form=options["sum_form"],
     )
 
 
@@ -124,6 +125,7 @@ def drop_in_censoring(options: Mapping[str, Any], predictive: bool = False) -> D
         noise_bound=options["noise_bound"] if options["units"] == "outcome" else None,
         fill=options["fill"],
         delay_distribution=options["delay_distribution"],
+        sum_form=options["sum_form"],
     )
 
 
@@ -450,6 +452,9 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         pseudo_noise: Added to the noise variance of pending rows, in squared outcome units or, with
             ``units="prior"``, in prior variances. It cures ringing, outside the theorem.
         predictive: Use the predictive standard deviation, noise included, as the published code.
+        sum_form: ``"theorem"``: the sum, and ``outcome_bound``, count in prior standard deviations.
+            ``"published"``: both count in outcome units, as in the authors' code; with a constant
+            width only. They are the same at prior variance 1.
         on_lower: What an observed outcome far below the minimum is: an ``"error"``, or ``"lower"``:
             it becomes the minimum, with a :class:`MinimumLoweredWarning`.
         tolerance: By how much noise can take an outcome below the minimum, in raw outcome units;
@@ -502,9 +507,10 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
     """Options as printed in Theorem 1: the sum has the last ``m`` queries; pass ``max_delay=m``."""
 
     as_published: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"window": "all", "width": 1.0, "predictive": True}
+        {"window": "all", "width": 1.0, "predictive": True, "sum_form": "published"}
     )
-    """Options of the authors' code: ``beta_t = 1``, predictive deviations; pass ``max_delay=m``."""
+    """Options of the authors' code: ``beta_t = 1``, and predictive deviations whose sum is not
+    divided by the prior variance; pass ``max_delay=m``, and ``outcome_bound=1.0`` as they do."""
 
     def __init__(
         self,
@@ -525,6 +531,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
         scale: float = 1.0,
         pseudo_noise: float = 0.0,
         predictive: bool = False,
+        sum_form: str = "theorem",
         on_lower: str = "error",
         tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
@@ -552,6 +559,7 @@ class CensoredUpperConfidenceBound(CensorsPending, WidthUpperConfidenceBound):
             "units": units,
             "width": width,
             "pseudo_noise": pseudo_noise,
+            "sum_form": sum_form,
             "on_lower": on_lower,
             "ringing_tolerance": ringing_tolerance,
             "tolerance": tolerance,
@@ -643,6 +651,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             posterior.
         scale: A factor on the scale of the draw.
         pseudo_noise: See there.
+        sum_form: ``"theorem"``: the scale has the sum. ``"published"``: it has none, whatever
+            ``outcome_bound`` is, as in the authors' code; with a constant width only.
         on_lower: See there.
         tolerance: See there.
         ringing_tolerance: See there.
@@ -680,8 +690,10 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
     as_theorem: ClassVar[Mapping[str, Any]] = MappingProxyType({"window": "all"})
     """Options as printed: the sum has the last ``m`` queries; pass ``max_delay=m``."""
 
-    as_published: ClassVar[Mapping[str, Any]] = MappingProxyType({"width": 1.0})
-    """Options of the authors' code: draws without ``nu_t`` (leave ``outcome_bound`` out)."""
+    as_published: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"width": 1.0, "sum_form": "published"}
+    )
+    """Options of the authors' code: draws of the posterior as it is, without ``nu_t``."""
 
     def __init__(
         self,
@@ -701,6 +713,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         width: float | None = None,
         scale: float = 1.0,
         pseudo_noise: float = 0.0,
+        sum_form: str = "theorem",
         on_lower: str = "error",
         tolerance: float | None = None,
         ringing_tolerance: float | None = DEFAULT_TOLERANCE,
@@ -729,6 +742,7 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
             "units": units,
             "width": width,
             "pseudo_noise": pseudo_noise,
+            "sum_form": sum_form,
             "on_lower": on_lower,
             "ringing_tolerance": ringing_tolerance,
             "tolerance": tolerance,
@@ -766,7 +780,8 @@ class CensoredThompsonSampling(CensorsPending, GPThompsonSampling):
         """
         # the other half of delta is for the draws
         delta = check_probability("delta", options["delta"]) / 2.0
-        return censored_width_rule(options, delta, PLAIN_WIDTH)
+        rule = censored_width_rule(options, delta, PLAIN_WIDTH)
+        return rule if rule.sum_form == "theorem" else replace(rule, outcome_bound=None)
 
     @classmethod
     def _first_rule(cls, options: Mapping[str, Any]) -> WidthRule:

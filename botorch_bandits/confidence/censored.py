@@ -39,6 +39,7 @@ from botorch_bandits.checks import (
     check_probability,
     store_checked,
 )
+from botorch_bandits.confidence.censored_bounds import gaps_of_rows
 from botorch_bandits.confidence.fills import BETWEEN, FILLS, Filling
 from botorch_bandits.confidence.guarantee import (
     FIXED_PRIOR,
@@ -50,7 +51,6 @@ from botorch_bandits.confidence.guarantee import (
     of_any_round,
 )
 from botorch_bandits.confidence.igp_ucb import (
-    DEFAULT_RKHS_BOUND,
     AMMWidth,
     KernelizedWidth,
     check_not_given,
@@ -88,6 +88,9 @@ SHARE_OF_SPREAD = 0.25
 FEWEST_OUTCOMES = 10
 """With fewer outcomes nobody knows how far they lie above the minimum."""
 
+SUM_FORMS = ("theorem", "published")
+"""What the sum of deviations adds to a width; see :class:`CensoredWidth`."""
+
 FEWEST_BELOW = 3
 """So many outcomes, none of which lies above the minimum, show that it is none."""
 
@@ -112,6 +115,8 @@ class Censoring(Filling):
         tolerance: By how much noise can take an outcome below ``minimum``. Such an outcome is taken
             as it was told, and the first one brings a :class:`BelowMinimumWarning`; one that is
             lower is what ``on_lower`` says. None: see :meth:`tolerated`.
+        sum_form: What the sum of deviations adds to a width: ``"theorem"`` or ``"published"``, see
+            :class:`CensoredWidth`.
 
     Raises:
         TypeError: If an option is of the wrong kind.
@@ -127,6 +132,7 @@ class Censoring(Filling):
     minimum_proxy: float | None = None
     predictive: bool = False
     tolerance: float | None = added_field(None)
+    sum_form: str = added_field("theorem")
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -157,6 +163,7 @@ class Censoring(Filling):
         check_one_of("window", self.window, ("pending", "all"))
         check_one_of("on_lower", self.on_lower, ("error", "lower"))
         check_one_of("predictive", self.predictive, (True, False))
+        check_one_of("sum_form", self.sum_form, SUM_FORMS)
         if self.max_delay is not None:
             if self.unit == "rounds":
                 store_checked(self, max_delay=check_integer("max_delay", self.max_delay, minimum=1))
@@ -245,8 +252,10 @@ class Censoring(Filling):
         """
         if self.predictive:
             yield "standard deviations include the noise"
-            if self.fills_in:
-                yield f"the published code has no fill={self.fill!r}, and no theorem covers both"
+        if self.sum_form == "published":
+            yield "the terms of pending queries are those of the published code"
+        if (self.predictive or self.sum_form == "published") and self.fills_in:
+            yield f"the published code has no fill={self.fill!r}, and no theorem covers both"
         is_lowered = self.minimum is not None and any(
             value != pick_bound("minimum", self.minimum, j, len(values))
             for j, value in enumerate(values)
@@ -493,6 +502,10 @@ class CensoredWidth(WidthRule):
             statement.
         fill: What pending queries enter at, for texts; see
             :mod:`botorch_bandits.confidence.fills`. The sum of deviations is then weighted.
+        sum_form: ``"theorem"``: bound and deviations of the sum are in prior standard deviations,
+            so that the width does not depend on the unit of the outcomes. ``"published"``: both
+            are in units of the outcomes, as in the authors' released code; only beside
+            ``constant``. The two are the same at prior variance 1.
     """
 
     rkhs_bound: Bound | None = None
@@ -506,9 +519,19 @@ class CensoredWidth(WidthRule):
     unit: str = "rounds"
     not_given: tuple[str, ...] = added_field(())
     fill: str = added_field("minimum")
+    sum_form: str = added_field("theorem")
 
     def __post_init__(self) -> None:
         """Check the ingredients."""
+        check_one_of("sum_form", self.sum_form, SUM_FORMS)
+        if self.sum_form == "published" and (
+            self.constant is None or self.any_lambda or self.bounded_outcomes
+        ):
+            raise ValueError(
+                "sum_form='published' goes with a constant width, the beta_t of the authors' code, "
+                "and without any_lambda= and bounded_outcomes=. Pass width=1.0, or leave sum_form= "
+                "out."
+            )
         check_one_of("unit", self.unit, ("rounds", "seconds"))
         check_one_of("fill", self.fill, FILLS)
         check_not_given(self.not_given)
@@ -576,6 +599,9 @@ class CensoredWidth(WidthRule):
             return pick("noise_bound", j, unit)
 
         def of_output(j: int, prior: OutputPrior, delta: float) -> Tensor:
+            if self.sum_form == "published":
+                unit = 1.0 if self.units == "outcome" else 1.0 / prior.standard_deviation
+                return pick("outcome_bound", j, unit) * deviation_sums[j].to(prior.lam)
             unit = prior.standard_deviation if self.units == "outcome" else 1.0
             deviations = deviation_sums[j].to(prior.lam) / prior.standard_deviation
             rkhs_bound = pick("rkhs_bound", j, 1.0 if "rkhs_bound" in self.not_given else unit)
@@ -687,59 +713,6 @@ class CensoredWidth(WidthRule):
         return summary.realized_information_gain()
 
 
-def gaps_of_rows(summary: PriorSummary) -> tuple[str, ...]:
-    """Say why the theorem does not cover rows whose noise differs.
-
-    With the smallest of the rows' variances in ``lam``, the terms of the norm and of pending
-    queries stay bounds. The martingale of the noise does not: it needs weights of the rows that
-    are fixed before their outcomes, and the weight of a row changes when its outcome arrives.
-
-    Args:
-        summary: Of the censored model.
-    """
-    try:
-        differs = any(prior.row_noise is not None for prior in summary.active_priors)
-    except UnreadablePriorError:
-        return ()
-    if not differs:
-        return ()
-    return (
-        "the noise differs between rows (train_Yvar), and a pending row has their mean until its "
-        "outcome arrives; the theorem needs weights of rows that were fixed before their outcomes. "
-        "A model with one noise level has them",
-    )
-
-
-def complete_censored_bounds(
-    rkhs_bound: Bound | None,
-    noise_bound: Bound | None,
-    outcome_bound: Bound | None,
-    units: str,
-    bounded_outcomes: bool,
-) -> tuple[Bound | None, tuple[str, ...]]:
-    """Return ``rkhs_bound`` or its default, and which bounds are defaults.
-
-    Where neither norm nor noise is known, ``outcome_bound`` is not needed either; if it is given,
-    it has its units.
-
-    Args:
-        rkhs_bound: As the user gave it, or None.
-        noise_bound: Likewise.
-        outcome_bound: Likewise.
-        units: ``"outcome"`` or ``"prior"``: of the bounds that were given.
-        bounded_outcomes: Whether the form is used that needs no bound on the noise.
-    """
-    given = {"rkhs_bound": rkhs_bound, "noise_bound": noise_bound}
-    if bounded_outcomes:
-        del given["noise_bound"]
-    missing = tuple(name for name, bound in given.items() if bound is None)
-    if not missing or (units != "prior" and len(missing) < len(given)):
-        return rkhs_bound, ()  # all is there, or what is missing is an error
-    if outcome_bound is None and not bounded_outcomes and len(missing) == len(given):
-        missing = (*missing, "outcome_bound")
-    return DEFAULT_RKHS_BOUND if rkhs_bound is None else rkhs_bound, missing
-
-
 @dataclass(frozen=True, eq=False)
 class PendingWidth(WidthRule):
     """The width of one round of a loop with censored feedback; see :func:`censored_rule`.
@@ -818,7 +791,11 @@ class PendingWidth(WidthRule):
 
 
 def censored_rule(
-    rule: WidthRule, outcome_bound: float | None, unit: str = "rounds", fill: str = "minimum"
+    rule: WidthRule,
+    outcome_bound: float | None,
+    unit: str = "rounds",
+    fill: str = "minimum",
+    sum_form: str = "theorem",
 ) -> PendingWidth:
     """Return a width rule with the terms that censoring adds, for a round without pending queries.
 
@@ -828,14 +805,28 @@ def censored_rule(
         outcome_bound: ``B_y``; None, for a constant width only, adds nothing.
         unit: Of delays, for texts.
         fill: What pending queries enter at; the sum of deviations is then weighted.
+        sum_form: See :class:`CensoredWidth`.
 
     Raises:
-        ValueError: If ``outcome_bound`` is needed.
+        ValueError: If ``outcome_bound`` is needed, or ``sum_form`` is not for this rule.
     """
     if isinstance(rule, ConstantWidth):
         missing = ("rkhs_bound", "noise_bound") if rule.is_default else ()
-        terms = CensoredWidth(outcome_bound=outcome_bound, constant=rule.value, not_given=missing)
-        return PendingWidth(replace(terms, fill=fill))
+        terms = CensoredWidth(
+            outcome_bound=outcome_bound,
+            constant=rule.value,
+            not_given=missing,
+            fill=fill,
+            sum_form=sum_form,
+        )
+        return PendingWidth(terms)
+    if sum_form == "published":
+        raise ValueError(
+            "sum_form='published' of feedback=Censored(...) goes with a constant width, the beta_t "
+            f"of the authors' code, not with {type(rule).__name__}. Use "
+            "GPUpperConfidenceBound.with_options(width=1.0) or "
+            "GPThompsonSampling.with_options(width=1.0), or leave sum_form= out."
+        )
     not_given = getattr(rule, "not_given", ())
     goes_without = isinstance(rule, KernelizedWidth) and not_given == ("rkhs_bound", "noise_bound")
     if outcome_bound is None and not goes_without:
@@ -877,19 +868,19 @@ def censored_rule(
     return PendingWidth(terms, rule)
 
 
-def _needs_a_number(noise_bound: str) -> str:
-    return (
-        f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
-        "of the outcomes, because the rows of pending queries are no outcomes."
-    )
-
-
 def _raised(noise_bound: Any, outcome_bound: float) -> Any:
     if isinstance(noise_bound, tuple):
         return tuple(_raised(bound, outcome_bound) for bound in noise_bound)
     if isinstance(noise_bound, str):
         raise ValueError(_needs_a_number(noise_bound))
     return noise_bound + outcome_bound
+
+
+def _needs_a_number(noise_bound: str) -> str:
+    return (
+        f"noise_bound is {noise_bound!r}; with censored feedback it must be a number in the units "
+        "of the outcomes, because the rows of pending queries are no outcomes."
+    )
 
 
 fill_in_docstrings(__name__)

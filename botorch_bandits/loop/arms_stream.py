@@ -62,8 +62,9 @@ class ArmsStream:
         if isinstance(feedback, Censored):
             rule = self._rule
             assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
+            bound = feedback.bound_on_sum(isinstance(rule, ThompsonArmsRule))
             self._censored_width = censored_rule(
-                rule.rule, feedback.outcome_bound, fill=feedback.fill
+                rule.rule, bound, fill=feedback.fill, sum_form=feedback.sum_form
             )
             self._queue = CensoredQueue(feedback, history)
             self._num_seen = 0  # queries that the engine has a row of
@@ -273,7 +274,8 @@ class ArmsStream:
         pending = self._queue.pending
         ids = feedback.summed(pending, round_number - 1)
         arms = self._arms_of(ids)
-        noise = engine.posterior.regularization if feedback.predictive else 0.0
+        is_predictive = feedback.predictive and isinstance(rule, WidthArmsRule)
+        noise = engine.posterior.regularization if is_predictive else 0.0
         deviation = (engine.posterior.variance + noise).sqrt_()
         terms, shift = deviation[arms], None
         if feedback.fills_in and pending:
@@ -285,7 +287,7 @@ class ArmsStream:
             terms = terms * terms.new_tensor([share_of.get(i, 1.0) for i in ids])
         width = self._censored_width.in_round(terms.sum(), round_number)
         censored = replace(rule, rule=width)
-        if feedback.predictive:
+        if is_predictive:
             assert isinstance(censored, WidthArmsRule)
             censored = replace(censored, predictive=True)
         seen = self._look(round_number, censored)
@@ -294,7 +296,7 @@ class ArmsStream:
             seen.mean = seen.mean + shift
         arm = engine.choose(seen)
         described = engine.describe(seen, arm)
-        if feedback.predictive:
+        if is_predictive:
             described["standard_deviation"] = float(deviation[arm])
         counts = {"pending": float(len(pending)), "lost": float(self._queue.num_lost)}
         return arm, {**described, **counts}

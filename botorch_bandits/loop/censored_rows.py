@@ -227,8 +227,10 @@ class CensoredRound:
             acquisition.set_rules(self.widened(acquisition.width_rules))
             return acquisition
         assert isinstance(acquisition, WidthUpperConfidenceBound | GPThompsonSampling)
-        rule = self._censored(acquisition.rule, self.feedback.outcome_bound, self.feedback.fill)
-        gaps = partial(self._gaps, rule.censored.units)
+        draws = isinstance(acquisition, GPThompsonSampling)
+        bound = self.feedback.bound_on_sum(draws)
+        rule = self._censored(acquisition.rule, bound, self.feedback.fill)
+        gaps = partial(self._gaps, rule.censored.units, draws)
         width = rule.in_round(self._deviations().sum(), self.number, gaps)
         if isinstance(acquisition, GPThompsonSampling):
             acquisition.set_rule(width)
@@ -253,7 +255,7 @@ class CensoredRound:
         return tuple(found)
 
     def _censored(self, rule: WidthRule, bound: float | None, fill: str) -> PendingWidth:
-        return censored_rule(rule, bound, self.feedback.unit, fill)
+        return censored_rule(rule, bound, self.feedback.unit, fill, self.feedback.sum_form)
 
     def _deviations(self) -> Tensor:
         """Posterior deviations at what is waited for, ``n x 1 x m``."""
@@ -275,13 +277,14 @@ class CensoredRound:
             filled *= shares.reshape(-1, *[1] * (deviations.dim() - 1))
         return deviations
 
-    def _gaps(self, units: str) -> Iterator[str]:
+    def _gaps(self, units: str, draws: bool) -> Iterator[str]:
         """Why the theorem does not cover this use, beside what the width rule knows."""
+        feedback = replace(self.feedback, predictive=False) if draws else self.feedback
         minimum = self.feedback.current_minimum(self.history)
         observed = [reward for reward in self.view.rewards if reward is not None]
         values = () if minimum is None else (minimum,)
         outcomes = (torch.tensor(observed, dtype=DTYPE),)
-        return self.feedback.gaps(values, prior_means(self.model), outcomes, units)
+        return feedback.gaps(values, prior_means(self.model), outcomes, units)
 
 
 class BuildsCensored(ABC):

@@ -52,6 +52,7 @@ from botorch_bandits.loop.epochs import OtherEpoch, with_other_epochs
 from botorch_bandits.loop.settings import LoopSettings
 from botorch_bandits.loop.weighted import noise_of_weighted
 from botorch_bandits.models import BanditGPRecipe, CandidatesRecipe
+from botorch_bandits.queries import outcome_told_at_once
 
 
 def guarantee_of(
@@ -139,7 +140,7 @@ def _assumptions(guarantee: Guarantee, history: History, settings: LoopSettings)
         yield FAILURES_IGNORE_REWARD if on_draws else FAILURES_IGNORE_NOISE
     if any(query.origin == "attached" for query in history.queries):
         yield ATTACHED_IGNORE_REWARD if on_draws else ATTACHED_IGNORE_NOISE
-        if is_censored:
+        if is_censored and _any_attached_with_outcome(history):
             yield ATTACHED_WITHOUT_LOSS
     if settings.context_dim:
         yield CONTEXTS_IGNORE_REWARD if on_draws else CONTEXTS_IGNORE_NOISE
@@ -172,7 +173,7 @@ def _gaps_of_gains(
 
 def _gaps_of_losses(feedback: Censored, history: History) -> Iterator[str]:
     """Say where attached outcomes, which are never lost, stand beside others that were."""
-    if all(query.origin != "attached" for query in history.queries):
+    if not _any_attached_with_outcome(history):
         return
     late = [o for o in history.outcomes if feedback.is_late(history.query(o.query_id), o)]
     num_lost = len(late) + history.num_failed + history.num_retracted
@@ -184,6 +185,14 @@ def _gaps_of_losses(feedback: Censored, history: History) -> Iterator[str]:
             f"attached outcomes are never lost, but {num_lost} others were, so that rho_m is not "
             "one number"
         )
+
+
+def _any_attached_with_outcome(history: History) -> bool:
+    """Whether an attached point came with its outcome, which can then not be lost."""
+    return any(
+        outcome_told_at_once(history.query(event.query_id), event) is not None
+        for event in history.events
+    )
 
 
 def _any_late(history: History) -> bool:

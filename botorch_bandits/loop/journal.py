@@ -324,7 +324,7 @@ class LoopJournal:
         """Write down what is about to be added to the history; it is on disk behind this.
 
         Args:
-            entries: A query or an event, or an attached query and its outcome.
+            entries: A query or an event, or an attached query and its outcome if that is known.
             fit: The hyperparameters with which a query was chosen; written if they are new.
 
         Raises:
@@ -336,7 +336,9 @@ class LoopJournal:
             if fit != self._recorded_fit:
                 record["fit"] = fit
         # a round ends with what is told; then what was asked before it goes to disk, too
-        is_end = self._syncs_rounds and not (len(entries) == 1 and isinstance(entries[0], Query))
+        first = entries[0]
+        is_chosen = isinstance(first, Query) and first.origin != "attached"
+        is_end = self._syncs_rounds and not is_chosen
         if is_end:
             self._journal.append(record, sync=True)
         else:
@@ -344,7 +346,7 @@ class LoopJournal:
         self.stopped = None
         if fit is not None:
             self._recorded_fit = fit
-        if isinstance(entries[0], Retraction):
+        if isinstance(first, Retraction):
             self._recorded_fit = None  # see read()
 
     def append_stop(self, reason: str, at: float) -> None:

@@ -35,6 +35,7 @@ from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.history import Failure, History, Outcome, Query, Retraction
 from botorch_bandits.journal import JournalError
 from botorch_bandits.journal.files import HandlersOnHold
+from botorch_bandits.loop.attaching import AttachesPoints
 from botorch_bandits.loop.best import best_now
 from botorch_bandits.loop.checking import (
     check_given,
@@ -59,13 +60,12 @@ from botorch_bandits.loop.settings import (
     default_acquisition,
 )
 from botorch_bandits.loop.state import ChangeTestRecord
-from botorch_bandits.loop.turns import TakesTurns
 from botorch_bandits.loop.weighted import check_weighted, check_weighted_history
 from botorch_bandits.markup import Markup, display
 from botorch_bandits.models import BanditGPRecipe, EpochModels, ModelCheck
 
 
-class BanditLoop(TakesTurns):
+class BanditLoop(AttachesPoints):
     """Sequential decisions under uncertainty: :meth:`ask`, evaluate, :meth:`tell`, repeat.
 
     The reward is maximized, or with ``maximize=False`` a cost minimized. Any number of queries may
@@ -516,69 +516,6 @@ class BanditLoop(TakesTurns):
                     self._catch_up()
                 raise
             return retraction
-
-    def attach(
-        self,
-        x: Any,
-        reward: Any,
-        constraints: Any = None,
-        context: Any = None,
-        request_id: str | None = None,
-        *,
-        count: int | None = None,
-        noise: float | None = None,
-    ) -> Outcome:
-        """Record a point that was evaluated elsewhere, and its reward.
-
-        It counts as a round of the loop: among ``num_initial`` and ``horizon``, and where widths
-        grow with the round. It is a row of the model like any other. Its query has the origin
-        ``"attached"``, which no test for a change looks at.
-
-        Args:
-            x: The point, in the domain; under a :class:`~botorch_bandits.Space` values by name, or
-                coordinates.
-            reward: As for :meth:`tell`.
-            constraints: As for :meth:`tell`.
-            context: As for :meth:`ask`.
-            request_id: The caller's name for the request; a second call with the same name, point
-                and reward does nothing and returns the outcome that is known.
-            count: As for :meth:`tell`.
-            noise: As for :meth:`tell`.
-
-        Raises:
-            RuntimeError: If ``horizon`` rounds were asked already.
-            TypeError: If a value is of the wrong kind.
-            ValueError: If the point is outside the domain, or a value is NaN, infinite, too large
-                (see :meth:`tell`), missing, not wanted, or another than the request had before.
-                Nothing is recorded then.
-            JournalError: If it cannot be written to the journal. Nothing is recorded then.
-        """
-        named = self.settings.domain.decode(x)  # values that were given stay as they were given
-        x = self.settings.domain.check_point("x", x)
-        context = check_context(self.settings.context_dim, context)
-        with HandlersOnHold(), self._lock:
-            self._catch_up()
-            if request_id is not None:
-                answered = self._history.query_of_request(request_id)
-                if answered is not None:
-                    check_request(answered, context, x)
-                    return self.tell(answered.id, reward, constraints, count=count, noise=noise)
-            round_number = self._next_round()
-            now = self._clock()
-            query = self._history.new_query(
-                x, "attached", now, context, request_id=request_id, parameters=named
-            )
-            outcome = self._history.outcome_of(
-                query.id, reward, now, round_number, constraints, count, noise
-            )
-            self._check_told(outcome, query, now)
-            with self._derived_state() as chooser:
-                chooser.begin_round(round_number)
-                chooser.check_outcome(outcome)
-                self._record(query, outcome)
-                chooser.add_query(query)
-                chooser.add_outcome(outcome)
-            return outcome
 
     @property
     def history(self) -> History:

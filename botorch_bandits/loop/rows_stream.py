@@ -51,7 +51,8 @@ def _is_plain(feedback: Censored, engine: RowsEngine | LagrangianRowsEngine) -> 
     """Whether no model has to say pseudo-values, and only the width is another one."""
     rule = engine.rule if isinstance(engine, RowsEngine) else None
     has_width = type(rule) in (WidthArmsRule, RandomizedArmsRule, ThompsonArmsRule)
-    return has_width and feedback.minimum is not None and not feedback.predictive
+    is_predictive = feedback.predictive and not isinstance(rule, ThompsonArmsRule)
+    return has_width and feedback.minimum is not None and not is_predictive
 
 
 class RowsStream:
@@ -339,7 +340,8 @@ class CensoredRowsStream(RowsStream):
             own = share_of_bound(torch.from_numpy(heights), feedback.outcome_bound)
             shares = dict(zip(pending, own.tolist(), strict=True))
         total = self._sum_of_deviations(ids, posterior, shares)
-        given = feedback.outcome_bound, feedback.unit, feedback.fill
+        bound = feedback.bound_on_sum(isinstance(self._rule, ThompsonArmsRule))
+        given = bound, feedback.unit, feedback.fill, feedback.sum_form
         width = censored_rule(self._rule.rule, *given)
         in_round = width.in_round(torch.tensor(total, dtype=torch.float64), round_number)
         rule = replace(self._rule, rule=in_round)

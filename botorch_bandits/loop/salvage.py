@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from botorch_bandits.docstrings import fill_in_docstrings
-from botorch_bandits.history import History, Outcome, Query, Retraction
+from botorch_bandits.history import History, Query, Retraction
 from botorch_bandits.journal import Journal, JournalError
 from botorch_bandits.journal.salvage import Remains
 from botorch_bandits.loop.journal import (
@@ -23,6 +23,7 @@ from botorch_bandits.loop.journal import (
     rebuild_history,
     record_of,
 )
+from botorch_bandits.queries import outcome_told_at_once
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,9 @@ def _steps_beyond(whole: History, known: History, fit: Fit | None) -> Iterator[d
             continue
         query: Query = whole.queries[asked]
         with_fit = {"fit": fit} if fit is not None and asked == last else {}
-        if query.origin == "attached":
-            event = next(event for event in whole.events if event.query_id == query.id)
-            outcome = event.outcome if isinstance(event, Retraction) else event
+        outcome = outcome_told_at_once(query, next(iter(events.get(asked + 1, [])), None))
+        if outcome is not None:
             attached.add(query.id)
-            assert isinstance(outcome, Outcome)
             yield {**record_of(query, outcome), **with_fit}
         else:
             yield {**record_of(query), **with_fit}

@@ -259,7 +259,8 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
             "theorem on censored outcomes is for one reward function. Leave variation= out, or use "
             "Hallucinated() or Ignored()."
         )
-    is_published = not is_separate and played is not GPThompsonSampling
+    draws = played is GPThompsonSampling
+    is_published = not is_separate and (not draws or feedback.sum_form == "published")
     if feedback.predictive and (not is_published or played is RandomizedUpperConfidenceBound):
         raise ValueError(
             f"predictive=True is for upper confidence bounds as published, not for {cls.__name__}. "
@@ -276,7 +277,8 @@ def _check_censored(feedback: Censored, acquisition: Any, domain: Domain) -> Non
     if options["posterior_transform"] is None:
         rule = cls.arms_rule(options)
         assert isinstance(rule, WidthArmsRule | ThompsonArmsRule)
-        censored_rule(rule.rule, feedback.outcome_bound)
+        bound = feedback.bound_on_sum(draws)
+        censored_rule(rule.rule, bound, sum_form=feedback.sum_form)
 
 
 def check_loop_model(model: Any, domain: Domain, needed: bool) -> Any:
@@ -572,7 +574,7 @@ def _check_separately_censored(
     rules = output_rules(cls.__name__, 1 + num_constraints, options)
     bounds = feedback.outcome_bounds(num_constraints)
     for rule, bound in zip(rules, bounds, strict=True):
-        censored_rule(rule, bound)
+        censored_rule(rule, bound, sum_form=feedback.sum_form)
 
 
 def check_forgetting(forgetting: Any, model: Any) -> Forgetting | None:

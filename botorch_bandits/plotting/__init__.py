@@ -1,4 +1,4 @@
-"""Figures: one style, legible in black and white. Every function returns its axes.
+"""Figures: one style, legible in color and in black and white. Functions return their axes.
 
 ========================================  ======================================================
 :func:`plot_regret`                       how fast regret grows, method against method
@@ -15,10 +15,14 @@
 :func:`plot_leave_one_out`                outcomes beside what all others predict of them
 ========================================  ======================================================
 
+:func:`label_lines` and :func:`label_points` write names beside lines and points, for your own
+figures.
+
 Nothing here changes matplotlib's global settings, and no screen is needed.
 """
 
 from botorch_bandits.plotting.evidence import plot_evidence
+from botorch_bandits.plotting.labels import label_lines, label_points
 from botorch_bandits.plotting.leave_one_out import plot_leave_one_out
 from botorch_bandits.plotting.overview import plot_run
 from botorch_bandits.plotting.posterior import plot_posterior, plot_width_against_error
@@ -37,6 +41,8 @@ __all__ = [
     "LINE_STYLES",
     "MARKERS",
     "STYLE",
+    "label_lines",
+    "label_points",
     "need_matplotlib",
     "new_figure",
     "plot_diagnostic",

@@ -21,6 +21,7 @@ from botorch_bandits.checks import (
     check_one_of,
     check_probability,
 )
+from botorch_bandits.plotting.labels import label_lines
 from botorch_bandits.plotting.style import SMALL, axes_or_new, line_style
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def plot_regret(
         logarithmic: Logarithmic axes; regrets that are not positive are left out then.
         fit_from: Fit a power of the round to each line by least squares in logarithms, from this
             round on, and draw it over all rounds; the exponent is in the legend. None fits nothing.
-        ax: Axes to draw on; new ones if omitted.
+        ax: Axes to draw on; new ones if omitted. Names stand at the ends of the lines where the
+            figure has a layout that makes room for them, such as a constrained one, and in a legend
+            otherwise.
 
     Raises:
         TypeError: If a result is of another kind, or a tensor is not float64.
@@ -85,7 +88,8 @@ def plot_regret(
         rounds = torch.arange(1, regret.shape[-1] + 1, dtype=DTYPE)
         middle, low, high = _summarize(regret, quantiles)
         if len(regret) > 1 and band is not None:
-            ax.fill_between(rounds.numpy(), low.numpy(), high.numpy(), color="0.5", alpha=0.2, lw=0)
+            color = line_style(i)["color"]
+            ax.fill_between(rounds.numpy(), low.numpy(), high.numpy(), color=color, alpha=0.2, lw=0)
         is_shown = middle > 0.0 if logarithmic else middle.isfinite()
         shown = torch.where(is_shown & middle.isfinite(), middle, torch.nan)
         ax.plot(rounds.numpy(), shown.numpy(), lw=1.5, label=name, **line_style(i))
@@ -96,7 +100,11 @@ def plot_regret(
     if logarithmic:
         ax.set_xscale("log")
         ax.set_yscale("log")
-    ax.legend(fontsize=SMALL)
+    ax.margins(x=0.0)
+    if ax.figure.get_layout_engine() is None:  # nothing makes room beside the axes
+        ax.legend(fontsize=SMALL)
+    else:
+        label_lines(ax)
     return ax
 
 

@@ -31,23 +31,26 @@ STYLE = {
 LINE_STYLES = tuple(
     {"color": color, "ls": style}
     for color, style in (
-        ("black", "-"),
-        ("0.5", "-"),
-        ("black", "--"),
-        ("0.5", "--"),
-        ("black", ":"),
-        ("0.4", "-."),
-        ("black", "-."),
-        ("0.5", ":"),
+        ("#000000", "-"),
+        ("#D55E00", "--"),
+        ("#0072B2", "-."),
+        ("#009E73", ":"),
+        ("#E69F00", "-"),
+        ("#CC79A7", (0, (6, 1.5, 1, 1.5, 1, 1.5))),
+        ("#56B4E9", (0, (9, 2))),
+        ("#666666", (0, (2.5, 1))),
     )
 )
-"""Lines that can be told apart in black and white."""
+"""Lines that can be told apart with any color vision, and in black and white by their dashes.
+
+The hues are those of Okabe and Ito, without their yellow, which is too light on white.
+"""
 
 MARKERS = ("o", "s", "^", "D", "v")
 """Markers that can be told apart at small sizes."""
 
-SMALL = 8
-"""Font size of legends."""
+SMALL = 9
+"""Font size of legends and of names beside lines."""
 
 ORIGINS = (
     ("initial", "s", "initial, random"),

@@ -33,6 +33,7 @@ from botorch_bandits.docstrings import fill_in_docstrings
 from botorch_bandits.domains import Domain
 from botorch_bandits.forgetting import Forgetting
 from botorch_bandits.loop import BanditLoop
+from botorch_bandits.markup import display
 from botorch_bandits.models import (
     BanditGPRecipe,
     CandidatesRecipe,
@@ -131,6 +132,20 @@ class SimulationResult:
     multipliers: Tensor | None = None
     epochs: Tensor | None = None
 
+    def _repr_html_(self) -> str:
+        """Show what came of it, in a notebook; means have their standard error."""
+        num_replicates, num_rounds = self.regret.shape
+        facts: dict[str, Any] = {"replicates": num_replicates, "rounds": num_rounds}
+        if num_rounds:
+            facts["cumulative regret"] = _mean_and_error(self.cumulative_regret[:, -1])
+            facts["simple regret"] = _mean_and_error(self.simple_regret[:, -1])
+        if self.covered is not None:
+            share = float(self.covered.to(self.regret.dtype).mean())
+            facts["bounds held throughout"] = f"in {share:.1%} of the replicates"
+        if self.resets is not None:
+            facts["restarts a replicate"] = f"{sum(map(len, self.resets)) / num_replicates:.3g}"
+        return display("SimulationResult", facts)
+
     @property
     def cumulative_regret(self) -> Tensor:
         """``num_replicates x num_rounds``; the sum of regrets up to each round."""
@@ -151,6 +166,12 @@ class SimulationResult:
             raise ValueError("the policy had no constraints; pass constraints= to Policy.")
         epochs = self.epochs.expand(self.constraint_values.shape[:-1])
         return Ledger(self.constraint_values, epochs, self.multipliers)
+
+
+def _mean_and_error(values: Tensor) -> str:
+    if len(values) == 1:
+        return f"{float(values[0]):.4g} (one replicate)"
+    return f"{float(values.mean()):.4g} ± {float(values.std() / len(values) ** 0.5):.2g}"
 
 
 Problem: TypeAlias = BaseTestProblem | ChangingProblem

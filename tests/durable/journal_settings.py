@@ -209,8 +209,9 @@ def settings() -> dict[str, dict[str, Any]]:
         "randomized": {"acquisition": bb.RandomizedUpperConfidenceBound.with_options(num_arms=12)},
         "censored, published": {
             "acquisition": gp(width=1.0),
+            # what ``as_published`` had in version 0.1
             "feedback": bb.Censored(
-                minimum=-3.0, outcome_bound=6.0, max_delay=5, **bb.Censored.as_published
+                minimum=-3.0, outcome_bound=6.0, max_delay=5, window="all", predictive=True
             ),
         },
         "censored, seconds, lowered": {

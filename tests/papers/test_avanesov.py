@@ -215,14 +215,12 @@ def test_report_prints_and_writes(
     curves = [run_arms_experiment(e, tmp_path, progress=False) for e in experiments]
     report = EXPERIMENTS[name].report
     assert report is not None
-    axes = report(experiments, curves, tmp_path)
+    report(experiments, curves, tmp_path)
     printed = capsys.readouterr().out
     with (tmp_path / "detections.csv").open(encoding="utf-8") as file:
         detections = list(csv.DictReader(file))
     assert len(detections) == len(curves)
     if name == "avanesov-compare":
-        lines = [line for line in axes[0].get_lines() if len(line.get_xdata()) == 2]
-        assert [line.get_xdata()[0] for line in lines] == [10.5, 20.5, 30.5]
         return
     with (tmp_path / "power.csv").open(encoding="utf-8") as file:
         fitted, published = csv.DictReader(file)
@@ -233,7 +231,6 @@ def test_report_prints_and_writes(
     assert float(published["power"]) == (0.74 if "horizon" in name else 0.282)
     assert f"{slope:.3f}" in printed
     assert "published" in printed
-    assert axes[0].get_xscale() == axes[0].get_yscale() == "log"
 
 
 @pytest.mark.parametrize("name", ["avanesov-compare", "avanesov-constants"])
@@ -249,7 +246,7 @@ def test_runs_from_the_command_line(
             assert (row["trials"], row["rounds"]) == ("2", "12")
             assert row["method"] in output
     assert "what the detector did" in output
-    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    assert (tmp_path / "images" / f"{name}.svg").stat().st_size > 5_000
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "trials").iterdir()}
     assert main(arguments) == 0
     assert capsys.readouterr().out == output

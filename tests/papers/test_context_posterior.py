@@ -108,7 +108,15 @@ def test_upper_bounds_choose_what_the_loop_chooses(way: str, delays: Delays) -> 
     task, feedback = make_task(), WAYS[way]
     recipe = GPUpperConfidenceBound.with_options(width=1.0)
     method = ContextualMethod(
-        "method", recipe, 0.0, draws=False, width=1.0, delays=delays, feedback=feedback
+        "method",
+        recipe,
+        0.0,
+        draws=False,
+        width=1.0,
+        divides_the_sum=True,
+        predictive=False,
+        delays=delays,
+        feedback=feedback,
     )
     loop = BanditLoop(
         Arms(task.choices),
@@ -130,13 +138,28 @@ def test_upper_bounds_choose_what_the_loop_chooses(way: str, delays: Delays) -> 
     assert play_task(task, method, GIVEN, seed=5) == Arms(task.choices).index_of(chosen).tolist()
 
 
+@pytest.mark.parametrize("divides", [False, True], ids=["published", "divided"])
+@pytest.mark.parametrize("draws", [False, True], ids=["bounds", "draws"])
 @pytest.mark.parametrize("way", WAYS)
-def test_draws_choose_what_a_dense_computation_chooses(way: str) -> None:
-    """Delays of 3 rounds, all within ``m``; with ``m = 2`` every outcome would be lost."""
+def test_choices_are_those_of_a_dense_computation(way: str, draws: bool, divides: bool) -> None:
+    """Delays of 3 rounds, all within ``m``; with ``m = 2`` every outcome would be lost.
+
+    As published, the width of bounds has the sum of deviations with the noise, whatever the prior
+    variance (0.4 here), and draws have none of it.
+    """
     task, seed, delay = make_task(30), 11, 3
-    feedback = WAYS[way]
+    feedback, bound = WAYS[way], 0.9
     method = ContextualMethod(
-        "method", None, 0.0, draws=True, width=1.5, delays=ConstantDelay(delay), feedback=feedback
+        "method",
+        None,
+        0.0,
+        draws=draws,
+        width=1.5,
+        divides_the_sum=divides,
+        predictive=not divides,
+        scales_draws=divides,
+        delays=ConstantDelay(delay),
+        feedback=feedback,
     )
     played = play_task(task, method, GIVEN, seed)
     inputs = torch.stack(
@@ -146,6 +169,7 @@ def test_draws_choose_what_a_dense_computation_chooses(way: str) -> None:
         ]
     )
     outcomes = task.values[list(task.sequence), played]
+    noise = 0.0 if draws or divides else GIVEN.noise
     for t, context in enumerate(task.sequence, start=1):
         arms = torch.cat([task.contexts[context].expand(15, 2), task.choices], dim=-1)
         told, asked = max(0, t - delay), t - 1
@@ -154,16 +178,48 @@ def test_draws_choose_what_a_dense_computation_chooses(way: str) -> None:
             X, y = inputs[:asked], outcomes[:asked].clone()
             y[told:] = 0.0
             last = inputs[max(0, asked - MAX_DELAY) : asked]
-            # bound and deviations both in prior standard deviations
-            total = condition(X, y, last)[1].diagonal().sqrt().sum() if asked else 0.0
-            width += 0.9 * float(total) / GIVEN.variance
+            if asked and divides:  # bound and deviations both in prior standard deviations
+                total = condition(X, y, last)[1].diagonal().sqrt().sum()
+                width += bound * float(total) / GIVEN.variance
+            elif asked and not draws:
+                total = (condition(X, y, last)[1].diagonal() + GIVEN.noise).sqrt().sum()
+                width += bound * float(total)
         mean, known = condition(X, y, arms)
         if way == "hallucinated":
             known = condition(inputs[:asked], outcomes[:asked], arms)[1]
         stream = generator(seed, t, "thompson")
         normal = torch.randn(15, dtype=torch.float64, generator=stream)
-        scores = mean + width * (torch.linalg.cholesky(known) @ normal)
+        deviation = torch.linalg.cholesky(known) @ normal
+        if not draws:
+            deviation = (known.diagonal() + noise).sqrt()
+        scores = mean + width * deviation
         assert played[t - 1] == int(scores.argmax()), t
+
+
+def test_fits_leave_pseudo_values_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delays of 3 rounds with ``m = 4``: at round 11 the outcomes of rounds 1 to 8 have arrived."""
+    task, fitted = make_task(11), []
+
+    def fit(known: Hyperparameters, X: Tensor, y: Tensor, seed: int) -> Hyperparameters:
+        fitted.append(y.tolist())
+        return known
+
+    monkeypatch.setattr(Hyperparameters, "fit", fit)
+    for pseudo in (False, True):
+        method = ContextualMethod(
+            "method",
+            None,
+            0.0,
+            draws=False,
+            width=1.0,
+            delays=ConstantDelay(3),
+            feedback=WAYS["censored"],
+            refit_rounds=(10,),
+            learns_from_pseudo_values=pseudo,
+        )
+        played = play_task(task, method, GIVEN, 0)
+        outcomes = task.values[list(task.sequence), played][:8].tolist()
+        assert fitted.pop() == outcomes + [0.0, 0.0] * pseudo
 
 
 def test_late_outcomes_never_count() -> None:

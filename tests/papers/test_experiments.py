@@ -6,17 +6,16 @@ import csv
 import math
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from botorch_bandits.problems.changing import SensorData, load_readings
 from papers import EXPERIMENTS, build_experiments
 from papers.chowdhury import ConstantGain, estimate_norms
 from papers.commands import main
+from papers.pictures import Picture
 from papers.results import tabulate
 from papers.trials import run_arms_experiment
 
@@ -45,6 +44,8 @@ def files(tmp_path: Path) -> dict[str, list[Path]]:
     return {
         "srinivas-sensors": [tmp_path / "temperature.npz"],
         "srinivas-traffic": [tmp_path / "speeds.csv"],
+        "srinivas-factors": [tmp_path / "temperature.npz"],
+        "chowdhury-factors": [tmp_path / "temperature.npz", tmp_path / "light.npz"],
         "chowdhury-sensors": [tmp_path / "temperature.npz", tmp_path / "light.npz"],
         "verma-contextual": [tmp_path / "tasks.npz"],
     }
@@ -52,8 +53,9 @@ def files(tmp_path: Path) -> dict[str, list[Path]]:
 
 # regret under constraints can be negative, and is shown with its violation: see test_shi.py
 # three rounds do not make nine periods: see test_avanesov.py
-# verma-tuning trains networks, beyond-fills 400 machines a trial; see also test_verma_tuning.py
-SLOW = ("verma-tuning", "beyond-fills")
+# verma-tuning trains networks, beyond-fills 400 machines a trial, chowdhury-factors has 30 panels;
+# see also test_verma_tuning.py and test_factors.py
+SLOW = ("verma-tuning", "verma-factors", "beyond-fills", "chowdhury-factors")
 # one of each paper is drawn, the others with -m slow: one function draws them all, and takes long
 DRAWN = ("srinivas-sensors", "chowdhury-functions", "verma-contextual", "beyond-forgetting")
 REGRETS = [
@@ -75,11 +77,11 @@ def test_every_experiment_runs_from_the_command_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def leave_out(figure: Figure, path: Path) -> None:
-        plt.close(figure)
+    def leave_out(picture: Picture, path: Path) -> None:
+        """Draw nothing."""
 
     if not is_drawn:
-        monkeypatch.setattr("papers.running.save_figure", leave_out)
+        monkeypatch.setattr("papers.running.save_picture", leave_out)
     rounds = "4" if name == "beyond-changes" else "3"  # it has four periods
     arguments = ["experiment", name, "--trials", "2", "--rounds", rounds, "--quiet"]
     arguments += ["--out", str(tmp_path / "out")]
@@ -95,9 +97,11 @@ def test_every_experiment_runs_from_the_command_line(
         assert float(row["mean"]) >= 0.0 or name == "beyond-combined"
         assert row["method"] in output
     if is_drawn:
-        assert (tmp_path / "out" / f"{name}.png").stat().st_size > 3_000
+        pictures = list((tmp_path / "out" / "images").iterdir())
+        assert len(pictures) >= len({row["experiment"] for row in rows})
+        assert all(path.suffix == ".svg" for path in pictures)
     # a second start reads the trials; that it can draw them is known, and takes long
-    monkeypatch.setattr("papers.running.save_figure", leave_out)
+    monkeypatch.setattr("papers.running.save_picture", leave_out)
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "trials").iterdir()}
     assert main(arguments) == 0
     assert capsys.readouterr().out == output

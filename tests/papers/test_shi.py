@@ -129,7 +129,9 @@ def test_what_a_mixture_of_arms_earns_without_violation(box, num_points: int, ea
     best = min(float((grid.values - price * g).max()) for price in prices)
     assert f"{best:.4f}" == earned
     assert grid.optimal_value < best < box.optimal_value
-    page = (Path(__file__).parents[2] / "docs" / "experiments" / "shi-2022.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "experiments" / "shi-2022.md").read_text(
+        encoding="utf-8"
+    )
     assert f"{earned} on the" in page
     assert f"{grid.optimal_value - best:.3f}" in page
 
@@ -225,10 +227,7 @@ def test_the_report_shows_regret_with_its_violation(
     results = [run_arms_experiment(e, tmp_path, progress=False) for e in experiments]
     report = EXPERIMENTS[name].report
     assert report is not None
-    axes = report(experiments, results, tmp_path)
-    methods = 5 if name == "shi-gardner" else 3
-    assert [len(ax.lines) for ax in axes] == [methods + 1] * 4  # and zero
-    assert (tmp_path / "boxes.png").stat().st_size > 10_000
+    report(experiments, results, tmp_path)
     output = capsys.readouterr().out
     with (tmp_path / "violation.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -246,6 +245,15 @@ def test_the_report_shows_regret_with_its_violation(
         assert float(row["regret_mean"]) == pytest.approx(float(curve.regret[:, :t].mean()))
         assert float(row["violation_mean"]) == pytest.approx(float(total.clamp_min(0).mean()) / t)
         assert float(row["rectified_mean"]) >= float(row["violation_mean"]) - 1e-12
+    with (tmp_path / "boxes.csv").open() as file:
+        boxes = list(csv.DictReader(file))
+    assert {row["experiment"].rsplit("-", 1)[1] for row in boxes} == {"noiseless", "noisy"}
+    for row in boxes:
+        curve = found[row["experiment"], row["method"]]
+        values = getattr(averages(curve), row["quantity"].split()[-1])[:, int(row["round"]) - 1]
+        if row["method"] != "ADMMBO":
+            for p, column in ((0, "least"), (0.25, "lower_quartile"), (1, "largest")):
+                assert float(row[column]) == pytest.approx(float(values.quantile(p)), rel=1e-4)
 
 
 @pytest.mark.slow
@@ -257,8 +265,7 @@ def test_runs_from_the_command_line(
     arguments += ["--out", str(tmp_path)]
     assert main(arguments) == 0
     output = capsys.readouterr().out
-    for file_name in (f"{name}.png", "boxes.png"):
-        assert (tmp_path / file_name).stat().st_size > 10_000
+    assert len(list((tmp_path / "images").iterdir())) >= 16
     stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "trials").iterdir()}
     assert main(arguments) == 0
     assert capsys.readouterr().out == output

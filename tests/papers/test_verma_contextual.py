@@ -12,7 +12,7 @@ import torch
 from sklearn.svm import SVC
 
 from botorch_bandits.feedback import Censored
-from botorch_bandits.problems import ConstantDelay, PoissonDelay
+from botorch_bandits.problems import PoissonDelay
 from botorch_bandits.random_streams import derive_seed
 from papers import (
     build_experiments,
@@ -48,8 +48,8 @@ def tasks(tmp_path: Path) -> Path:
 @pytest.fixture
 def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """260 rows of two classes, and a small grid."""
-    monkeypatch.setattr(contextual_data, "LOG_C", (-1.0, 1.0))
-    monkeypatch.setattr(contextual_data, "LOG_GAMMA", (-2.0, -1.0, 0.0))
+    monkeypatch.setattr(contextual_data, "RANGES", ((0.1, 10.0), (0.01, 1.0)))
+    monkeypatch.setattr(contextual_data, "GRID", (2, 3))
     numbers = np.random.default_rng(1)
     X = numbers.normal(size=(260, 3))
     y = (X[:, 0] + 0.5 * numbers.normal(size=260) > 0).astype(int)
@@ -70,7 +70,7 @@ def panels(*files: Path, **options: Any) -> dict[str, ArmsExperiment]:
 
 def test_settings_are_those_of_the_paper(tasks: Path, growing: Path) -> None:
     found = panels(growing, tasks)  # in any order
-    assert len(found) == 12
+    assert len(found) == 8
     for name, experiment in found.items():
         assert experiment.num_rounds == 30 * (4 if "tasks" in name else 20)
         assert experiment.num_trials >= 10
@@ -79,9 +79,13 @@ def test_settings_are_those_of_the_paper(tasks: Path, growing: Path) -> None:
             assert isinstance(method, ContextualMethod)
             assert method.width == 1.0
             assert method.draws == ("-ts-" in name)
-            delays = ConstantDelay(3) if "fixed" in name else PoissonDelay(3)
-            assert method.delays == delays
+            assert method.delays == PoissonDelay(3)
+            assert not method.divides_the_sum
+            assert method.predictive
+            assert not method.scales_draws
+            assert not method.learns_from_pseudo_values
             assert bool(method.refit_rounds) == name.endswith("learned")
+            assert method.refit_rounds[:10] in ((), tuple(range(10, 101, 10)))
         censored = methods[0].feedback
         assert censored == Censored(minimum=0.0, outcome_bound=1.0, max_delay=6, window="all")
 
@@ -112,18 +116,22 @@ def test_tasks_come_in_random_order_and_have_their_own_best(tasks: Path) -> None
 def test_parts_grow_and_are_trained_apart(growing: Path) -> None:
     inputs, labels = contextual_data.load_growing(growing)
     table = growing_accuracies(inputs, labels, seed=3)
-    assert table.shape == (20, 6)
+    scaled = growing_accuracies(inputs, labels, seed=3, logarithmic=True, standardizes=True)
+    assert table.shape == scaled.shape == (20, 6)
     order = np.random.default_rng(derive_seed(3, 0, "order of rows")).permutation(260)
     for part, size in ((1, 13), (12, 156), (20, 260)):
         rows = order[:size]
         held = np.arange(size) % 10 >= 7
         X, y = inputs[rows], labels[rows]
         mean, std = X[~held].mean(0), X[~held].std(0)
-        X = (X - mean) / std
-        for i, (c, gamma) in enumerate((c, g) for c in (0.1, 10.0) for g in (0.01, 0.1, 1.0)):
-            machine = SVC(C=c, gamma=gamma).fit(X[~held], y[~held])
-            assert table[part - 1, i] == pytest.approx(machine.score(X[held], y[held]))
-    experiment = panels(growing)["verma-growing-ts-fixed"]
+        for Z, gammas, found in (
+            (X, (0.01, 0.505, 1.0), table),
+            ((X - mean) / std, (0.01, 0.1, 1.0), scaled),
+        ):
+            for i, (c, gamma) in enumerate((c, g) for c in (0.1, 10.0) for g in gammas):
+                machine = SVC(C=c, gamma=gamma).fit(Z[~held], y[~held])
+                assert found[part - 1, i] == pytest.approx(machine.score(Z[held], y[held]))
+    experiment = panels(growing)["verma-growing-ts-poisson"]
     first, second = task_of(experiment, 0), task_of(experiment, 1)
     assert first.sequence == second.sequence == tuple(t // 30 for t in range(600))
     assert not torch.equal(first.values, second.values)

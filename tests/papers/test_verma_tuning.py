@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +11,26 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
+from sklearn.model_selection import train_test_split
+from sklearn.svm import SVC
 from torch import Tensor
 
 from botorch_bandits.domains import Arms
 from botorch_bandits.evaluation import run
-from botorch_bandits.feedback import Censored, Hallucinated
+from botorch_bandits.feedback import Censored, Hallucinated, Ignored
 from botorch_bandits.history import History
 from botorch_bandits.loop import BanditLoop
-from botorch_bandits.models import BanditGP
+from botorch_bandits.models import BanditGP, RefitWarning
 from botorch_bandits.problems import ArmsProblem, ConstantDelay, PoissonDelay
 from botorch_bandits.problems.tuning import load_dataset
 from botorch_bandits.random_streams import derive_seed, generator
 from papers import (
     build_experiments,
+    tuning_studies,
+    verma_tuning,
 )
 from papers import (
     delayed_studies as learned_delayed_study,
-)
-from papers import (
-    verma as verma_tuning,
 )
 from papers.delayed_studies import (
     LENGTHSCALES,
@@ -39,11 +42,11 @@ from papers.delayed_studies import (
     rows_to_learn_from,
 )
 from papers.results import tabulate
-from papers.trials import run_arms_experiment
-from papers.verma import FAMILIES
+from papers.trials import Curves, run_arms_experiment
+from papers.tuning_studies import TunedFunction, TuningMethod, TuningPlayer
 from papers.verma_problems import LogisticRegressionTuning
 
-UCB, TS = FAMILIES["UCB"][0][1], FAMILIES["TS"][0][1]
+UCB, TS = verma_tuning.FAMILIES["UCB"][0], verma_tuning.FAMILIES["TS"][0]
 WAITING = Censored(minimum=0.0, outcome_bound=1.0, max_delay=6, window="all")
 
 
@@ -128,6 +131,8 @@ def test_pieces_are_one_run_where_nothing_is_learned(
     method = LearnedMethod(name="", acquisition=TS, lam=0.01, delays=delays, feedback=feedback)
     played = LearnedPlayer(choices, lambda trial: values).play_one(values, method, 7, 34)
     start = Hyperparameters()
+    if isinstance(feedback, Censored):
+        feedback = replace(feedback, **Censored.as_published)
     loop = BanditLoop(
         Arms(choices),
         BanditGP.with_kernel(start.kernel(), noise=start.noise),
@@ -173,7 +178,7 @@ def test_censored_choices_against_dense_posteriors(pseudo: bool) -> None:
         cross = covariance(choices.numpy(), X[: t - 1], learned)
         mean = cross @ np.linalg.solve(K, censored)
         variance = learned.prior_variance - (cross * np.linalg.solve(K, cross.T).T).sum(-1)
-        deviation = np.sqrt(np.maximum(variance, 0.0))
+        deviation = np.sqrt(np.maximum(variance, 0.0) + learned.noise)  # as published
         played = Arms(choices).index_of(history.inputs()).numpy()
         width = 1.0 + deviation[played[max(0, t - 7) : t - 1]].sum()
         scores = mean + width * deviation
@@ -182,35 +187,175 @@ def test_censored_choices_against_dense_posteriors(pseudo: bool) -> None:
         assert scores[played[t - 1]] == pytest.approx(scores.max(), rel=1e-6)
 
 
-def test_tables_are_the_accuracies_at_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def tuned(values: Tensor, choices: Tensor) -> TunedFunction:
+    return TunedFunction(
+        lambda x: float(values[Arms(choices).index_of(x.unsqueeze(0))]), float(values.max()), 0.0
+    )
+
+
+@pytest.mark.parametrize("divides", [False, True], ids=["published", "divided"])
+def test_published_bounds_against_dense_posteriors(divides: bool) -> None:
+    """The width has the sum of predictive deviations as they are; the scores have the noise."""
+    choices, values = small_function()
+    method = TuningMethod(
+        name="",
+        acquisition=UCB,
+        lam=0.01,
+        delays=ConstantDelay(3),
+        feedback=replace(WAITING, predictive=True, sum_form="theorem" if divides else "published"),
+    )
+    function = tuned(values, choices)
+    player = TuningPlayer(Arms(choices), lambda trial: function)
+    history = player.play_one(function, method, 5, 27).history
+    X = history.inputs().numpy()
+    played = Arms(choices).index_of(history.inputs()).numpy()
+    labels, learned = values.numpy()[played], Hyperparameters()
+    for t in range(6, 28):
+        told = np.arange(1, t) + 3 <= t
+        censored = np.where(told, labels[: t - 1], 0.0)
+        if t in (11, 21):
+            fitted = (torch.from_numpy(X[: t - 1][told]), torch.from_numpy(censored[told])[:, None])
+            learned = learn(*fitted, Hyperparameters())
+        K = covariance(X[: t - 1], X[: t - 1], learned) + learned.noise * np.eye(t - 1)
+        cross = covariance(choices.numpy(), X[: t - 1], learned)
+        variance = learned.prior_variance - (cross * np.linalg.solve(K, cross.T).T).sum(-1)
+        deviation = np.sqrt(variance + learned.noise)
+        total = deviation[played[max(0, t - 7) : t - 1]].sum()
+        width = 1.0 + (total / learned.prior_variance if divides else total)
+        known = history.queries[t - 1].diagnostics
+        assert known["width"] == pytest.approx(width, rel=1e-8)
+        scores = cross @ np.linalg.solve(K, censored) + width * deviation
+        assert scores[played[t - 1]] == pytest.approx(scores.max(), rel=1e-8)
+
+
+def test_draws_have_no_sum() -> None:
+    choices, values = small_function()
+    (waiting, *_), function = verma_tuning.compared("TS", "poisson"), tuned(values, choices)
+    player = TuningPlayer(Arms(choices), lambda trial: function)
+    history = player.play_one(function, waiting, 5, 12).history
+    widths = [query.diagnostics["width"] for query in history.queries[5:]]
+    assert widths == [1.0] * 7
+
+
+@pytest.mark.parametrize("until", [0, 2])
+def test_baselines_start_uniformly_until_two_outcomes_arrived(until: int) -> None:
+    choices, values = small_function()
+    function = tuned(values, choices)
+    player = TuningPlayer(Arms(choices), lambda trial: function)
+    method = TuningMethod(
+        name="",
+        acquisition=UCB,
+        lam=0.01,
+        delays=ConstantDelay(8),
+        feedback=Ignored(),
+        uniform_until=until,
+    )
+    result = player.play_one(function, method, 3, 14)
+    # the second outcome of delay 8 can be used from round 10 on
+    first = 10 if until else 6
+    origins = [query.origin for query in result.history.queries]
+    assert origins == ["initial"] * (first - 1) + ["acquisition"] * (15 - first)
+    common = replace(method, uniform_until=0)
+    same = player.play_one(function, common, 3, 5).history.inputs()
+    assert torch.equal(result.history.inputs()[:5], same)
+
+
+def test_a_failed_fit_keeps_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(X: Tensor, Y: Tensor, start: Hyperparameters) -> Hyperparameters:
+        warnings.warn("the fit failed.", RefitWarning, stacklevel=1)
+        return start
+
+    choices, values = small_function()
+    function = tuned(values, choices)
+    method = TuningMethod(
+        name="", acquisition=UCB, lam=0.01, delays=ConstantDelay(0), feedback=Ignored()
+    )
+    player = TuningPlayer(Arms(choices), lambda trial: function)
+    fixed = replace(method, learns=False)
+    expected = player.play_one(function, fixed, 3, 14).history.inputs()
+    monkeypatch.setattr(tuning_studies, "learn", fails)
+    assert torch.equal(player.play_one(function, method, 3, 14).history.inputs(), expected)
+
+
+def test_published_problem_is_that_of_the_released_code(diabetes: Path) -> None:
+    """The split is scikit-learn's with seed 0, the box linear, the features as they come."""
+    data = np.loadtxt(diabetes, delimiter=",", skiprows=1)
+    X, y = data[:, :-1], data[:, -1]
+    X_train, X_test, y_train, y_test = train_test_split(
+        X, y, test_size=0.3, stratify=y, random_state=0
+    )
+    (panel, *_) = build_experiments("verma-tuning", [diabetes])
+    player: Any = panel.player
+    function = player.make(3)
+    assert function is player.make(4)  # one function for all trials
+    assert (function.best, function.worst) == (1.0, 0.0)  # so that regret is the error
+    for u in ([0.0, 0.0], [0.25, 0.5], [1.0, 1.0]):
+        c, gamma = (1e-4 + x * (high - 1e-4) for x, high in zip(u, (100.0, 10.0), strict=True))
+        machine = SVC(C=c, gamma=gamma).fit(X_train, y_train)
+        x = torch.tensor(u, dtype=torch.float64)
+        assert function.reward(x) == pytest.approx(machine.score(X_test, y_test))
+    assert player.domain.bounds.tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert (panel.num_trials, panel.num_rounds) == (10, 105)
+
+
+@pytest.fixture
+def diabetes(tmp_path: Path) -> Path:
+    """60 rows of two classes."""
+    table = numbers(60, 2, seed=9).numpy()
+    labels = (table[:, 0] + 0.3 * table[:, 1] > 0.6).astype(int)
+    rows = [f"{a!r},{b!r},{c}" for (a, b), c in zip(table.tolist(), labels.tolist(), strict=True)]
+    (tmp_path / "diabetes.csv").write_text("\n".join(["a,b,Outcome", *rows]) + "\n")
+    return tmp_path / "diabetes.csv"
+
+
+def test_functions_are_the_accuracies_at_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verma_tuning, "NUM_TUNING_ARMS", 7)
     with pytest.warns(UserWarning, match="left out: it needs --data .* 'Outcome'"):
         experiments = build_experiments("verma-tuning", seed=3)
     player: Any = experiments[0].player
     problem = LogisticRegressionTuning(
-        *load_dataset("breast-cancer"), seed=derive_seed(3, 2, "tuning")
+        *load_dataset("breast-cancer"),
+        seed=derive_seed(3, 2, "tuning"),
+        standardizes=False,
+        logarithmic=False,
     )
     low, high = problem.box.bounds
-    points = low + player.choices * (high - low)
+    assert low[1:].tolist() == [1e-6, 1e-6]
+    assert high.tolist() == [128.0, 1.0, 1.0]
+    points = low + player.domain.choices * (high - low)
     points[:, 0] = points[:, 0].round()  # rounding error only
-    assert player.tabulate(2).tolist() == [problem(x) for x in points]
-    assert player is experiments[3].player  # one table for all panels of a task
+    function = player.make(2)
+    values = [problem(x) for x in points]
+    assert [function.reward(x) for x in player.domain.choices] == values
+    assert (function.best, function.worst) == (1.0, 0.0)  # so that regret is the error
+    assert player is experiments[3].player  # what one panel has trained serves the others
 
 
-def test_panels_and_data(tmp_path: Path) -> None:
-    path = tmp_path / "diabetes.csv"
-    rows = ["a,b,Outcome", *(f"{i % 7},{i % 5},{i % 2}" for i in range(40))]
-    path.write_text("\n".join(rows) + "\n")
-    experiments = build_experiments("verma-tuning", [path])
+def test_panels_and_data(diabetes: Path) -> None:
+    experiments = build_experiments("verma-tuning", [diabetes])
     assert len({e.name for e in experiments}) == len(experiments) == 12
     assert experiments[0].name == "verma-tuning-svm-ucb-poisson"
     assert len({e.published for e in experiments}) == 12
     assert all("Figure" in e.published for e in experiments)
-    path.write_text("\n".join(rows).replace("Outcome", "Class") + "\n")
+    for experiment in experiments:
+        delays = PoissonDelay(10) if experiment.name.endswith("poisson") else ConstantDelay(10)
+        waiting, *others = experiment.make_methods(experiment.make_study(0, 1))
+        assert isinstance(waiting, TuningMethod)
+        assert isinstance(waiting.feedback, Censored)
+        assert waiting.feedback.sum_form == "published"
+        assert waiting.feedback.max_delay == (20 if delays == PoissonDelay(10) else 10)
+        assert waiting.uniform_until == 0
+        for method in others:
+            assert isinstance(method, TuningMethod)
+            assert method.delays == delays
+            is_late = not isinstance(method.feedback, Censored) and "common" not in method.name
+            assert method.uniform_until == (2 if is_late else 0)
+    text = diabetes.read_text()
+    diabetes.write_text(text.replace("Outcome", "Class"))
     with pytest.raises(ValueError, match="'Outcome' is not in"):
-        build_experiments("verma-tuning", [path])
+        build_experiments("verma-tuning", [diabetes])
     with pytest.raises(ValueError, match="got 2 files"):
-        build_experiments("verma-tuning", [path, path])
+        build_experiments("verma-tuning", [diabetes, diabetes])
 
 
 @pytest.mark.filterwarnings("ignore:the support vector machine is left out")
@@ -227,7 +372,7 @@ def test_interruptions_do_not_change_results(
     for path in sorted((tmp_path / "trials").iterdir())[::2]:
         path.unlink()
     again = run_arms_experiment(panel(), tmp_path, progress=False)
-    assert list(whole) == ["GP-TS-SDF", "GP-TS-SDF, fitted to all", "asy-TS", "GP-BTS"]
+    assert list(whole) == ["GP-TS-SDF", "asy-TS", "GP-BTS"]
     for method, curve in whole.items():
         assert curve.simple_regret is not None
         assert bool((curve.simple_regret.diff(dim=-1) <= 0.0).all())
@@ -235,7 +380,27 @@ def test_interruptions_do_not_change_results(
         # every method meets the same functions and starts alike
         assert torch.equal(curve.regret[:, :5], whole["asy-TS"].regret[:, :5])
     table = tabulate(panel(), whole)
-    assert [row["trials"] for row in table] == [2] * 4
+    assert [row["trials"] for row in table] == [2] * 3
     finished = panel()
     run_arms_experiment(finished, tmp_path, progress=False)
-    assert not finished.player.tables  # nothing is trained where nothing is left to play
+    assert not finished.player.functions  # nothing is trained where nothing is left to play
+
+
+@pytest.mark.filterwarnings("ignore:the support vector machine is left out")
+def test_differences_at_rounds_are_paired() -> None:
+    panel = build_experiments("verma-tuning", num_trials=3, num_rounds=60)[0]
+    regrets = {name: numbers(3, 60, seed=i) for i, name in enumerate(("ours", "theirs"))}
+    curves = {name: Curves(x, None, None, x) for name, x in regrets.items()}
+    rows = verma_tuning.tabulate_rounds([panel], [curves])
+    assert [(row["round"], row["method"]) for row in rows] == [
+        (35, "ours"),
+        (35, "theirs"),
+        (60, "ours"),
+        (60, "theirs"),
+    ]
+    difference = (regrets["theirs"] - regrets["ours"])[:, 34].numpy()
+    assert rows[1]["than"] == "ours"
+    assert rows[1]["more"] == pytest.approx(difference.mean(), rel=1e-12)
+    expected = difference.std(ddof=1) / np.sqrt(3)
+    assert rows[1]["more_standard_error"] == pytest.approx(expected, rel=1e-12)
+    assert rows[0]["more"] == 0.0

@@ -81,9 +81,19 @@ def test_methods_by_name_in_a_list_and_replicates_in_a_nested_one() -> None:
     listed = plot_regret([REGRET, 2 * REGRET], labels=["a", "b"])
     nested = plot_regret({"a": [REGRET[0], REGRET[1]], "b": [2 * REGRET]})
     for ax in (by_name, listed, nested):
-        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+        assert [text.get_text() for text in ax.texts] == ["a", "b"]
+        assert ax.get_legend() is None
         assert line_of(ax, 0) == [2.0, 2.5, 3.0]
         assert line_of(ax, 1) == [4.0, 5.0, 6.0]
+
+
+def test_names_are_in_a_legend_where_nothing_makes_room_for_them() -> None:
+    import matplotlib.pyplot as plt
+
+    ax = plt.figure().add_subplot()
+    plot_regret({"a": REGRET, "b": 2 * REGRET}, ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+    assert not ax.texts
 
 
 def test_a_power_is_fitted_when_asked_and_drawn_over_all_rounds() -> None:

@@ -37,7 +37,6 @@ from botorch_bandits.checks import DTYPE, check_one_of, check_positive
 from botorch_bandits.confidence import PUBLISHED_WIDTH_CONSTANT
 from botorch_bandits.domains import Arms, Domain
 from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
-from botorch_bandits.plotting import new_figure
 from botorch_bandits.problems import evenly_spaced_change_points, gp_draws_of_periods
 from botorch_bandits.random_streams import derive_seed, generator
 from botorch_bandits.simulation import (
@@ -46,7 +45,7 @@ from botorch_bandits.simulation import (
     ReplicateSegments,
     play_arms,
 )
-from papers.results import plot_curves, write_csv
+from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
 
 
@@ -394,8 +393,8 @@ def tabulate_detections(
 
 def report_power(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Print the fitted power beside the published one and the detections; draw Figure 1 or 2.
+) -> None:
+    """Print the fitted power beside the published one, and the detections.
 
     Writes ``power.csv`` and ``detections.csv``.
 
@@ -403,9 +402,6 @@ def report_power(
         experiments: The panels of ``avanesov-horizon`` or ``avanesov-periods``.
         curves: Their results.
         folder: Where files go.
-
-    Returns:
-        A list of one pair of axes.
     """
     kind = experiments[0].name.split("-")[1]
     letter, published = PUBLISHED[kind]
@@ -422,51 +418,19 @@ def report_power(
         folder / "power.csv", [{"source": name, "variable": letter, **vars(f)} for name, f in fits]
     )
     _print_detections(experiments, curves, folder)
-    _, axes = new_figure(width=5.2, height=3.8)
-    ax = axes[0, 0]
-    mean = torch.stack([total.mean() for total in totals])
-    error = torch.stack([total.std() / len(total) ** 0.5 for total in totals])
-    ax.errorbar(sizes, mean, error, fmt="o", color="black", capsize=3, label="mean, std. error")
-    line = torch.linspace(min(sizes), max(sizes), 50, dtype=DTYPE)
-    for name, (label, shown) in zip(("--", ":"), fits, strict=True):
-        text = f"{label}: {shown.constant:.3g} {letter}^{shown.power:.3g}"
-        ax.plot(line, shown.constant * line**shown.power, name, color="black", lw=1.2, label=text)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xticks(sizes, [str(size) for size in sizes])
-    ax.minorticks_off()
-    ax.set_yticks(*_ticks(ax.get_ylim()))
-    ax.set_xlabel("horizon" if letter == "T" else "stationary periods")
-    ax.set_ylabel("cumulative regret")
-    ax.legend(fontsize=8)
-    return [ax]
 
 
 def report_comparison(
-    experiments: Sequence[ArmsExperiment],
-    curves: Sequence[Mapping[str, Curves]],
-    folder: Path,
-    num_columns: int = 5,
-) -> Any:
-    """Print what the detectors did; draw regret over rounds, with the changes.
-
-    Writes ``detections.csv``.
+    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
+) -> None:
+    """Print what the detectors did, and write ``detections.csv``.
 
     Args:
         experiments: The panels.
         curves: Their results.
         folder: Where files go.
-        num_columns: At most so many panels stand side by side.
-
-    Returns:
-        The axes of the figure.
     """
     _print_detections(experiments, curves, folder)
-    axes = plot_curves(experiments, curves, num_columns)
-    for ax, experiment in zip(axes, experiments, strict=True):
-        for tau in _change_points(experiment):
-            ax.axvline(tau + 0.5, color="0.7", lw=0.8, zorder=0)
-    return axes
 
 
 def _print_detections(
@@ -491,13 +455,6 @@ def _print_detections(
 def _change_points(experiment: ArmsExperiment) -> tuple[int, ...]:
     assert experiment.settings is not None
     return evenly_spaced_change_points(experiment.num_rounds, experiment.settings["num_periods"])
-
-
-def _ticks(limits: tuple[float, float]) -> tuple[list[int], list[str]]:
-    steps = (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
-    values = [int(10**power * step) for power in range(1, 5) for step in steps]
-    values = [v for v in values if limits[0] <= v <= limits[1]]
-    return values, [str(v) for v in values]
 
 
 HORIZONS = (900, 1275, 1650, 2025, 2400)
@@ -649,19 +606,52 @@ def constants(
         "c = 0.3, integral, noise variance": (0.3, "integral", "noise"),
         "c = 1, mean, 6 g^2 ln T": (1.0, "mean", "theorem"),
     }
+    size = (num_trials, seed, num_arms, chunk)
+    title = f"GP-UCB-CPD, T = {num_rounds}, 4 periods"
     return [
-        _panel(
+        changed_panel(
             "avanesov-constants",
-            f"GP-UCB-CPD, T = {num_rounds}, 4 periods",
-            "",
+            title,
             num_rounds,
             4,
-            [_cpd(name, num_rounds, *options) for name, options in variants.items()],
-            {"variants": variants},
-            (num_trials, seed, num_arms, chunk),
+            variants,
+            size,
             functions="avanesov-compare",
         )
     ]
+
+
+def changed_panel(
+    name: str,
+    title: str,
+    num_rounds: int,
+    num_periods: int,
+    variants: Mapping[str, tuple[float, Statistic, float | str]],
+    size: tuple[int, int, int, int],
+    functions: str,
+) -> ArmsExperiment:
+    """Return a panel of GP-UCB-CPD with other constants.
+
+    Args:
+        name: Of the panel.
+        title: In words.
+        num_rounds: The horizon.
+        num_periods: Of equal length.
+        variants: Ridge, statistic and noise variance of each method, by its name.
+        size: Trials, seed, arms, and trials in one file.
+        functions: The panel whose functions and noise are met.
+    """
+    return _panel(
+        name,
+        title,
+        "",
+        num_rounds,
+        num_periods,
+        [_cpd(method, num_rounds, *options) for method, options in variants.items()],
+        {"variants": dict(variants)},
+        size,
+        functions=functions,
+    )
 
 
 def _panel(

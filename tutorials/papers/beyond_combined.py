@@ -10,7 +10,6 @@ the same correlation; the cost stays as it was.
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,7 +32,6 @@ from botorch_bandits.domains import Arms
 from botorch_bandits.feedback import Hallucinated, Ignored
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import BanditGP
-from botorch_bandits.plotting import LINE_STYLES, new_figure
 from botorch_bandits.problems import GeometricDelay, clamped_eigh
 from botorch_bandits.random_streams import RandomBlocks, derive_seed, generator
 from papers.avanesov import calibrated_restart
@@ -220,6 +218,7 @@ def combined(
             make_study=make_study,
             make_methods=make_methods,
             average=True,
+            totals=True,
             chunk=chunk,
             player=play_scenarios,
             tabulated=TABULATED,
@@ -388,8 +387,8 @@ def detection_power(num_rounds: int, num_streams: int = 100) -> list[dict[str, f
 
 def report(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Print regret and violation and draw both over the rounds.
+) -> None:
+    """Print regret and violation.
 
     Writes ``power.csv``: what the detector of the policies sees, played by none.
 
@@ -397,9 +396,6 @@ def report(
         experiments: The panel.
         curves: Its results.
         folder: Where it goes.
-
-    Returns:
-        The axes of the figure.
     """
     (experiment,), (results,) = experiments, curves
     quantities = experiment.tabulated
@@ -416,20 +412,3 @@ def report(
     for row in power:
         print(f"{row['samples_after']} uniform samples behind the change: ", end="")
         print(f"seen in {row['detected']:.0%} of {row['streams']} streams")
-    _, axes = new_figure(1, 2, width=11.0, height=4.2)
-    shown = (("cumulative regret", "regret"), ("cumulative cost (0 is the limit)", "constraint"))
-    for ax, (label, quantity) in zip(axes.reshape(-1), shown, strict=True):
-        for (name, curve), style in zip(results.items(), itertools.cycle(LINE_STYLES)):
-            values = curve.regret if quantity == "regret" else curve.others[quantity]
-            totals = values.cumsum(-1)
-            mean, rounds = totals.mean(0), range(1, totals.shape[1] + 1)
-            ax.plot(rounds, mean, label=name, lw=1.4, **style)
-            if len(totals) > 1:
-                error = totals.std(0) / len(totals) ** 0.5
-                ax.fill_between(rounds, mean - error, mean + error, color="0.5", alpha=0.2, lw=0)
-        ax.axvline(experiment.num_rounds // 2 + 0.5, color="0.7", lw=0.8, zorder=0)
-        ax.axhline(0.0, color="0.7", lw=0.8, zorder=0)
-        ax.set_xlabel("round")
-        ax.set_ylabel(label)
-    axes.reshape(-1)[0].legend(fontsize=7)
-    return axes.reshape(-1)

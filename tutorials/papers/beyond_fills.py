@@ -40,15 +40,13 @@ from papers.verma import (
     LENGTHSCALE,
     MEAN_DELAY,
     NUM_ARMS,
-    NUM_TUNING_ARMS,
     THEORY_LAM,
     UCB,
     draw_rewards,
-    points_of,
     process_on_arms,
-    tabulate_accuracies,
 )
 from papers.verma_problems import SupportVectorTuning
+from papers.verma_tuning import NUM_TUNING_ARMS, points_of, tabulate_accuracies
 
 MAX_DELAY = 2 * MEAN_DELAY
 LENGTHSCALES = (0.005, 2.0)

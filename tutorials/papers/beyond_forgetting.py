@@ -9,10 +9,9 @@ pace, the drift's own rate and three times that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,8 +35,7 @@ from botorch_bandits.problems import (
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation import ReplicateSegments, play_arms, rewards_of
 from papers.avanesov import NOISE_STD, arms_of, calibrated_restart, detector, kernel, prior_of
-from papers.results import plot_curves
-from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
+from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -308,23 +306,3 @@ def _calibrated_restart(num_arms: int, num_rounds: int) -> Restart:
 
 def _oracle(study: EnvironmentStudy) -> Restart:
     return OracleRestart(change_points=study.change_points, exploration=None)
-
-
-def report(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Draw restarting methods in one row and forgetting ones in another.
-
-    Args:
-        experiments: The panels.
-        curves: Their results.
-        folder: Not used.
-
-    Returns:
-        The axes of the figure.
-    """
-    rows = []
-    for words in ((NEVER, "explores", "restart"), (NEVER, "window", "weights", "time kernel")):
-        for results in curves:
-            rows.append({n: c for n, c in results.items() if n.startswith(words)})
-    return plot_curves([*experiments, *experiments], rows, num_columns=len(experiments))

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from botorch_bandits.acquisition import ImprovedUpperConfidenceBound
 from botorch_bandits.constraints import AdditiveEpochs, MultiplicativeEpochs, PrimalDual
-from botorch_bandits.plotting import new_figure
 from botorch_bandits.problems import GardnerProblem, RatesProblem
 from papers.constrained_study import ConstrainedMethod, play_with_constraints
 from papers.results import write_csv
@@ -32,12 +31,8 @@ STEP_SIZES = (0.05, 0.2, 1.0, 5.0)
 MAX_MULTIPLIER = 20.0
 """With these; the best multipliers are 3.2 and 0.75."""
 
-FAMILIES = {
-    "every round": ("o", "black"),
-    "epochs, separate": ("s", "0.5"),
-    "epochs, relabeled": ("^", "white"),
-}
-"""Marker and its color in the figure."""
+FAMILIES = {"every round": "o", "epochs, separate": "s", "epochs, relabeled": "^"}
+"""How names of methods begin, and the marker in the figure."""
 
 
 def multipliers(
@@ -126,8 +121,8 @@ def play_and_sum(
 
 def report(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Print regret with its violation half way and at the end, and draw one against the other.
+) -> None:
+    """Print regret with its violation half way and at the end.
 
     Writes ``violation.csv``, where regret and violation are also in one number, priced by the
     optimal multiplier.
@@ -136,9 +131,6 @@ def report(
         experiments: The panels.
         curves: Their results.
         folder: Where files go.
-
-    Returns:
-        The axes of the figure.
     """
     rows = tabulate_violation(experiments, curves)
     known = {
@@ -160,28 +152,6 @@ def report(
         name = f"{row['experiment']}, {row['method']}"
         cells = [f"{row[f'{q}_mean']:.3f} ({row[f'{q}_standard_error']:.3f})" for q in quantities]
         print(f"{name:<60}{row['round']:>6}" + "".join(f"{cell:>16}" for cell in cells))
-    num_rows = -(-len(experiments) // 2)
-    _, axes = new_figure(num_rows, 2, width=10.4, height=4.0 * num_rows)
-    for ax, experiment in zip(axes.reshape(-1), experiments, strict=False):
-        last = [
-            row
-            for row in rows
-            if row["experiment"] == experiment.name and row["round"] == experiment.num_rounds
-        ]
-        for family, (marker, color) in FAMILIES.items():
-            shown = [row for row in last if row["method"].startswith(family)]
-            _draw_family(ax, family, shown, marker, color)
-        ax.axhline(0.0, color="0.7", lw=0.8, zorder=0)
-        ax.set_xscale("symlog", linthresh=0.01)
-        ax.set_yscale("symlog", linthresh=0.1)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter("{x:g}")
-        ax.set_xlim(left=-0.001)
-        ax.set_title(experiment.title, fontsize=9)
-        ax.set_xlabel(f"violation a round after {experiment.num_rounds} rounds")
-        ax.set_ylabel("regret a round")
-    axes.reshape(-1)[0].legend(fontsize=7)
-    return axes.reshape(-1)
 
 
 def _priced(experiment: ArmsExperiment, curve: Curves, num_rounds: int) -> Tensor:
@@ -196,30 +166,3 @@ def _priced(experiment: ArmsExperiment, curve: Curves, num_rounds: int) -> Tenso
     played = slice(num_rounds)
     constraint: Tensor = curve.others["constraint"][:, played].mean(-1)
     return shift + curve.regret[:, played].mean(-1) + settings["price"] * constraint
-
-
-def _draw_family(
-    ax: Any, family: str, rows: Sequence[Mapping[str, Any]], marker: str, color: str
-) -> None:
-    """One point a setting, with two standard errors on either side and the setting beside it."""
-    ax.errorbar(
-        [row["violation_mean"] for row in rows],
-        [row["regret_mean"] for row in rows],
-        xerr=[2.0 * row["violation_standard_error"] for row in rows],
-        yerr=[2.0 * row["regret_standard_error"] for row in rows],
-        fmt=marker,
-        label=family,
-        mfc=color,
-        color="black",
-        ms=5,
-        elinewidth=0.8,
-    )
-    for row in rows:
-        setting = row["method"].rsplit(", ", 1)[1].replace("S = ", "S=").replace("step ", "")
-        ax.annotate(
-            setting,
-            (row["violation_mean"], row["regret_mean"]),
-            xytext=(4, 3),
-            textcoords="offset points",
-            fontsize=6,
-        )

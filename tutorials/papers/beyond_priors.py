@@ -36,7 +36,7 @@ from botorch_bandits.domains import first_of_the_largest
 from botorch_bandits.models import candidate_grid
 from botorch_bandits.random_streams import RandomBlocks, derive_seed
 from botorch_bandits.simulation import CandidatesReplicates, play_arms
-from papers.results import plot_curves, write_csv
+from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
 
 LENGTHSCALES, RATIOS, SCALES = (0.05, 0.1, 0.2, 0.4), (0.001, 0.01, 0.1), (0.25, 1.0, 4.0)
@@ -556,16 +556,13 @@ def _box_methods(study: ArmsStudy) -> list[PriorMethod]:
 
 def report(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Write the largest regret of each method over all rewards, and draw the panels.
+) -> None:
+    """Write the largest regret of each method over all rewards.
 
     Args:
         experiments: The panels.
         curves: Their results.
         folder: Gets ``worst.csv``.
-
-    Returns:
-        The axes of the figure.
     """
     rows = [
         {
@@ -577,4 +574,3 @@ def report(
         for name, curve in results.items()
     ]
     write_csv(folder / "worst.csv", rows)
-    return plot_curves(experiments, curves, num_columns=2)

@@ -125,15 +125,18 @@ def _row(played: list[dict[str, float]]) -> dict[str, Any]:
     return row
 
 
-def environment(kind: Kind, seed: int) -> tuple[VaryingProblem, tuple[float, float]]:
+def environment(
+    kind: Kind, seed: int, constraint_noise_std: float | None = NOISE_STD
+) -> tuple[VaryingProblem, tuple[float, float]]:
     """Return an environment with one constraint, and the norms of reward and constraint.
 
     Args:
         kind: How functions vary.
         seed: Seeds everything.
+        constraint_noise_std: Of the constraint's observations; None for exact ones.
     """
     choices = torch.linspace(0, 1, NUM_ARMS, dtype=torch.float64).unsqueeze(-1)
-    matrix = _kernel()(choices).to_dense().detach()
+    matrix = kernel()(choices).to_dense().detach()
     values, norms, shapes = [], [], []
     for j in range(2):
         stream = generator(seed, j, "varying function")
@@ -148,7 +151,8 @@ def environment(kind: Kind, seed: int) -> tuple[VaryingProblem, tuple[float, flo
         norms.append(scale * _norm(weights, matrix))
         shape = matrix @ torch.randn(NUM_ARMS, dtype=torch.float64, generator=stream)
         shapes.append(None if kind.is_shared else ArmsProblem(choices, shape / shape.abs().max()))
-    problems = [ArmsProblem(choices, each, NOISE_STD) for each in values]
+    noise = (NOISE_STD, constraint_noise_std)
+    problems = [ArmsProblem(choices, *pair) for pair in zip(values, noise, strict=True)]
     given = [(kind.constraint, problems[1], shapes[1]), (kind.reward, problems[0], shapes[0])]
     made: list[VaryingProblem] = []
     for j, (amplitude, mean, shape) in enumerate(given):
@@ -157,10 +161,14 @@ def environment(kind: Kind, seed: int) -> tuple[VaryingProblem, tuple[float, flo
     return made[1], (norms[0], norms[1])
 
 
-def _against(problem: VaryingProblem, kind: Kind) -> VaryingProblem:
+def compared_with(problem: VaryingProblem, kind: Kind) -> VaryingProblem:
     """Return the environment whose best arm regret is against.
 
     Shocks are noise: that arm meets the mean constraint. Otherwise it meets that of every round.
+
+    Args:
+        problem: What is played.
+        kind: How its functions vary.
     """
     if kind.kind != "shocks":
         return problem
@@ -177,10 +185,11 @@ def _against(problem: VaryingProblem, kind: Kind) -> VaryingProblem:
     )
 
 
-def _kernel() -> MaternKernel:
-    kernel = MaternKernel(nu=2.5).double()
-    kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
-    return kernel
+def kernel() -> MaternKernel:
+    """Return the kernel of all functions and of every model."""
+    made = MaternKernel(nu=2.5).double()
+    made.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    return made
 
 
 def _norm(weights: Tensor, matrix: Tensor) -> float:
@@ -193,7 +202,7 @@ def _play(kind: Kind, surrogate: str, is_told: bool, seed: int) -> dict[str, flo
     assert problem.choices is not None
     loop = BanditLoop(
         Arms(problem.choices),
-        BanditGP.with_kernel(_kernel(), noise=LAM),
+        BanditGP.with_kernel(kernel(), noise=LAM),
         ImprovedUpperConfidenceBound.with_options(
             rkhs_bound=norms[0] + MAX_MULTIPLIER * norms[1],
             noise_bound=kind.noise_bound,
@@ -210,7 +219,7 @@ def _play(kind: Kind, surrogate: str, is_told: bool, seed: int) -> dict[str, flo
     rounds = range(1, NUM_ROUNDS + 1)
     earned = sum(float(problem.evaluate_true(x, t)) for x, t in zip(X, rounds, strict=True))
     summed = sum(float(problem.constraint_values(x, t)) for x, t in zip(X, rounds, strict=True))
-    _, best = best_fixed_arm(_against(problem, kind), NUM_ROUNDS)
+    _, best = best_fixed_arm(compared_with(problem, kind), NUM_ROUNDS)
     told = loop.guarantee()
     multipliers = [query.diagnostics["multiplier_1"] for query in loop.history.queries]
     found = {

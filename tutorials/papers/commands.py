@@ -17,7 +17,9 @@ from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import INTERRUPTED, CommandParser, run_command
 from papers.registry import EXPERIMENTS, TABLES
 from papers.reproduction import Reproduction, reproduce
+from papers.reproduction.committed import redraw
 from papers.reproduction.page import PAGE
+from papers.reproduction.run import commit_to, write_from_results
 from papers.reproduction.state import DATA
 from papers.running import run_experiment as run
 
@@ -148,6 +150,28 @@ def add_reproduce_parser(commands: Any) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="few trials and rounds (the default)")
     size.add_argument("--full", action="store_true", help="the papers' sizes; takes hours")
+    size.add_argument(
+        "--from-results",
+        action="store_true",
+        help="play nothing: write the pages of the documentation from its committed results, and "
+        "with --out the page that stands alone, too",
+    )
+    parser.add_argument(
+        "--docs",
+        metavar="FOLDER",
+        default="docs",
+        help="the documentation that --from-results and --commit concern (default docs)",
+    )
+    parser.add_argument(
+        "--redraw",
+        action="store_true",
+        help="with --from-results: draw the pictures of the documentation anew, too",
+    )
+    parser.add_argument(
+        "--commit",
+        action="store_true",
+        help="with --full: put results and pictures into the documentation at the end",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="default runs/reproduce-quick or -full")
     parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="only these")
     for kind, file in DATA.items():
@@ -164,8 +188,25 @@ def add_reproduce_parser(commands: Any) -> None:
     parser.set_defaults(start=run_reproduce)
 
 
+def write_pages(options: argparse.Namespace) -> int:
+    """Write pages from committed results; returns the exit code."""
+    folder = None if options.out is None else Path(options.out)
+    if options.redraw:
+        draw_without_screen()
+        print(f"{len(redraw(Path(options.docs)))} pictures drawn")
+    for path in write_from_results(Path(options.docs), folder):
+        print(path)
+    return 0
+
+
 def run_reproduce(options: argparse.Namespace) -> int:
     """Run the experiments; returns the exit code."""
+    if options.from_results:
+        return write_pages(options)
+    if options.redraw:
+        raise ValueError("--redraw is given without --from-results, which it is for.")
+    if options.commit and not options.full:
+        raise ValueError("--commit is given without --full; only full runs go into documentation.")
     if not (options.quick or options.full):
         print("neither --quick nor --full: a quick look, from which no verdict follows")
     size = "full" if options.full else "quick"
@@ -182,6 +223,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
     draw_without_screen()
     state = reproduce(settings)
     print(f"\nthe page: {settings.folder / PAGE}")
+    if options.commit and not state.is_interrupted:
+        print(f"{len(commit_to(state, Path(options.docs)))} files written into {options.docs}")
     if state.is_interrupted:
         print("interrupted; the same command continues")
         return INTERRUPTED

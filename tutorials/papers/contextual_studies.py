@@ -2,9 +2,10 @@ r"""Bandits with contexts and delays on a finite set of actions: data, posterior
 
 A task is a table of rewards, one row a context, and the order in which contexts come. The rules are
 those of the loop: mean plus width times standard deviation, or a draw with its deviation from the
-mean multiplied by the width, over the actions in the context of the round. The loop builds a model
-a round; :class:`ContextPosterior` makes the same choices much faster where a context stays for many
-rounds.
+mean multiplied by the width, over the actions in the context of the round. The width of censored
+feedback is that of the authors' released code unless a method says otherwise. The loop builds a
+model a round; :class:`ContextPosterior` makes the same choices much faster where a context stays
+for many rounds.
 
 With rows :math:`x_1, \dots, x_n` (context and action), labels :math:`y` and
 :math:`K + \lambda I = L L^\top`, this keeps :math:`M = L^{-1}`, :math:`w = M y` and
@@ -20,6 +21,7 @@ the latter in every round.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -47,9 +49,11 @@ from botorch_bandits.random_streams import derive_seed, generator, seeded_global
 from papers.trials import ArmsStudy, Method
 
 NUM_PARTS = 20
-LOG_C = tuple(np.linspace(-4.0, 2.0, 13).tolist())
-LOG_GAMMA = tuple(np.linspace(-4.0, 1.0, 11).tolist())
-"""The paper's ranges of C and gamma, here as a grid of their logarithms to base 10."""
+RANGES = ((1e-4, 100.0), (1e-4, 10.0))
+"""The paper's ranges of C and gamma."""
+
+GRID = (13, 11)
+"""How many values of C and gamma are played."""
 
 TARGET = "Outcome"
 VALIDATION_DIGITS = (7, 8, 9)
@@ -114,9 +118,8 @@ def load_growing(path: Path) -> tuple[NDArray[np.float64], NDArray[Any]]:
 
 
 def growing_choices() -> Tensor:
-    """Return the grid of ``log10(C)`` and ``log10(gamma)``, both scaled to [0, 1]."""
-    axes = [torch.linspace(0, 1, len(axis), dtype=torch.float64) for axis in (LOG_C, LOG_GAMMA)]
-    return torch.cartesian_prod(*axes)
+    """Return the grid of C and gamma, both scaled to [0, 1]."""
+    return torch.cartesian_prod(*(torch.linspace(0, 1, n, dtype=torch.float64) for n in GRID))
 
 
 def growing_contexts() -> Tensor:
@@ -124,19 +127,29 @@ def growing_contexts() -> Tensor:
     return torch.linspace(0, 1, NUM_PARTS, dtype=torch.float64).unsqueeze(-1)
 
 
-def growing_accuracies(inputs: NDArray[np.float64], labels: NDArray[Any], seed: int) -> Tensor:
+def growing_accuracies(
+    inputs: NDArray[np.float64],
+    labels: NDArray[Any],
+    seed: int,
+    logarithmic: bool = False,
+    standardizes: bool = False,
+    num_parts: int = NUM_PARTS,
+) -> Tensor:
     """Train an SVM for each part of the data and each point of the grid.
 
     Rows are shuffled once. Part ``i`` of 20 has the first ``i / 20`` of them, and its validation
-    rows keep that role in all larger parts. Features are standardized with the training rows.
+    rows keep that role in all larger parts.
 
     Args:
         inputs: ``n x p`` features.
         labels: ``n`` classes.
         seed: Seeds the order of the rows.
+        logarithmic: Space the grid evenly in the logarithms of C and gamma, not in C and gamma.
+        standardizes: Standardize features with the training rows of the part.
+        num_parts: Train for the first ones only.
 
     Returns:
-        ``NUM_PARTS x num_arms`` accuracies on the validation rows of each part, in the order of
+        ``num_parts x num_arms`` accuracies on the validation rows of each part, in the order of
         :func:`growing_choices`.
 
     Raises:
@@ -148,19 +161,21 @@ def growing_accuracies(inputs: NDArray[np.float64], labels: NDArray[Any], seed: 
         raise ImportError(
             "the growing data need scikit-learn: pip install 'botorch_bandits[tune]'."
         ) from error
+    space = np.geomspace if logarithmic else np.linspace
+    axes = [space(*ends, n).tolist() for ends, n in zip(RANGES, GRID, strict=True)]
     shuffle = np.random.default_rng(derive_seed(seed, 0, "order of rows"))
     order = shuffle.permutation(len(labels))
     inputs, labels = inputs[order], labels[order]
     validates = np.isin(np.arange(len(labels)) % 10, VALIDATION_DIGITS)
-    table = np.empty((NUM_PARTS, len(LOG_C) * len(LOG_GAMMA)))
-    for part in range(NUM_PARTS):
+    table = np.empty((num_parts, math.prod(GRID)))
+    for part in range(num_parts):
         size = round(len(labels) * (part + 1) / NUM_PARTS)
         known, held = ~validates[:size], validates[:size]
         X, y = inputs[:size], labels[:size]
-        scale = X[known].std(0)
-        X = (X - X[known].mean(0)) / np.where(scale > 0.0, scale, 1.0)
-        grid = ((10.0**c, 10.0**gamma) for c in LOG_C for gamma in LOG_GAMMA)
-        for i, (c, gamma) in enumerate(grid):
+        if standardizes:
+            scale = X[known].std(0)
+            X = (X - X[known].mean(0)) / np.where(scale > 0.0, scale, 1.0)
+        for i, (c, gamma) in enumerate(itertools.product(*axes)):
             if len(np.unique(y[known])) == 1:  # nothing to separate
                 predicted = np.full(int(held.sum()), y[known][0])
             else:
@@ -466,17 +481,29 @@ class ContextualMethod(Method):
     Attributes:
         draws: Thompson sampling; otherwise an upper confidence bound.
         width: A constant (``beta_t``), to which censored feedback adds its sum.
+        divides_the_sum: Divide the sum of deviations by the prior variance, as the loop does; the
+            authors' released code takes deviations as they are.
+        predictive: Deviations of upper confidence bounds, in the sum and beside the mean, include
+            the noise, as in the released code.
+        scales_draws: Add the sum to the width of draws, too, as Theorem 3 does; the released code
+            does not.
         delays: After how many rounds outcomes arrive.
         feedback: How pending queries enter the model.
-        refit_rounds: After these rounds hyperparameters are fitted to the rows that the method has
-            then; if there are none, to random entries of the table before the first round.
+        refit_rounds: After these rounds hyperparameters are fitted to the outcomes that the method
+            has then; if there are none, to random entries of the table before the first round.
+        learns_from_pseudo_values: With censored feedback: fit to all queries with their
+            pseudo-values, not to the outcomes that arrived in time.
     """
 
     draws: bool
     width: float
+    divides_the_sum: bool = False
+    predictive: bool = True
+    scales_draws: bool = False
     delays: Delays = field(default_factory=lambda: ConstantDelay(0))
     feedback: Feedback = field(default_factory=Hallucinated)
     refit_rounds: tuple[int, ...] = ()
+    learns_from_pseudo_values: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -569,6 +596,7 @@ class _State:
         self._posterior = self._build()
         self._on_their_way: list[tuple[float, int, float]] = []  # arrival, query, outcome
         self._asked: list[Tensor] = []
+        self._in_time: list[int] = []  # rows whose outcome arrived
         feedback = method.feedback
         self._censored = feedback if isinstance(feedback, Censored) else None
         if self._censored is not None and self._censored.window != "all":
@@ -594,6 +622,7 @@ class _State:
                 arrival - (query + 1) <= self._censored.max_delay
             ):
                 self._posterior.relabel(query, outcome)
+                self._in_time.append(query)
 
     def choose(self, normal: Tensor | None) -> int:
         """Return the arm of the largest score; ``normal`` are the numbers of a draw."""
@@ -606,7 +635,7 @@ class _State:
             variance = posterior.variance
             if shrinkage is not None:
                 variance = np.maximum(variance - np.square(shrinkage).sum(0), 0.0)
-            deviation = np.sqrt(variance)
+            deviation = np.sqrt(variance + self._noise)
         else:
             covariance = posterior.covariance
             if shrinkage is not None:
@@ -624,9 +653,12 @@ class _State:
             self._posterior.append(x, 0.0)  # the minimum
 
     def refit(self, seed: int) -> None:
-        """Fit hyperparameters to the rows as they are, pseudo-values among them."""
+        """Fit hyperparameters to what arrived in time, or to all rows with pseudo-values."""
         X, y = self._posterior.rows
-        self._hyperparameters = self._hyperparameters.fit(X, y, seed)
+        told: slice | list[int] = slice(None)
+        if self._censored is not None and not self._method.learns_from_pseudo_values:
+            told = sorted(self._in_time)
+        self._hyperparameters = self._hyperparameters.fit(X[told], y[told], seed)
         self._posterior = self._build()
         for x, label in zip(X, y.tolist(), strict=True):
             self._posterior.append(x, label)
@@ -636,14 +668,21 @@ class _State:
         context = task.contexts[self._context]
         return ContextPosterior(known.read(), known.noise, task.choices, context)
 
+    @property
+    def _noise(self) -> float:
+        """What predictive variances have more; draws have none of it."""
+        has_noise = self._method.predictive and not self._method.draws
+        return self._hyperparameters.noise if has_noise else 0.0
+
     def _width(self) -> float:
-        """The width, with bounds in prior standard deviations as the loop has them."""
-        width, censored = self._method.width, self._censored
-        if censored is None:
-            return width
+        """The width; without the division by the prior variance it is that of the paper's code."""
+        method, censored = self._method, self._censored
+        if censored is None or (method.draws and not method.scales_draws):
+            return method.width
         assert censored.max_delay is not None
         assert censored.outcome_bound is not None
         posterior = self._posterior
         first = max(0, posterior.num_rows - int(censored.max_delay))
-        total = float(posterior.deviations(first).sum())
-        return width + censored.outcome_bound * total / posterior.prior_variance
+        deviations = np.sqrt(np.square(posterior.deviations(first)) + self._noise)
+        total = censored.outcome_bound * float(deviations.sum())
+        return method.width + total / (posterior.prior_variance if method.divides_the_sum else 1.0)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,8 +29,7 @@ from botorch_bandits.acquisition import (
 from botorch_bandits.confidence import WaterFillingGain
 from botorch_bandits.models import double_kernel
 from botorch_bandits.random_streams import generator
-from papers.results import plot_curves
-from papers.trials import ArmsExperiment, ArmsStudy, Curves, Method
+from papers.trials import ArmsExperiment, ArmsStudy, Method
 
 NUM_ARMS, LENGTHSCALE = 200, 0.15
 RKHS_NORM, NOISE_STD, DELTA = 2.0, 0.1, 0.05
@@ -181,19 +179,3 @@ def _random_methods(setting: _Setting, study: ArmsStudy) -> list[Method]:
         Method("Thompson sampling", GPThompsonSampling.with_options(width=1.0), lam),
         *_process_methods(setting, study)[:1],
     ]
-
-
-def report(
-    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Draw the panels, two in a row.
-
-    Args:
-        experiments: The panels.
-        curves: Their results.
-        folder: Not used.
-
-    Returns:
-        The axes of the figure.
-    """
-    return plot_curves(experiments, curves, num_columns=2)

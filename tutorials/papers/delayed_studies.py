@@ -190,7 +190,7 @@ class LearnedPlayer:
         tables: What was tabulated, by trial.
         start: The hyperparameters with which it starts, but for the noise, which is the method's.
         learns: Whether others are learned, or these stay.
-        as_published: Whether the sum over pending queries is that of the published code.
+        as_published: Whether censored feedback has the width and the draws of the released code.
     """
 
     choices: Tensor
@@ -278,11 +278,7 @@ class LearnedPlayer:
     ) -> BanditLoop:
         feedback = method.feedback
         if isinstance(feedback, Censored) and self.as_published:
-            # The paper's width is 1 + B_y times the sum of deviations as they are. The loop's is of
-            # f over the prior deviation s, which divides that sum by s^2.
-            assert feedback.outcome_bound is not None
-            bound = feedback.outcome_bound * learned.prior_variance
-            feedback = replace(feedback, outcome_bound=bound)
+            feedback = replace(feedback, **Censored.as_published)
         return BanditLoop(
             domain,
             BanditGP.with_kernel(learned.kernel(), noise=learned.noise),

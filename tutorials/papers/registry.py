@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from papers import (
     avanesov,
+    avanesov_factors,
     beyond_changes,
     beyond_changes_hard,
     beyond_combined,
@@ -22,15 +22,34 @@ from papers import (
     beyond_priors,
     beyond_varying,
     chowdhury,
+    chowdhury_factors,
     coverage,
     identification,
     ringing,
     shi,
+    shi_factors,
+    shi_varying,
     srinivas,
+    srinivas_factors,
     verma,
     verma_contextual,
+    verma_factors,
+    verma_tuning,
+    verma_tuning_factors,
+)
+from papers.pictures import Picture, Written, curve_pictures, no_pictures
+from papers.special_pictures import (
+    combined_pictures,
+    constraint_pictures,
+    forgetting_pictures,
+    multiplier_pictures,
+    power_pictures,
+    tuning_pictures,
 )
 from papers.trials import ArmsExperiment
+
+FACTORS = "-factors"
+"""How names of experiments end that change one setting of a paper's figures at a time."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +62,22 @@ class Entry:
         data: What each data file is; empty if none is needed.
         num_required: How many of them are required.
         report: Takes the panels, their results and the folder; prints and writes what the table
-            does not say, and returns the axes of the figure. The usual figure if omitted.
+            does not say.
+        pictures: From the tables to the pictures; one a panel with its curves if omitted.
     """
 
     build: Callable[..., list[ArmsExperiment]]
     description: str
     data: tuple[str, ...] = ()
     num_required: int = 0
-    report: Callable[..., Any] | None = None
+    report: Callable[..., None] | None = None
+    pictures: Callable[[Written], list[Picture]] = curve_pictures
 
 
 EXPERIMENTS = {
     "coverage": Entry(
         coverage.coverage,
         "what a guarantee costs: coverage and regret of widths",
-        report=coverage.report,
     ),
     "srinivas-synthetic": Entry(srinivas.synthetic, "Srinivas et al. 2010, Figure 5a"),
     "srinivas-sensors": Entry(
@@ -72,6 +92,13 @@ EXPERIMENTS = {
         ("road speeds (CSV: time, then one column a sensor)",),
         1,
     ),
+    "srinivas-factors": Entry(
+        srinivas_factors.factors,
+        "what decides the claims of Srinivas et al. 2010 on MPI and EI",
+        ("temperatures (.npz, array 'temperature': times x sensors)",),
+        report=srinivas_factors.report,
+        pictures=no_pictures,
+    ),
     "chowdhury-rkhs": Entry(chowdhury.rkhs, "Chowdhury and Gopalan 2017, Figures 1 and 2"),
     "chowdhury-functions": Entry(chowdhury.functions, "Chowdhury and Gopalan 2017, Figure 3"),
     "chowdhury-sensors": Entry(
@@ -83,11 +110,24 @@ EXPERIMENTS = {
         ),
         1,
     ),
+    "chowdhury-factors": Entry(
+        chowdhury_factors.factors,
+        "what decides the claims of Chowdhury and Gopalan 2017 that do not reproduce",
+        (
+            "temperatures (.npz, array 'temperature': 7 days of 144 times x sensors)",
+            "light (.npz, arrays 'train_raw' and 'test_raw')",
+        ),
+        1,
+        report=chowdhury_factors.report,
+        pictures=no_pictures,
+    ),
     "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
     "verma-tuning": Entry(
-        verma.tuning,
+        verma_tuning.tuning,
         "Verma, Dai and Low 2022, Figures 2 and 3",
         ("Pima Indians diabetes (CSV with the class in the column 'Outcome')",),
+        report=verma_tuning.report,
+        pictures=tuning_pictures,
     ),
     "verma-contextual": Entry(
         verma_contextual.contextual,
@@ -98,11 +138,27 @@ EXPERIMENTS = {
         ),
         1,
     ),
+    "verma-factors": Entry(
+        verma_tuning_factors.factors,
+        "Verma, Dai and Low 2022 with one factor changed",
+        (
+            "Pima Indians diabetes (CSV with the class in the column 'Outcome')",
+            "SVM tasks (.npz, arrays 'accuracy', 'hyperparameters' and 'context')",
+        ),
+        report=verma_factors.report,
+        pictures=no_pictures,
+    ),
     "avanesov-horizon": Entry(
-        avanesov.horizon, "Avanesov 2020, Figure 1", report=avanesov.report_power
+        avanesov.horizon,
+        "Avanesov 2020, Figure 1",
+        report=avanesov.report_power,
+        pictures=power_pictures,
     ),
     "avanesov-periods": Entry(
-        avanesov.periods, "Avanesov 2020, Figure 2", report=avanesov.report_power
+        avanesov.periods,
+        "Avanesov 2020, Figure 2",
+        report=avanesov.report_power,
+        pictures=power_pictures,
     ),
     "avanesov-compare": Entry(
         avanesov.compare, "Avanesov 2020, Figure 3", report=avanesov.report_comparison
@@ -112,21 +168,45 @@ EXPERIMENTS = {
         "what Avanesov 2020 leaves unsaid, in the setting of Figure 3",
         report=avanesov.report_comparison,
     ),
-    "shi-gardner": Entry(shi.gardner, "Shi and Eryilmaz 2022, Figures 1 to 5", report=shi.report),
+    "avanesov-factors": Entry(
+        avanesov_factors.factors,
+        "claims of Avanesov 2020 with one factor changed",
+        report=avanesov_factors.report,
+        pictures=no_pictures,
+    ),
+    "shi-gardner": Entry(
+        shi.gardner,
+        "Shi and Eryilmaz 2022, Figures 1 to 5",
+        report=shi.report,
+        pictures=constraint_pictures,
+    ),
     "shi-rates": Entry(
         shi.rates,
         "Shi and Eryilmaz 2022, Figures 6 to 9, with substitute constants",
         report=shi.report,
+        pictures=constraint_pictures,
+    ),
+    "shi-factors": Entry(
+        shi_factors.factors,
+        "claims of Shi and Eryilmaz 2022 with one factor changed",
+        report=shi_factors.report,
+        pictures=no_pictures,
+    ),
+    "shi-varying": Entry(
+        shi_varying.varying,
+        "Shi and Eryilmaz 2022, Appendices B and D: realized rewards and constraints",
+        report=shi_varying.report,
     ),
     "beyond-multipliers": Entry(
         beyond_multipliers.multipliers,
         "multipliers: once an epoch against every round",
         report=beyond_multipliers.report,
+        pictures=multiplier_pictures,
     ),
     "beyond-forgetting": Entry(
         beyond_forgetting.forgetting,
         "restarting against models that forget",
-        report=beyond_forgetting.report,
+        pictures=forgetting_pictures,
     ),
     "beyond-priors": Entry(
         beyond_priors.priors,
@@ -146,7 +226,7 @@ EXPERIMENTS = {
     "beyond-changes-hard": Entry(
         beyond_changes_hard.hard,
         "changes that are frequent, faint or hidden, in two dimensions, and a drift",
-        report=partial(avanesov.report_comparison, num_columns=4),
+        report=avanesov.report_comparison,
     ),
     "beyond-calm": Entry(
         beyond_changes_hard.calm,
@@ -166,6 +246,7 @@ EXPERIMENTS = {
         beyond_combined.combined,
         "delay, change, constraint and context at once, each switched off in turn",
         report=beyond_combined.report,
+        pictures=combined_pictures,
     ),
 }
 
@@ -184,6 +265,10 @@ class TableEntry:
 
 
 TABLES = {
+    "avanesov-calibration": TableEntry(
+        avanesov_factors.calibration,
+        "alarms of the threshold of Avanesov 2020 for several ridges, without a change and after",
+    ),
     "beyond-varying": TableEntry(
         beyond_varying.varying, "rewards and constraints that vary with the round"
     ),

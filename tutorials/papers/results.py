@@ -1,23 +1,21 @@
-"""Tables and figures of experiments on arms, and the files they are written to.
+"""Tables of experiments on arms, and the files they are written to.
 
-A table has means, standard errors and medians over trials, one row a method; a figure has the mean
-regret with a band of one standard error on either side. Files are replaced as a whole.
+A table has means, standard errors and medians over trials, one row a method. Files are replaced as
+a whole.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from botorch_bandits.cli import replaced_at_the_end, write_atomically
-from botorch_bandits.plotting import LINE_STYLES, new_figure
+from botorch_bandits.cli import write_atomically
 from papers.trials import ArmsExperiment, Curves
 
 REPORTED_ROUND = 80
@@ -112,55 +110,6 @@ def format_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def plot_curves(
-    experiments: Sequence[ArmsExperiment],
-    curves: Sequence[Mapping[str, Curves]],
-    num_columns: int = 5,
-) -> Any:
-    """Draw one panel an experiment, as the papers do: regret over rounds, one line a method.
-
-    Bands are one standard error wide on either side.
-
-    Args:
-        experiments: One panel each.
-        curves: Their results.
-        num_columns: At most so many panels stand side by side.
-
-    Returns:
-        An array of axes.
-    """
-    num_columns = min(len(experiments), num_columns)
-    num_rows = -(-len(experiments) // num_columns)
-    _, axes = new_figure(num_rows, num_columns, width=5.2 * num_columns, height=3.6 * num_rows)
-    panels = axes.reshape(-1)
-    for ax in panels[len(experiments) :]:
-        ax.remove()
-    panels = panels[: len(experiments)]
-    for ax, experiment, results in zip(panels, experiments, curves, strict=True):
-        label = "mean regret a round" if experiment.average else "cumulative regret"
-        for (name, curve), style in zip(results.items(), itertools.cycle(LINE_STYLES)):
-            rounds = torch.arange(1, curve.regret.shape[1] + 1)
-            shown = curve.regret.cumsum(-1)
-            shown = shown / rounds if experiment.average else shown
-            if curve.simple_regret is not None:
-                shown, label = curve.simple_regret, "simple regret"
-            mean = shown.mean(0)
-            ax.plot(rounds, mean, label=name, lw=1.4, **style)
-            if len(shown) > 1:
-                error = shown.std(0) / len(shown) ** 0.5
-                ax.fill_between(rounds, mean - error, mean + error, color="0.5", alpha=0.2, lw=0)
-        ax.set_title(experiment.title, fontsize=9)
-        ax.set_xlabel("round")
-        ax.set_ylabel(label)
-        if experiment.logarithmic:
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-        else:
-            ax.set_ylim(bottom=0)
-        ax.legend(fontsize=7)
-    return panels
-
-
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write rows as a CSV file, replaced as a whole."""
     text = io.StringIO()
@@ -169,16 +118,3 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         writer.writerow({k: f"{v:.10g}" if isinstance(v, float) else v for k, v in row.items()})
     write_atomically(path, text.getvalue())
-
-
-def save_figure(figure: Any, path: Path) -> None:
-    """Save a figure as a PNG of few colors, replaced as a whole, and close it."""
-    import matplotlib.pyplot as plt
-    from PIL import Image  # which matplotlib brings
-
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=110, format="png")
-    plt.close(figure)
-    with replaced_at_the_end(path) as file:
-        # lines in gray need no more, and pages hold many pictures
-        Image.open(picture).convert("RGB").quantize(32).save(file, format="PNG", optimize=True)

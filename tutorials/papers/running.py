@@ -1,4 +1,4 @@
-"""Run an experiment by name and write its folder: tables, differences, settings and a figure.
+"""Run an experiment by name and write its folder: tables, settings and pictures.
 
 Methods of a panel meet the same functions, noise and delays, so the differences vary less than the
 regrets do.
@@ -23,12 +23,13 @@ from torch import Tensor
 
 from botorch_bandits import __version__
 from botorch_bandits.cli import write_atomically
+from papers.curves import CURVES_TABLE, tabulate_curves
+from papers.pictures import FOLDER as IMAGES
+from papers.pictures import Picture, Written, save_picture
 from papers.registry import EXPERIMENTS, TABLES, build_experiments
 from papers.results import (
     REPORTED_ROUND,
     format_table,
-    plot_curves,
-    save_figure,
     tabulate,
     write_csv,
 )
@@ -130,8 +131,8 @@ def run_experiment(
 ) -> Finished:
     """Run an experiment, print its tables and write its folder.
 
-    Writes ``table.csv``, ``differences.csv``, ``settings.json`` and a figure. Trials that an
-    earlier start finished are not run again.
+    Writes ``table.csv``, ``differences.csv``, ``curves.csv``, ``settings.json`` and pictures, one
+    a panel. Trials that an earlier start finished are not run again.
 
     Args:
         name: A key of ``EXPERIMENTS`` or of ``TABLES``.
@@ -173,15 +174,52 @@ def run_experiment(
     write_csv(folder / "table.csv", rows)
     if differences:
         write_csv(folder / "differences.csv", differences)
+    write_csv(folder / f"{CURVES_TABLE}.csv", tabulate_curves(experiments, curves))
     report = EXPERIMENTS[name].report
-    axes = (
-        plot_curves(experiments, curves) if report is None else report(experiments, curves, folder)
-    )
-    save_figure(axes[0].figure, folder / f"{name}.png")
+    if report is not None:
+        report(experiments, curves, folder)
     panels = [_describe(*pair) for pair in zip(experiments, curves, strict=True)]
     settings = {e.name: dict(e.settings or {}) for e in experiments}
     _write_settings(folder, name, settings, time.monotonic() - started, panels=panels, seed=seed)
+    draw_pictures(name, folder)
     return Finished(experiments, curves)
+
+
+def draw_pictures(name: str, folder: Path) -> list[Path]:
+    """Draw the pictures of an experiment, one a panel, from the tables in its folder.
+
+    Args:
+        name: Of the experiment.
+        folder: What :func:`run_experiment` wrote; pictures go to its folder ``images``.
+
+    Returns:
+        The files.
+    """
+    files = []
+    for picture in pictures_of(name, read_written(folder)):
+        files.append(folder / IMAGES / f"{picture.name}.svg")
+        save_picture(picture, files[-1])
+    return files
+
+
+def pictures_of(name: str, written: Written) -> list[Picture]:
+    """Return the pictures of an experiment; an experiment that is a table has none.
+
+    Args:
+        name: Of the experiment.
+        written: Its tables.
+    """
+    return EXPERIMENTS[name].pictures(written) if name in EXPERIMENTS else []
+
+
+def read_written(folder: Path) -> Written:
+    """Return the tables and settings that an experiment has written.
+
+    Args:
+        folder: Of the experiment.
+    """
+    tables = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
+    return Written(tables, read_settings(folder))
 
 
 def _describe(experiment: ArmsExperiment, results: Mapping[str, Curves]) -> dict[str, Any]:
@@ -192,6 +230,7 @@ def _describe(experiment: ArmsExperiment, results: Mapping[str, Curves]) -> dict
         "published": experiment.published,
         "trials": experiment.num_trials,
         "rounds": experiment.num_rounds,
+        "logarithmic": experiment.logarithmic,
         "seconds": round(sum(known), 2) if len(known) == len(results) else None,
     }
 

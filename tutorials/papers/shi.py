@@ -10,7 +10,6 @@ values shows what they matter.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -37,7 +36,6 @@ from botorch_bandits.constraints import (
 from botorch_bandits.domains import Arms
 from botorch_bandits.loop import BanditLoop
 from botorch_bandits.models import ArmsPrior, BanditGP, double_kernel
-from botorch_bandits.plotting import LINE_STYLES, new_figure
 from botorch_bandits.problems import GardnerProblem, RatesProblem
 from botorch_bandits.random_streams import generator
 from papers.constrained_methods import ADMMBO, BanditSaddlePoint, ConstrainedImprovement
@@ -47,7 +45,7 @@ from papers.constrained_study import (
     SeparateArms,
     play_with_constraints,
 )
-from papers.results import save_figure, write_csv
+from papers.results import write_csv
 from papers.trials import ArmsExperiment, ArmsStudy, Curves
 
 NOISE_STD = 0.1
@@ -228,6 +226,11 @@ NUM_RESAMPLES = 2000
 """Of the bootstrap."""
 
 NUM_BOXES = 10
+BOXES_TABLE = "boxes"
+"""The name of the table of box plots, without ``.csv``."""
+
+BOX = ("least", "lower_quartile", "median", "upper_quartile", "largest")
+"""Its columns with numbers."""
 
 
 @dataclass(frozen=True)
@@ -409,18 +412,15 @@ def tabulate_growth(experiment: ArmsExperiment, results: Mapping[str, Curves]) -
 
 def report(
     experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]], folder: Path
-) -> Any:
-    """Print regrets with their violations and the fitted powers; draw the paper's figures.
+) -> None:
+    """Print regrets with their violations and the fitted powers.
 
-    Writes ``violation.csv`` and ``growth.csv``, and box plots as ``boxes.png``.
+    Writes ``violation.csv``, ``growth.csv`` and ``boxes.csv``.
 
     Args:
         experiments: The panels of ``shi-gardner`` or ``shi-rates``.
         curves: Their results.
         folder: Where files go.
-
-    Returns:
-        The axes of the figure of means.
     """
     rows = tabulate_violation(experiments, curves)
     write_csv(folder / "violation.csv", rows)
@@ -445,58 +445,35 @@ def report(
             if row["power"] != "":
                 words = f"{row['power']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
             print(f"{row['method']:<24}{row['quantity']:<16}{words}")
-    save_figure(_draw_boxes(_compared(experiments, curves, ("",))), folder / "boxes.png")
-    return _draw_means(_compared(experiments, curves, ("", "slow")))
+    write_csv(folder / f"{BOXES_TABLE}.csv", tabulate_boxes(experiments, curves))
 
 
-def _compared(
-    experiments: Sequence[ArmsExperiment],
-    curves: Sequence[Mapping[str, Curves]],
-    parts: tuple[str, ...],
-) -> dict[str, dict[str, Averages]]:
-    """Return the averages of compared methods, without noise on the constraint and with it."""
-    found: dict[str, dict[str, Averages]] = {}
+def tabulate_boxes(
+    experiments: Sequence[ArmsExperiment], curves: Sequence[Mapping[str, Curves]]
+) -> list[dict[str, Any]]:
+    """Return quartiles and extremes over runs at ten rounds, for the compared methods.
+
+    Runs that have stopped before a round are not in it.
+
+    Args:
+        experiments: The panels.
+        curves: Their results.
+    """
+    rows = []
     for experiment, results in zip(experiments, curves, strict=True):
-        kind, _, rest = experiment.name.split("-", 2)[2].partition("-")
-        if kind in ("noiseless", "noisy") and rest in parts:
-            known = {name: averages(curve) for name, curve in results.items()}
-            found.setdefault(kind, {}).update(known)
-    return found
-
-
-def _draw_means(compared: Mapping[str, Mapping[str, Averages]]) -> Any:
-    """One row with exact and one with noisy constraint values: mean regret and violation."""
-    _, axes = new_figure(len(compared), 2, width=10.0, height=3.4 * len(compared))
-    for row, (kind, methods) in zip(axes, compared.items(), strict=True):
-        for ax, quantity in zip(row, ("regret", "violation"), strict=True):
-            for (name, known), style in zip(methods.items(), itertools.cycle(LINE_STYLES)):
-                mean = known.running_mean(quantity)
-                ax.plot(range(1, len(mean) + 1), mean, label=name, lw=1.4, **style)
-            ax.axhline(0.0, color="0.7", lw=0.8, zorder=0)
-            ax.set_title(f"constraint {kind}", fontsize=9)
-            ax.set_xlabel("round")
-            ax.set_ylabel(f"time-averaged {quantity}")
-        row[0].legend(fontsize=7)
-    return axes.reshape(-1)
-
-
-def _draw_boxes(compared: Mapping[str, Mapping[str, Averages]]) -> Any:
-    """One row a method, as in the paper: box plots over runs at several rounds."""
-    shown = [(kind, *pair) for kind, methods in compared.items() for pair in methods.items()]
-    figure, axes = new_figure(len(shown), 2, width=10.0, height=1.9 * len(shown))
-    for row, (kind, name, known) in zip(axes, shown, strict=True):
-        last = known.last_round
-        times = sorted({max(last * i // NUM_BOXES, 1) for i in range(1, NUM_BOXES + 1)})
-        for ax, quantity in zip(row, ("regret", "violation"), strict=True):
-            boxes = [known.at(quantity, t)[known.stopped >= t].numpy() for t in times]
-            ax.boxplot(boxes, medianprops={"color": "black"}, flierprops={"ms": 2})
-            ax.set_xticks(range(1, len(times) + 1), [str(t) for t in times], fontsize=7)
-            ax.axhline(0.0, color="0.7", lw=0.8, zorder=0)
-            ax.set_title(f"{name}, constraint {kind}", fontsize=8)
-            ax.set_ylabel(quantity, fontsize=8)
-    for ax in axes[-1]:
-        ax.set_xlabel("round")
-    return figure
+        if experiment.name.split("-", 2)[2] not in ("noiseless", "noisy"):
+            continue
+        for name, curve in results.items():
+            known = averages(curve)
+            last = known.last_round
+            for quantity in ("regret", "violation"):
+                for t in sorted({max(last * i // NUM_BOXES, 1) for i in range(1, NUM_BOXES + 1)}):
+                    values = known.at(quantity, t)[known.stopped >= t]
+                    numbers = [float(f"{values.quantile(p):.5g}") for p in (0, 0.25, 0.5, 0.75, 1)]
+                    key: dict[str, Any] = {"experiment": experiment.name, "method": name}
+                    key |= {"quantity": f"time-averaged {quantity}", "round": t}
+                    rows.append(key | dict(zip(BOX, numbers, strict=True)))
+    return rows
 
 
 def _standard_error(values: Tensor) -> float:

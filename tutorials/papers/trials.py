@@ -144,9 +144,11 @@ class ArmsExperiment:
         num_trials: How many functions.
         num_rounds: How many rounds each.
         make_study: From first trial and number of trials to the study of those.
-        make_methods: From a study to its methods; constants may depend on the functions.
+        make_methods: From a study to its methods, which have a ``name`` each; constants may depend
+            on the functions.
         logarithmic: Draw both axes on a logarithmic scale, for regrets of several magnitudes.
         average: Draw the mean regret a round (``R_t / t``) in place of the cumulative regret.
+        totals: Draw cumulative regret and cost where there is a constraint, not time averages.
         chunk: Trials that are played at once; results do not depend on it.
         settings: What else determines the result, by name.
         player: Plays a study with a method and returns ``regret``, and ``simple_regret`` if that
@@ -160,9 +162,10 @@ class ArmsExperiment:
     num_trials: int
     num_rounds: int
     make_study: Callable[[int, int], ArmsStudy]
-    make_methods: Callable[[ArmsStudy], Sequence[Method]]
+    make_methods: Callable[[ArmsStudy], Sequence[Any]]
     logarithmic: bool = False
     average: bool = False
+    totals: bool = False
     chunk: int = 10
     settings: Mapping[str, Any] | None = None
     player: Player | None = None

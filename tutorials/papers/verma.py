@@ -1,80 +1,59 @@
-"""The experiments of Verma, Dai and Low 2022: Figures 1, 2, 3 and 5.
+"""The synthetic experiments of Verma, Dai and Low 2022: Figures 1 and 5.
 
 The reward is a draw of a Gaussian process with squared exponential kernel and lengthscale 0.02 on
 1000 equally spaced points of [0, 1], scaled to [0, 1]. Outcomes arrive after Poisson distributed or
-fixed delays. The paper leaves open the noise, the number of rounds and the trials behind its
-figures. Here outcomes have no noise (the theory wants them bounded below by the known minimum), and
-the model is given: that kernel with prior variance 1 in the units of the scaled reward, prior mean
-0, and ``lam = 0.01``. A panel that is not in the paper has ``lam = 1.1``, as the theorem wants it.
-The paper refits the model's hyperparameters every 10 rounds instead.
+fixed delays, and have no noise. ``m`` is twice the mean delay where nothing else is said.
 
-``beta_t = 1``: every method has width 1, to which censored feedback adds the sum of current
-deviations over the last ``m`` queries, as in the authors' released code.
+The panels of the figures are played as published. From the paper (appendix C): squared exponential
+kernel, ``beta_t = 1``, hyperparameters that maximize the marginal likelihood, anew every 10 rounds;
+simple regret of the outcomes that have arrived. From the authors' released code, which is that of
+another experiment: 5 initial points and 100 rounds, the width ``1 + sum`` with the deviations of
+the last ``m`` queries as they are, noise included; draws of the posterior as it is; the
+hyperparameters before the first fit; methods that wait for outcomes play uniformly until two have
+arrived. Ours are the bounds of the lengthscale, far below and above that of the functions (the
+code has none), and that hyperparameters are fitted to what arrived alone: the code fits those of
+censored feedback to the zeros of pending queries, too. ``verma-factors`` changes these one at a
+time.
 
-Validation accuracies of a support vector machine, of logistic regression and of a small
-convolutional network. Where the paper searches a box, this plays a fixed set of points of the box,
-whose accuracies are tabulated once a trial; scikit-learn's digits stand in for MNIST.
+Panels whose name ends with ``-given`` have the right hyperparameters. One with ``-theory`` has
+``lam = 1.1``, as the theorem wants it.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel, RBFKernel
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from botorch_bandits.acquisition import (
     AcquisitionRecipe,
     GPThompsonSampling,
     GPUpperConfidenceBound,
 )
-from botorch_bandits.domains import Box
-from botorch_bandits.feedback import Censored, Feedback, Hallucinated, Ignored
 from botorch_bandits.models import double_kernel
-from botorch_bandits.problems import (
-    ConstantDelay,
-    Delays,
-    PoissonDelay,
-    clamped_eigh,
-    load_csv,
-    load_dataset,
-)
-from botorch_bandits.random_streams import derive_seed, generator
-from papers.delayed_studies import (
-    NUM_INITIAL,
-    REFIT_EVERY,
-    SMALLEST_NOISE,
-    DelayedMethod,
-    DelayedPlayer,
-    Hyperparameters,
-    LearnedMethod,
-    LearnedPlayer,
-)
+from botorch_bandits.problems import ConstantDelay, Delays, PoissonDelay, clamped_eigh
+from botorch_bandits.random_streams import generator
+from papers.delayed_curves import CurveMethod, CurvePlayer, Learned
+from papers.delayed_studies import NUM_INITIAL, REFIT_EVERY
 from papers.trials import ArmsExperiment, ArmsStudy
-from papers.verma_problems import (
-    ConvolutionalNetworkTuning,
-    HoldOutTuning,
-    LogisticRegressionTuning,
-    SupportVectorTuning,
-)
 
 NUM_ARMS, LENGTHSCALE = 1000, 0.02
 LAM = 0.01
+"""The modeled noise variance of given hyperparameters, in units of the prior variance 1."""
 THEORY_LAM = 1.1
-"""The modeled noise variance, in units of the prior variance 1; the theorem has more than 1."""
+"""The same where the theorem is to hold, which has more than 1."""
 
 WIDTH = 1.0
 MEAN_DELAY = 10
 MEAN_DELAYS = (5, 10, 20)
 MAX_DELAYS = (5, 10, 20, 40)
+NUM_TRIALS, NUM_ROUNDS = 100, 105
+ARRIVED_BEFORE_MODEL = 2
+"""With fewer outcomes the released code plays its baselines uniformly."""
 
 UCB = GPUpperConfidenceBound.with_options(width=WIDTH)
 TS = GPThompsonSampling.with_options(width=WIDTH)
@@ -84,56 +63,170 @@ FAMILIES: dict[str, tuple[tuple[str, AcquisitionRecipe], ...]] = {
 }
 """Name and acquisition with censored, ignored and hallucinated feedback."""
 
+WAYS = ("censored", "ignored", "hallucinated")
+COMMON_START = "common start"
+"""Added to the names of baselines that choose as soon as the 5 initial points are asked."""
+
+PUBLISHED_START = Learned(0.1, 1.0, 1.0, lengthscales=(0.005, 2.0))
+"""Before the first fit, as in the released code (GPy's noise variance is 1)."""
+GIVEN = Learned(LENGTHSCALE, 1.0, LAM)
+THEORY = Learned(LENGTHSCALE, 1.0, THEORY_LAM)
+
+DELAYS: dict[str, Delays] = {
+    "poisson": PoissonDelay(MEAN_DELAY),
+    "fixed": ConstantDelay(MEAN_DELAY),
+}
+
+
+def censored_method(
+    family: str, delays: Delays, max_delay: int, name: str = "", **changed: Any
+) -> CurveMethod:
+    """Return censored feedback as it was published.
+
+    Args:
+        family: ``"UCB"`` or ``"TS"``.
+        delays: Of outcomes.
+        max_delay: ``m``.
+        name: Added to the method's name.
+        **changed: Fields of :class:`~papers.delayed_curves.CurveMethod` with other values.
+    """
+    sdf = FAMILIES[family][0][0]
+    method = CurveMethod(
+        f"{sdf}, {name}" if name else sdf,
+        "censored",
+        delays,
+        draws=family == "TS",
+        max_delay=max_delay,
+        added="nothing" if family == "TS" else "published",
+        start=PUBLISHED_START,
+    )
+    return replace(method, **changed)
+
+
+def baseline_methods(
+    family: str, delays: Delays, name: str = "", **changed: Any
+) -> list[CurveMethod]:
+    """Return ignored and hallucinated feedback as the released code plays them.
+
+    Args:
+        family: ``"UCB"`` or ``"TS"``.
+        delays: Of outcomes.
+        name: Added to the methods' names.
+        **changed: Fields of :class:`~papers.delayed_curves.CurveMethod` with other values.
+    """
+    methods = [
+        CurveMethod(
+            f"{baseline}, {name}" if name else baseline,
+            way,
+            delays,
+            draws=family == "TS",
+            uniform_until=ARRIVED_BEFORE_MODEL,
+            start=PUBLISHED_START,
+        )
+        for (baseline, _), way in zip(FAMILIES[family][1:], WAYS[1:], strict=True)
+    ]
+    return [replace(method, **changed) for method in methods]
+
 
 def synthetic(
-    num_trials: int = 50, num_rounds: int = 150, seed: int = 0, chunk: int = 10
+    num_trials: int = NUM_TRIALS, num_rounds: int = NUM_ROUNDS, seed: int = 0, chunk: int = 10
 ) -> list[ArmsExperiment]:
-    """Return the panels: five of upper confidence bounds, then five of Thompson sampling.
+    """Return the panels of upper confidence bounds, then those of Thompson sampling.
 
     Args:
         num_trials: Functions.
-        num_rounds: Rounds each.
-        seed: Seeds functions, delays and draws; a trial's are the same for every method.
+        num_rounds: Rounds each, the initial ones among them.
+        seed: Seeds functions, initial points, delays and draws; a trial's are the same for every
+            method and panel.
         chunk: Trials in one file; results do not depend on it.
     """
-    choices, kernel, _ = _process()
-    settings = {
-        "seed": seed,
-        "num_arms": NUM_ARMS,
-        "lengthscale": LENGTHSCALE,
-        "width": WIDTH,
-        "window": "all",
-        "mean_delay": MEAN_DELAY,
-        "max_delay": "2 * mean_delay",
-        "noise_std": 0.0,
-    }
-    player = DelayedPlayer(choices, kernel)
-
-    def make_study(first: int, count: int) -> ArmsStudy:
-        # trials are played by the loop, which has the kernel itself
-        no_matrix = torch.empty(0, 0, dtype=torch.float64)
-        return ArmsStudy(no_matrix, draw_rewards(seed, first, count), 0.0, num_rounds, seed, first)
-
+    player = curve_player(seed)
     return [
-        ArmsExperiment(
-            name=f"verma-{family.lower()}-{panel}",
-            title=title,
-            published=published,
-            num_trials=num_trials,
-            num_rounds=num_rounds,
-            make_study=make_study,
-            make_methods=partial(_given, methods),
-            player=player,
-            chunk=chunk,
-            settings=settings | {"lam": methods[0].lam},
+        curve_panel(
+            f"verma-{family.lower()}-{panel}",
+            title,
+            published,
+            methods,
+            player,
+            (num_trials, num_rounds, seed),
+            chunk,
         )
         for family in FAMILIES
         for panel, title, published, methods in _panels(family)
     ]
 
 
-def _given(methods: list[DelayedMethod], study: ArmsStudy) -> list[DelayedMethod]:
+@cache
+def curve_player(seed: int) -> CurvePlayer:
+    """Return what plays the functions; a process plays what its panels share once.
+
+    Args:
+        seed: Of the experiment.
+    """
+    return CurvePlayer(partial(_one_draw, seed))
+
+
+def curve_panel(
+    name: str,
+    title: str,
+    published: str,
+    methods: list[CurveMethod],
+    player: CurvePlayer,
+    size: tuple[int, int, int],
+    chunk: int = 10,
+    kind: type[ArmsExperiment] = ArmsExperiment,
+    **more: Any,
+) -> ArmsExperiment:
+    """Return a panel.
+
+    Args:
+        name: For files.
+        title: What is shown.
+        published: What the paper states.
+        methods: What is played.
+        player: By what.
+        size: Trials, rounds and seed.
+        chunk: Trials in one file.
+        kind: The class of the panel.
+        **more: Its further fields.
+    """
+    num_trials, num_rounds, seed = size
+
+    def make_study(first: int, count: int) -> ArmsStudy:
+        # the player has the functions
+        nothing = torch.empty(0, 0, dtype=torch.float64)
+        values = torch.empty(count, 0, dtype=torch.float64)
+        return ArmsStudy(nothing, values, 0.0, num_rounds, seed, first)
+
+    return kind(
+        name=name,
+        title=title,
+        published=published,
+        num_trials=num_trials,
+        num_rounds=num_rounds,
+        make_study=make_study,
+        make_methods=partial(_given, methods),
+        player=player,
+        chunk=chunk,
+        settings={
+            "seed": seed,
+            "num_arms": NUM_ARMS,
+            "lengthscale": LENGTHSCALE,
+            "noise_std": 0.0,
+            "num_initial": NUM_INITIAL,
+            "refit_every": REFIT_EVERY,
+            "methods": {method.name: repr(replace(method, name="")) for method in methods},
+        },
+        **more,
+    )
+
+
+def _given(methods: list[CurveMethod], study: ArmsStudy) -> list[CurveMethod]:
     return methods
+
+
+def _one_draw(seed: int, trial: int) -> Tensor:
+    return draw_rewards(seed, trial, 1)[0]
 
 
 @cache
@@ -168,261 +261,73 @@ def draw_rewards(seed: int, first: int, count: int) -> Tensor:
     return torch.stack(rows)
 
 
-def _panels(family: str) -> list[tuple[str, str, str, list[DelayedMethod]]]:
+def _panels(family: str) -> list[tuple[str, str, str, list[CurveMethod]]]:
     """Name, title, what the paper states, and the methods of each panel of a family."""
-    censored, ignored, hallucinated = FAMILIES[family]
-    sdf, acquisition = censored
+    sdf = FAMILIES[family][0][0]
+    is_ucb = family == "UCB"
+    alike = "" if is_ucb else "not shown; for GP-UCB-SDF: "
+    figure, compares = ("Figure 1", "cd") if is_ucb else ("Figure 5", "ab")
+    best = f"{sdf} has the smallest simple regret"
+    twice = 2 * MEAN_DELAY
+    # the paper's m is twice the mean delay where it says nothing else (section 6)
+    given: dict[str, Any] = {"start": GIVEN, "learns": False}
 
-    def waiting(name: str, mean: int, limit: int) -> DelayedMethod:
-        name = f"{sdf}, {name}"
-        feedback = _censored(limit)
-        return DelayedMethod(name, acquisition, LAM, delays=PoissonDelay(mean), feedback=feedback)
-
-    def compared(delays: Delays, lam: float = LAM) -> list[DelayedMethod]:
-        ways: list[Feedback] = [_censored(2 * MEAN_DELAY), Ignored(), Hallucinated()]
+    def of_means(**changed: Any) -> list[CurveMethod]:
         return [
-            DelayedMethod(name, recipe, lam, delays=delays, feedback=way)
-            for (name, recipe), way in zip((censored, ignored, hallucinated), ways, strict=True)
+            censored_method(family, PoissonDelay(mean), 2 * mean, f"mean {mean}", **changed)
+            for mean in MEAN_DELAYS
         ]
 
-    of_means = [waiting(f"mean {mean}", mean, 2 * mean) for mean in MEAN_DELAYS]
-    of_limits = [waiting(f"m = {limit}", MEAN_DELAY, limit) for limit in MAX_DELAYS]
-    figure, compares = ("Figure 1", "cd") if family == "UCB" else ("Figure 5", "ab")
-    alike = "" if family == "UCB" else "not shown; for GP-UCB-SDF: "
-    best = f"{sdf} has the smallest simple regret"
+    def of_limits(**changed: Any) -> list[CurveMethod]:
+        delays = DELAYS["poisson"]
+        return [censored_method(family, delays, m, f"m = {m}", **changed) for m in MAX_DELAYS]
+
+    def compared(delays: Delays, name: str = "", **changed: Any) -> list[CurveMethod]:
+        censored = censored_method(family, delays, twice, name, **changed)
+        return [censored, *baseline_methods(family, delays, name, **changed)]
+
+    def both_starts(delays: Delays) -> list[CurveMethod]:
+        early = baseline_methods(family, delays, COMMON_START, uniform_until=0)
+        return [*compared(delays), *early]
+
+    words = {"poisson": f"Poisson({MEAN_DELAY}) delays", "fixed": f"delays of {MEAN_DELAY}"}
+    means, limits = f"{sdf}, Poisson delays, m = 2 mean", f"{sdf}, {words['poisson']}"
+    theory: dict[str, Any] = {"start": THEORY, "learns": False, "predictive": False}
+    if not is_ucb:
+        theory["added"] = "published"  # the theorem scales draws, too
     return [
-        (
-            "mean",
-            f"{sdf}, Poisson delays, m = 2 mean",
-            f"{alike}Figure 1a: larger delays are worse",
-            of_means,
-        ),
+        ("mean", means, f"{alike}Figure 1a: larger delays are worse", of_means()),
         (
             "limit",
-            f"{sdf}, Poisson({MEAN_DELAY}) delays",
+            limits,
             f"{alike}Figure 1b: small m is bad, m = 20 and 40 are alike",
-            of_limits,
+            of_limits(),
         ),
-        (
-            "poisson",
-            f"Poisson({MEAN_DELAY}) delays, m = {2 * MEAN_DELAY}",
-            f"{figure}{compares[0]}: {best}",
-            compared(PoissonDelay(MEAN_DELAY)),
+        *(
+            (name, f"{words[name]}, m = {twice}", f"{figure}{c}: {best}", both_starts(delays))
+            for (name, delays), c in zip(DELAYS.items(), compares, strict=True)
         ),
-        (
-            "fixed",
-            f"delays of {MEAN_DELAY}, m = {2 * MEAN_DELAY}",
-            f"{figure}{compares[1]}: {best}",
-            compared(ConstantDelay(MEAN_DELAY)),
+        *(
+            [
+                ("mean-given", f"{means}, hyperparameters given", "", of_means(**given)),
+                ("limit-given", f"{limits}, hyperparameters given", "", of_limits(**given)),
+            ]
+            if is_ucb  # the paper has no such figures of Thompson sampling
+            else []
+        ),
+        *(
+            (
+                f"{name}-given",
+                f"{words[name]}, m = {twice}, hyperparameters given",
+                "",
+                [*compared(delays, **given), *compared(delays, "learned")],
+            )
+            for name, delays in DELAYS.items()
         ),
         (
             "theory",
-            f"Poisson({MEAN_DELAY}) delays, m = {2 * MEAN_DELAY}, lam = {THEORY_LAM}",
+            f"{words['poisson']}, m = {twice}, given, lam = {THEORY_LAM}",
             "",
-            compared(PoissonDelay(MEAN_DELAY), THEORY_LAM),
+            compared(DELAYS["poisson"], **theory),
         ),
-    ]
-
-
-def _censored(max_delay: int) -> Censored:
-    return Censored(minimum=0.0, outcome_bound=1.0, max_delay=max_delay, window="all")
-
-
-NUM_TUNING_ARMS = 400
-"""Points of the box that a tuning chooses from."""
-TARGET = "Outcome"
-"""The column of the diabetes file with the class."""
-
-DELAYS: dict[str, Delays] = {
-    "poisson": PoissonDelay(MEAN_DELAY),
-    "fixed": ConstantDelay(MEAN_DELAY),
-}
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is tuned, and where the paper shows it.
-
-    Attributes:
-        name: For files.
-        title: In words.
-        problem: From features, labels and seed to the problem.
-        load: Returns features and labels.
-        figures: Of the paper, by family and delays.
-    """
-
-    name: str
-    title: str
-    problem: type[HoldOutTuning]
-    load: Callable[[], tuple[NDArray[Any], NDArray[Any]]]
-    figures: dict[tuple[str, str], str]
-
-
-def tuning(
-    diabetes: Path | None = None, num_trials: int = 10, num_rounds: int = 50, seed: int = 0
-) -> list[ArmsExperiment]:
-    """Return four panels a task: upper confidence bounds and Thompson sampling, both delays.
-
-    Args:
-        diabetes: The Pima Indians diabetes data, a CSV file with a header and the class in the
-            column ``Outcome``. Without it there are no panels of the support vector machine, and a
-            warning says so.
-        num_trials: Splits of the data, each with starting weights of its own.
-        num_rounds: Rounds each.
-        seed: Seeds splits, trainings, initial queries, delays and draws; a trial's are the same for
-            every method.
-
-    Raises:
-        ImportError: If scikit-learn is not installed, or pandas with ``diabetes``.
-        ValueError: If the file cannot be read or has no such column.
-    """
-    experiments = []
-    for task in _tasks(diabetes):
-        data = task.load()
-        # accuracies are tabulated once a trial, for all panels of the task
-        box = task.problem(*data).box
-        points = points_of(box, NUM_TUNING_ARMS, seed)
-        unit = (points - box.bounds[0]) / (box.bounds[1] - box.bounds[0])
-        player = LearnedPlayer(unit, partial(tabulate_accuracies, task.problem, data, points, seed))
-        experiments += [
-            _panel(task, family, name, player, num_trials, num_rounds, seed)
-            for family in FAMILIES
-            for name in DELAYS
-        ]
-    return experiments
-
-
-def points_of(box: Box, num_points: int, seed: int) -> Tensor:
-    """Return points spread evenly over a box (a scrambled Sobol sequence), ``num_points x d``.
-
-    Args:
-        box: Its integer dimensions get whole numbers.
-        num_points: How many.
-        seed: Seeds the scrambling.
-    """
-    engine = SobolEngine(box.dim, scramble=True, seed=derive_seed(seed, 0, "arms") % 2**31)
-    low, high = box.bounds
-    points = low + (high - low) * engine.draw(num_points, dtype=torch.float64)
-    for dim in box.integer_dims:
-        points[:, dim] = points[:, dim].round()
-    return points
-
-
-def tabulate_accuracies(
-    problem_class: type[HoldOutTuning],
-    data: tuple[NDArray[Any], NDArray[Any]],
-    points: Tensor,
-    seed: int,
-    trial: int,
-) -> Tensor:
-    """Return the accuracies of a trial at some points.
-
-    Args:
-        problem_class: What is tuned.
-        data: Features and labels.
-        points: ``n x d`` points of its box.
-        seed: Of the experiment.
-        trial: Has a split of its own.
-    """
-    problem = problem_class(*data, seed=derive_seed(seed, trial, "tuning"))
-    return torch.tensor([problem(x) for x in points], dtype=torch.float64)
-
-
-def _tasks(diabetes: Path | None) -> list[Task]:
-    def shown(number: int, letters: str) -> dict[tuple[str, str], str]:
-        places = [(family, delays) for family in FAMILIES for delays in DELAYS]
-        return {p: f"Figure {number}{c}" for p, c in zip(places, letters, strict=True)}
-
-    tasks = [
-        Task(
-            "logistic",
-            "logistic regression",
-            LogisticRegressionTuning,
-            partial(load_dataset, "breast-cancer"),
-            shown(3, "abcd"),
-        ),
-        Task(
-            "cnn",
-            "convolutional network",
-            ConvolutionalNetworkTuning,
-            partial(load_dataset, "digits"),
-            shown(2, "efgh"),
-        ),
-    ]
-    if diabetes is None:
-        warnings.warn(
-            "the support vector machine is left out: it needs --data with the Pima Indians "
-            f"diabetes data, a CSV file with a header and the class in the column {TARGET!r}.",
-            UserWarning,
-            stacklevel=3,
-        )
-        return tasks
-    machine = Task(
-        "svm",
-        "support vector machine",
-        SupportVectorTuning,
-        partial(load_csv, diabetes, TARGET),
-        shown(2, "abcd"),
-    )
-    return [machine, *tasks]
-
-
-def _panel(
-    task: Task,
-    family: str,
-    delays: str,
-    player: LearnedPlayer,
-    num_trials: int,
-    num_rounds: int,
-    seed: int,
-) -> ArmsExperiment:
-    methods = _methods(family, DELAYS[delays])
-    words = {"poisson": f"Poisson({MEAN_DELAY}) delays", "fixed": f"delays of {MEAN_DELAY}"}
-
-    def make_study(first: int, count: int) -> ArmsStudy:
-        # the player has the kernel, and makes the tables when they are needed
-        nothing = torch.empty(0, 0, dtype=torch.float64)
-        values = torch.empty(count, 0, dtype=torch.float64)
-        return ArmsStudy(nothing, values, 0.0, num_rounds, seed, first)
-
-    return ArmsExperiment(
-        name=f"verma-tuning-{task.name}-{family.lower()}-{delays}",
-        title=f"{task.title}, {words[delays]}",
-        published=f"{task.figures[family, delays]}: {methods[0].name} is best",
-        num_trials=num_trials,
-        num_rounds=num_rounds,
-        make_study=make_study,
-        make_methods=lambda study: methods,
-        player=player,
-        chunk=1,
-        settings={
-            "seed": seed,
-            "num_arms": len(player.choices),
-            "num_initial": NUM_INITIAL,
-            "refit_every": REFIT_EVERY,
-            "start": repr(Hyperparameters()),
-            "smallest_noise": SMALLEST_NOISE,
-            "mean_delay": MEAN_DELAY,
-            "max_delay": "2 * mean_delay",
-            "minimum": 0.0,
-            "width": 1.0,
-        },
-    )
-
-
-def _methods(family: str, delays: Delays) -> list[LearnedMethod]:
-    """The paper's three, and censoring with hyperparameters learned from pseudo-values too."""
-    censored, ignored, hallucinated = FAMILIES[family]
-    waiting = Censored(minimum=0.0, outcome_bound=1.0, max_delay=2 * MEAN_DELAY, window="all")
-    name, recipe = censored
-    ways: list[tuple[str, Any, Feedback, bool]] = [
-        (name, recipe, waiting, False),
-        (f"{name}, fitted to all", recipe, waiting, True),
-        (*ignored, Ignored(), False),
-        (*hallucinated, Hallucinated(), False),
-    ]
-    noise = Hyperparameters().noise
-    return [
-        LearnedMethod(n, r, noise, delays=delays, feedback=f, learns_from_pseudo_values=p)
-        for n, r, f, p in ways
     ]

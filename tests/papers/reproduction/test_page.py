@@ -17,10 +17,11 @@ import pytest
 from papers import running
 from papers.registry import TABLES, TableEntry
 from papers.reproduction import FIGURES, Reproduction, reproduce, run
-from papers.reproduction import page as html
 from papers.reproduction import state as plan
+from papers.reproduction.blocks import Code, Heading, Link, Page, Table
 from papers.reproduction.judging import Figure, Verdict
 from papers.reproduction.page import PAGE, QUICK_NOTICE, TABLE
+from papers.reproduction.page_html import write_html
 from papers.reproduction.state import DATA, State
 
 EMPTY = ("meta", "img", "br", "link")
@@ -54,7 +55,7 @@ def settings(folder: Path, **others: Any) -> Reproduction:
     return Reproduction(folder=folder, **{**given, **others})
 
 
-class Page(HTMLParser):
+class Parsed(HTMLParser):
     """Checks balance while it reads; collects ids, links, sources and text."""
 
     def __init__(self, text: str) -> None:
@@ -83,8 +84,8 @@ class Page(HTMLParser):
         return [value for t, n, value in self.attributes if (t, n) == (tag, name)]
 
 
-def read(folder: Path) -> Page:
-    return Page((folder / PAGE).read_text(encoding="utf-8"))
+def read(folder: Path) -> Parsed:
+    return Parsed((folder / PAGE).read_text(encoding="utf-8"))
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -107,8 +108,8 @@ def test_the_page_is_well_formed_and_stands_alone(whole: Path) -> None:
     assert {link[1:] for link in links} <= set(page.ids)
     assert all(link.startswith("#") for link in links)
     sources = page.values("img", "src")
-    assert len(sources) == 2  # ringing has none
-    assert all(source.startswith("data:image/png;base64,iVBOR") for source in sources)
+    assert len(sources) == 3  # ringing has none, the functions have two panels
+    assert all(source.startswith("data:image/svg+xml;base64,PHN2Z") for source in sources)
     assert len(page.values("img", "alt")) == len(sources)
     assert page.values("html", "lang") == ["en"]
     assert {tag for tag, _, _ in page.attributes} & {"script", "link", "iframe"} == set()
@@ -157,10 +158,13 @@ def test_text_is_escaped_and_data_files_are_named_without_their_folder(
 
 
 def test_cells_are_text_unless_they_are_links() -> None:
-    found = html.table("<c>", ["<t>"], [["<b>"], [html.link("x", "<y>")], ["1.5"]])
-    assert "<b>" not in found
-    assert "<t>" not in found
+    rows = [["<b>"], [Link("x", "<y>")], ["1.5"]]
+    blocks = [Heading("<h>", "x"), Table("<c>", ["<t>"], rows), Code("<pre>")]
+    found = write_html("<title>", [Page("p", "<p>", blocks)])
+    for tag in ("<b>", "<t>", "<c>", "<h>", "<pre><pre>", "<title><title>"):
+        assert tag not in found
     assert '<a href="#x">&lt;y&gt;</a>' in found
+    Parsed(found)
 
 
 def test_missing_data_are_said_with_their_source(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Experiments in the registry that no figure shows are added at the end, so that n
 from __future__ import annotations
 
 from papers import EXPERIMENTS, TABLES
+from papers.registry import FACTORS
 from papers.reproduction import avanesov, beyond, chowdhury, shi, srinivas, verma
 from papers.reproduction.beyond import find_least
 from papers.reproduction.judging import Figure
@@ -20,14 +21,17 @@ PUBLISHED = (
 
 
 def _others() -> tuple[Figure, ...]:
-    """Experiments that have no figure of their own above; a new one needs no entry."""
+    """Experiments that have no figure of their own above; a new one needs no entry.
+
+    Those that change one setting at a time are shown below the claims that they are about.
+    """
     known = {figure.experiment for figure in (*PUBLISHED, *beyond.FIGURES)}
     described = {name: entry.description for name, entry in EXPERIMENTS.items()}
     described |= {name: entry.description for name, entry in TABLES.items()}
     return tuple(
         Figure(name, "", name, name, ("*",), description, findings=find_least)
         for name, description in described.items()
-        if name not in known
+        if name not in known and not name.endswith(FACTORS)
     )
 
 

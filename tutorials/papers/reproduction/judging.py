@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from papers.running import read_rows, read_settings
-
-Row = Mapping[str, str]
+from papers.estimates import ALIKE_WITHIN, FAR
+from papers.estimates import ERRORS as ERRORS
+from papers.estimates import Estimate as Estimate
+from papers.estimates import are_alike as are_alike
+from papers.estimates import is_larger as is_larger
+from papers.pictures import Row, Written
+from papers.running import read_written
 
 
 class MissingRowsError(LookupError):
@@ -24,46 +28,8 @@ class MissingRowsError(LookupError):
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean over trials.
-
-    Attributes:
-        mean: The mean.
-        standard_error: Infinite with a single trial, which says nothing of the spread.
-    """
-
-    mean: float
-    standard_error: float
-
-    def __str__(self) -> str:
-        """Return the mean and its standard error."""
-        if math.isinf(self.standard_error):
-            return f"{self.mean:.3g} (one trial)"
-        mean = self.mean if abs(self.mean) > 1e-9 * self.standard_error else 0.0  # rounding
-        return f"{mean:.3g} ± {self.standard_error:.2g}"
-
-    @property
-    def signed(self) -> str:
-        """The same for a difference: with its sign."""
-        return f"{self}" if self.mean < 0.0 else f"+{self}"
-
-    def __sub__(self, other: Estimate) -> Estimate:
-        """Return the difference of independent estimates."""
-        spread = math.hypot(self.standard_error, other.standard_error)
-        return Estimate(self.mean - other.mean, spread)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The tables of one experiment.
-
-    Attributes:
-        tables: Rows by the name of their file, without ``.csv``.
-        settings: What ``settings.json`` says.
-    """
-
-    tables: Mapping[str, Sequence[Row]]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+class Evidence(Written):
+    """The tables of one experiment, and how they are asked."""
 
     @classmethod
     def of_folder(cls, folder: Path) -> Evidence:
@@ -72,8 +38,7 @@ class Evidence:
         Args:
             folder: What :func:`~papers.running.run_experiment` wrote.
         """
-        tables = {path.stem: read_rows(path) for path in sorted(folder.glob("*.csv"))}
-        return cls(tables, read_settings(folder))
+        return cls(**vars(read_written(folder)))
 
     def rows(self, table: str, panel: str = "*", **columns: str | int) -> list[Row]:
         """Return the rows of a table.
@@ -156,12 +121,6 @@ def estimate(row: Row, mean: str, standard_error: str) -> Estimate:
     one = row.get("trials") == "1" or row[standard_error] == ""
     return Estimate(float(row[mean]), math.inf if one else float(row[standard_error]))
 
-
-ERRORS = 2.0
-"""A difference counts from so many of its standard errors."""
-
-ALIKE_WITHIN = 0.1
-"""Means count as alike, too, if they differ by less than this share of the larger one."""
 
 FALLS_BY = 0.25
 """A time average that tends to 0 must fall by this share between half way and the end."""
@@ -247,15 +206,6 @@ def reason(checks: Sequence[Check]) -> str:
     return f"{len(checks) - len(broken)} of {len(checks)} claims hold. Does not hold: {words}{end}."
 
 
-def is_larger(difference: Estimate) -> bool:
-    """Whether a difference is positive beyond its errors.
-
-    Args:
-        difference: Its mean with its standard error.
-    """
-    return difference.mean > 0.0 and difference.mean > ERRORS * difference.standard_error
-
-
 def ahead(
     evidence: Evidence,
     panel: str,
@@ -280,7 +230,7 @@ def ahead(
     """
     difference = evidence.difference(panel, worse, better, quantity)
     low, high = (evidence.mean(panel, name, quantity) for name in (better, worse))
-    holds = is_larger(difference) and (not far or high.mean >= 2.0 * low.mean)
+    holds = is_larger(difference) and (not far or high.mean >= FAR * low.mean)
     claim = f"{better} {'far ' if far else ''}ahead of {worse}{_in(where)}"
     ours = f"{quantity} {low.mean:.4g} and {high.mean:.4g}, difference {difference.signed}"
     return Check(claim, holds, ours, _finite(difference), is_main)
@@ -338,18 +288,6 @@ def alike(
     )
 
 
-def are_alike(difference: Estimate, larger: float) -> bool:
-    """Whether a difference is within its errors, or small beside the larger mean.
-
-    Args:
-        difference: Of two means; from one trial it must be small.
-        larger: The larger of them.
-    """
-    size = abs(difference.mean)
-    errors = difference.standard_error
-    return size <= ALIKE_WITHIN * larger or (math.isfinite(errors) and size <= ERRORS * errors)
-
-
 def tends_to_zero(half: Estimate, end: Estimate) -> bool:
     """Whether a time average falls enough between half way and the end.
 
@@ -403,8 +341,6 @@ class Figure:
         differs: What this run has in place of what the paper has.
         numbers: From the tables to the paper's numbers beside ours.
         findings: From the tables to what was found, for experiments beyond the papers.
-        draw: From the tables to axes, where the usual curves are not what the figure shows.
-        images: Files of the experiment's folder in place of drawn curves.
     """
 
     name: str
@@ -417,8 +353,6 @@ class Figure:
     differs: str = ""
     numbers: Callable[[Evidence], list[Number]] | None = None
     findings: Callable[[Evidence], Sequence[str]] | None = None
-    draw: Callable[[Evidence], Any] | None = None
-    images: tuple[str, ...] = ()
 
     @property
     def is_published(self) -> bool:

@@ -10,22 +10,27 @@ import json
 import traceback
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from botorch_bandits.checks import check_integer, check_one_of
 from botorch_bandits.cli import write_atomically
-from papers import EXPERIMENTS
+from papers.registry import EXPERIMENTS, FACTORS
+from papers.reproduction.committed import RECORD, commit, read_record, write_record
 from papers.reproduction.figures import FIGURES
-from papers.reproduction.judging import Evidence, Figure
-from papers.reproduction.page import write_page
+from papers.reproduction.page import PAGE, TABLE, documentation, write_page
 from papers.reproduction.state import Reproduction, State, can_run, files_of, sizes
-from papers.results import plot_curves, save_figure
-from papers.running import Finished, run_experiment
+from papers.running import run_experiment
 
 SETTINGS_FILE = "reproduction.json"
-NAMES = tuple(dict.fromkeys(figure.experiment for figure in FIGURES))
-"""Of all experiments, in the order of the page."""
+NAMES = tuple(
+    dict.fromkeys(
+        [
+            *(figure.experiment for figure in FIGURES),
+            *(name for name in EXPERIMENTS if name.endswith(FACTORS)),
+        ]
+    )
+)
+"""Of all experiments, in the order of the page; those with one changed setting come last."""
 
 
 def reproduce(settings: Reproduction) -> State:
@@ -79,6 +84,82 @@ def reproduce(settings: Reproduction) -> State:
     return state
 
 
+def write_from_results(docs: Path, folder: Path | None = None) -> list[Path]:
+    """Write the pages of the documentation from its committed results; nothing is played.
+
+    Args:
+        docs: The folder of the documentation.
+        folder: Where the one HTML page that stands alone goes, too, with its table of verdicts.
+
+    Returns:
+        The files.
+
+    Raises:
+        ValueError: If the folder has no committed results.
+    """
+    state = from_results(docs, folder or docs)
+    files = documentation(state, docs)
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+    if folder is None:
+        return list(files)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_page(state)
+    return [*files, folder / PAGE, folder / TABLE]
+
+
+def from_results(docs: Path, folder: Path) -> State:
+    """Return the state of the committed reproduction.
+
+    Args:
+        docs: The folder of the documentation.
+        folder: Where its page would go.
+
+    Raises:
+        ValueError: If the folder has no committed results.
+    """
+    if not (docs / RECORD).is_file():
+        raise ValueError(
+            f"docs is {docs}, which has no {RECORD}; give the folder of the documentation."
+        )
+    record = read_record(docs)
+    return State(
+        Reproduction(
+            folder=folder,
+            quick=False,
+            seed=record.seed,
+            num_workers=record.num_workers,
+            files={kind: Path(name) for kind, name in record.files.items()},
+            docs=docs,
+        )
+    )
+
+
+def commit_to(state: State, docs: Path) -> list[Path]:
+    """Copy what a full reproduction has finished into the documentation, and write its pages.
+
+    Args:
+        state: What :func:`reproduce` returned.
+        docs: The folder of the documentation.
+
+    Returns:
+        The files.
+
+    Raises:
+        ValueError: If the reproduction is a quick one, from which no verdict follows.
+    """
+    settings = state.settings
+    if settings.quick:
+        raise ValueError("only a full reproduction goes into the documentation; give --full.")
+    files = []
+    for name in NAMES:
+        if name not in state.errors and state.evidence(name).settings.get("panels"):
+            files += commit(name, settings.folder_of(name), docs)
+    write_record(state.record, docs)
+    return [*files, docs / RECORD, *write_from_results(docs)]
+
+
 def _claim(settings: Reproduction) -> None:
     """Make the folder this reproduction's, or see that it is."""
     path = settings.folder / SETTINGS_FILE
@@ -105,7 +186,7 @@ def _run(name: str, settings: Reproduction) -> None:
     trials, rounds = sizes(name, settings.quick)
     printed = io.StringIO()
     with redirect_stdout(printed):
-        finished = run_experiment(
+        run_experiment(
             name,
             folder,
             files_of(name, settings.files) or (),
@@ -116,22 +197,3 @@ def _run(name: str, settings: Reproduction) -> None:
             settings.progress,
         )
     write_atomically(folder / "report.txt", printed.getvalue())
-    for figure in FIGURES:
-        if figure.experiment == name:
-            _draw(figure, finished, folder)
-
-
-def _draw(figure: Figure, finished: Finished, folder: Path) -> None:
-    """Draw the panels of a figure, unless the experiment has drawn them."""
-    shown = [
-        (experiment, curves)
-        for experiment, curves in zip(finished.panels, finished.curves, strict=True)
-        if any(fnmatchcase(experiment.name, pattern) for pattern in figure.panels)
-    ]
-    if figure.draw is not None:
-        axes = figure.draw(Evidence.of_folder(folder))
-    elif shown and not figure.images and EXPERIMENTS[figure.experiment].report is None:
-        axes = plot_curves([e for e, _ in shown], [c for _, c in shown], 2)
-    else:
-        return
-    save_figure(axes[0].figure, folder / f"figure-{figure.name}.png")

@@ -6,13 +6,25 @@ interrupted run continues.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
 from papers import EXPERIMENTS, TABLES
+from papers.pictures import FOLDER as IMAGES
+from papers.pictures import Picture, Row
+from papers.registry import FACTORS
+from papers.reproduction.committed import (
+    Record,
+    committed_pictures,
+    read_evidence,
+    read_factors,
+    read_record,
+)
 from papers.reproduction.judging import (
     Check,
     Evidence,
@@ -22,6 +34,7 @@ from papers.reproduction.judging import (
     decide,
     reason,
 )
+from papers.running import pictures_of, read_rows, versions
 
 
 @dataclass(frozen=True)
@@ -66,9 +79,12 @@ DATA = {
 NEEDS: dict[str, tuple[str, ...]] = {
     "srinivas-sensors": ("temperatures",),
     "srinivas-traffic": ("speeds",),
+    "srinivas-factors": ("temperatures",),
     "chowdhury-sensors": ("temperatures", "light"),
+    "chowdhury-factors": ("temperatures", "light"),
     "verma-tuning": ("diabetes",),
     "verma-contextual": ("tasks", "diabetes"),
+    "verma-factors": ("diabetes", "tasks"),
 }
 """The data of each experiment, in its entry's order."""
 
@@ -86,18 +102,25 @@ QUICK: dict[str, tuple[int, int | None]] = {
     "srinivas-synthetic": (4, 100),
     "srinivas-sensors": (40, 20),
     "srinivas-traffic": (20, 60),
+    "srinivas-factors": (2, 10),
     "chowdhury-rkhs": (3, 500),
     "chowdhury-functions": (3, 100),
     "chowdhury-sensors": (4, 50),
+    "chowdhury-factors": (2, 10),
     "verma-synthetic": (2, 40),
     "verma-tuning": (1, 15),
     "verma-contextual": (1, 60),
+    "verma-factors": (2, 20),
     "avanesov-horizon": (4, 480),
     "avanesov-periods": (4, 540),
     "avanesov-compare": (4, 400),
     "avanesov-constants": (4, 200),
     "shi-gardner": (2, 60),
     "shi-rates": (2, 60),
+    "avanesov-factors": (2, 120),
+    "avanesov-calibration": (20, None),
+    "shi-factors": (1, 25),
+    "shi-varying": (1, 60),
 }
 """Trials and rounds of a quick look."""
 
@@ -162,6 +185,8 @@ class Reproduction:
         files: Data files, by the names of :data:`~papers.reproduction.state.DATA`.
         only: Names of experiments; all of them if empty.
         progress: Show progress bars.
+        docs: The folder of a documentation whose committed results are read in place of those in
+            ``folder``; nothing is played then.
     """
 
     folder: Path
@@ -171,6 +196,7 @@ class Reproduction:
     files: Mapping[str, Path] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     progress: bool = True
+    docs: Path | None = None
 
     def folder_of(self, experiment: str) -> Path:
         """Return the folder of an experiment."""
@@ -246,7 +272,11 @@ class State:
     def evidence(self, experiment: str) -> Evidence:
         """Return the tables of an experiment; they are read once, when it has finished."""
         if experiment not in self._evidence:
-            found = Evidence.of_folder(self.settings.folder_of(experiment))
+            docs = self.settings.docs
+            if docs is None:
+                found = Evidence.of_folder(self.settings.folder_of(experiment))
+            else:
+                found = read_evidence(experiment, docs)
             if not found.settings.get("panels"):
                 return Evidence({})
             self._evidence[experiment] = found
@@ -255,6 +285,57 @@ class State:
     def forget(self, experiment: str) -> None:
         """Read the tables of an experiment anew next time."""
         self._evidence.pop(experiment, None)
+        self.__dict__.pop("_factors", None)
+
+    @cached_property
+    def record(self) -> Record:
+        """How the numbers were made."""
+        settings = self.settings
+        if settings.docs is not None:
+            return read_record(settings.docs)
+        return Record(
+            settings.command,
+            settings.seed,
+            settings.num_workers,
+            os.cpu_count() or 1,
+            versions(),
+            {kind: path.name for kind, path in settings.files.items()},
+        )
+
+    def pictures(self, figure: Figure) -> list[tuple[Picture, Path]]:
+        """Return the pictures of a figure's panels with their files, in the panels' order.
+
+        Args:
+            figure: Whose panels are shown.
+        """
+        name, docs = figure.experiment, self.settings.docs
+        if docs is None:
+            folder = self.settings.folder_of(name) / IMAGES
+            drawn = pictures_of(name, self.evidence(name))
+            known = [(each, folder / f"{each.name}.svg") for each in drawn]
+        else:
+            known = committed_pictures(name, docs)
+        return [
+            (picture, path)
+            for picture, path in known
+            if path.exists()
+            and any(fnmatchcase(panel, p) for panel in picture.panels for p in figure.panels)
+        ]
+
+    def factors(self, figure: Figure) -> list[Row]:
+        """Return the rows of what one changed setting does to a figure's claims.
+
+        Args:
+            figure: The figure.
+        """
+        return [row for row in self._factors if row.get("figure") == figure.name]
+
+    @cached_property
+    def _factors(self) -> list[Row]:
+        if self.settings.docs is not None:
+            return read_factors(self.settings.docs)
+        folders = sorted((self.settings.folder / "experiments").glob(f"*{FACTORS}"))
+        return [row for folder in folders for row in read_rows(folder / "factors.csv")]
 
     def judge(self, figure: Figure) -> Judged:
         """Return a figure with its verdict.

@@ -1,0 +1,227 @@
+"""Points that are evaluated elsewhere and have no outcome yet: they are pending like asked ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+import botorch_bandits as bb
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    Hallucinated,
+    Ignored,
+    RandomSearch,
+)
+from botorch_bandits.cli import main
+from botorch_bandits.loop import journal as loop_journal
+
+CHOICES = torch.linspace(0, 1, 15, dtype=torch.float64).unsqueeze(-1)
+FEEDBACKS = {
+    "censored": Censored(-1.0, 2.5, max_delay=4),
+    "hallucinated": Hallucinated(),
+    "ignored": Ignored(),
+}
+DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0], [1.0]], num_restarts=4, raw_samples=32)}
+
+
+def reward(x: torch.Tensor) -> float:
+    return math.sin(7.0 * float(x))
+
+
+def build(domain: str = "arms", feedback: Any = None, acquisition: Any = None, **more: Any) -> Any:
+    return BanditLoop(
+        DOMAINS[domain],
+        BanditGP.with_kernel(RBFKernel(), noise=0.1, lengthscale=0.2),
+        acquisition or GPUpperConfidenceBound.with_options(width=2.0),
+        feedback=feedback or Hallucinated(),
+        seed=4,
+        **{"clock": lambda: 0.0, **more},
+    )
+
+
+@pytest.mark.parametrize("context_dim", [0, 1])
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("name", FEEDBACKS)
+def test_what_is_attached_is_pending_like_what_was_asked(
+    name: str, domain: str, context_dim: int
+) -> None:
+    """A loop that is given another one's queries, one by one, is where that one is."""
+    if domain == "box" and context_dim:
+        pytest.skip("the same builder")
+    asks = build(domain, FEEDBACKS[name], context_dim=context_dim)
+    takes = build(domain, FEEDBACKS[name], context_dim=context_dim)
+    for t in range(9):
+        context = {"context": [t / 9.0]} if context_dim else {}
+        query = asks.ask(**context)
+        again = takes.attach(query.x, **context)
+        assert (again.id, again.origin, again.round_number) == (t, "attached", t + 1)
+        assert takes.history.state(again.id) == "pending"
+        if t in (2, 5):
+            for loop in (asks, takes):
+                loop.tell(t - 1, reward(query.x))
+        if t == 6:
+            for loop in (asks, takes):
+                loop.tell_failed(3)
+    context = {"context": [0.5]} if context_dim else {}
+    first, second = asks.ask(**context), takes.ask(**context)
+    assert torch.equal(first.x, second.x)
+    assert first.diagnostics == second.diagnostics
+    if name == "censored":
+        assert asks.feedback_view() == takes.feedback_view()
+        assert len(takes.feedback_view().pending) > 0
+
+
+def test_draws_and_restricted_rounds_go_on_from_it() -> None:
+    loop = build(acquisition=GPThompsonSampling.with_options(width=1.0), num_initial=2)
+    loop.attach(CHOICES[3])
+    loop.attach(CHOICES[7])  # both initial rounds
+    assert loop.ask().origin == "acquisition"
+    loop.tell(0, 0.3)
+    assert loop.ask(avoid=[2, 3]).x.item() not in CHOICES[[2, 3]].flatten().tolist()
+
+
+def test_constraints_come_with_the_outcome() -> None:
+    rule = bb.PrimalDual(1, max_multiplier=2.0, divisor=4.0)
+    loop = build(
+        acquisition=bb.LagrangianUpperConfidenceBound.with_options(width=1.0), constraints=rule
+    )
+    for i in range(5):
+        query = loop.attach(CHOICES[3 * i])
+        loop.tell(query.id, 0.1 * i, constraints=[0.3 - 0.1 * i])
+    waiting = loop.attach(CHOICES[1])
+    assert loop.ask().id == 6
+    assert loop.tell(waiting.id, 0.5, constraints=[-0.1]).constraints == (-0.1,)
+
+
+def test_guarantees_count_it_as_one_that_may_be_lost() -> None:
+    improved = bb.ImprovedUpperConfidenceBound.with_options(
+        rkhs_bound=2.0, noise_bound=0.1, any_lambda=True
+    )
+    loop = build(feedback=Censored(0.0, 1.0, max_delay=3), acquisition=improved)
+    loop.attach(CHOICES[2])
+    loop.ask()
+    words = str(loop.guarantee())
+    assert "which points were attached" in words or "which outcomes were attached" in words
+    assert "never lost" not in words
+    loop.attach(CHOICES[4], 0.5)
+    assert "never lost" in str(loop.guarantee())
+
+
+def test_requests() -> None:
+    loop = build()
+    query = loop.attach([0.5], request_id="lab 1")
+    assert loop.attach([0.5], request_id="lab 1") == query
+    outcome = loop.attach([0.5], 1.5, request_id="lab 1")
+    assert outcome.query_id == query.id
+    assert loop.attach([0.5], 1.5, request_id="lab 1") == outcome
+    assert loop.attach([0.5], request_id="lab 1") == query
+    assert loop.history.num_queries == 1
+    with pytest.raises(ValueError, match="was answered with query 0"):
+        loop.attach([1.0], request_id="lab 1")
+    asked = loop.ask(request_id="mine")
+    with pytest.raises(ValueError, match="by another method"):
+        loop.attach(asked.x, request_id="mine")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda loop: loop.attach([0.51]), ValueError, "x has the row"),
+        (lambda loop: loop.attach([0.5], constraints=[0.1]), ValueError, "constraints is .*reward"),
+        (lambda loop: loop.attach([0.5], count=3), ValueError, "count is 3, but reward is missing"),
+        (lambda loop: loop.attach([0.5], noise=0.1), ValueError, "noise is 0.1, but reward"),
+        (lambda loop: loop.attach([0.5], context=[0.1]), ValueError, "context"),
+        (lambda loop: loop.attach([0.5], request_id=3), TypeError, "request_id must be"),
+    ],
+)
+def test_bad_input_records_nothing(call: Any, error: type[Exception], match: str) -> None:
+    loop = build()
+    with pytest.raises(error, match=match):
+        call(loop)
+    assert loop.history.num_queries == 0
+    with pytest.raises(ValueError, match="context is"):
+        build(context_dim=1).attach([0.5])
+    short = build(horizon=1)
+    short.attach([0.5])
+    with pytest.raises(RuntimeError, match="horizon=1 rounds were asked"):
+        short.attach([1.0])
+
+
+KILLED = """
+import os, signal, sys
+from botorch_bandits import Arms, BanditLoop, RandomSearch
+
+arms = Arms([[0.0], [0.5], [1.0]])
+loop = BanditLoop.open(
+    sys.argv[1], arms, None, RandomSearch(), context_dim=1, seed=2, durability="round"
+)
+loop.ask([0.1])
+loop.attach([0.5], context=[0.2], request_id="lab")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "loop.jsonl"
+    died = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, env=os.environ)
+    assert died.returncode == -signal.SIGKILL
+    arms, settings = Arms([[0.0], [0.5], [1.0]]), {"context_dim": 1, "seed": 2}
+    with BanditLoop.open(path, arms, None, RandomSearch(), **settings) as loop:
+        query = loop.history.queries[1]
+        assert (query.origin, query.x.item(), query.context.item()) == ("attached", 0.5, 0.2)
+        assert loop.history.state(1) == "pending"
+        assert loop.attach([0.5], 2.0, context=[0.2], request_id="lab").query_id == 1
+    with BanditLoop.open(path, arms, None, RandomSearch(), **settings) as loop:
+        assert loop.history.state(1) == "told"
+        assert loop.history.outcome(1).reward == 2.0
+
+
+def test_a_snapshot_gives_back_what_a_damaged_journal_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_journal, "SNAPSHOT_EVERY", 7)
+    path = tmp_path / "loop.journal"
+    now = itertools.count()
+    settings = {"acquisition": RandomSearch(), "seed": 1, "clock": lambda: float(next(now))}
+    with BanditLoop(Arms(CHOICES), None, journal=path, **settings) as loop:
+        loop.ask()
+        loop.attach(CHOICES[1])
+        loop.attach(CHOICES[2], 0.5)
+        loop.tell(0, 0.1)
+        loop.tell(1, 0.2)
+        loop.attach(CHOICES[3])
+        loop.ask()
+        records = loop.history.to_records()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]))
+    new = tmp_path / "new.journal"
+    assert main(["salvage", str(path), "--out", str(new)]) == 0
+    with BanditLoop(Arms(CHOICES), None, journal=new, **settings) as loop:
+        assert loop.history.to_records() == records
+
+
+def test_records_of_a_history_give_it_back() -> None:
+    loop = build(acquisition=RandomSearch())
+    loop.attach([0.5])
+    loop.attach([1.0], 0.3)
+    loop.attach([0.0])
+    loop.tell(2, 0.1)
+    loop.tell(0, 0.2)
+    records = loop.history.to_records()
+    assert bb.History.from_records(records, 1).to_records() == records

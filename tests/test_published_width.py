@@ -1,0 +1,196 @@
+"""The settings of the released code of Verma, Dai and Low 2022, against dense computations.
+
+Its width is ``1 + B_y`` times the sum of posterior deviations as they are, noise included, over the
+last ``m`` queries, whatever the prior variance; its draws are those of the posterior as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+
+from botorch_bandits import (
+    Arms,
+    BanditGP,
+    BanditLoop,
+    Box,
+    Censored,
+    CensoredThompsonSampling,
+    CensoredUpperConfidenceBound,
+    GPThompsonSampling,
+    GPUpperConfidenceBound,
+    ImprovedUpperConfidenceBound,
+    RandomizedUpperConfidenceBound,
+)
+
+LENGTHSCALE, NOISE, MINIMUM, BOUND, M = 0.2, 0.05, -1.0, 1.4, 4
+VARIANCES = (0.3, 1.0, 2.7)
+CHOICES = torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)
+X = torch.tensor([[0.05], [0.3], [0.5], [0.75], [0.9]], dtype=torch.float64)
+REWARDS = (0.4, None, -0.6, None, None)
+"""None: censored."""
+UCB = GPUpperConfidenceBound.with_options(width=1.0)
+TS = GPThompsonSampling.with_options(width=1.0)
+
+
+def kernel(variance: float) -> ScaleKernel:
+    scaled = ScaleKernel(RBFKernel()).double()
+    scaled.base_kernel.lengthscale = torch.tensor(LENGTHSCALE, dtype=torch.float64)
+    scaled.outputscale = torch.tensor(variance, dtype=torch.float64)
+    return scaled
+
+
+def dense(
+    rows: np.ndarray, labels: np.ndarray, points: np.ndarray, variance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of f at points, from rows with labels, by a solve."""
+
+    def k(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return variance * np.exp(-((a - b.T) ** 2) / (2.0 * LENGTHSCALE**2))
+
+    weights = np.linalg.solve(k(rows, rows) + NOISE * np.eye(len(rows)), k(rows, points)).T
+    mean = MINIMUM + weights @ (labels - MINIMUM)
+    return mean, k(points, points) - weights @ k(rows, points)
+
+
+def published_width(rows: np.ndarray, variance: float) -> float:
+    _, covariance = dense(rows, np.zeros(len(rows)), rows[-M:], variance)
+    return 1.0 + BOUND * float(np.sqrt(np.diag(covariance) + NOISE).sum())
+
+
+def labels() -> np.ndarray:
+    return np.array([MINIMUM if reward is None else reward for reward in REWARDS])
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_the_width_of_the_drop_in(variance: float) -> None:
+    told = [i for i, reward in enumerate(REWARDS) if reward is not None]
+    pending = [i for i, reward in enumerate(REWARDS) if reward is None]
+    model = BanditGP(
+        X[told],
+        torch.tensor([[REWARDS[i]] for i in told], dtype=torch.float64),
+        kernel=kernel(variance),
+        noise=NOISE,
+        prior_mean=MINIMUM,
+    )
+    options = {"minimum": MINIMUM, "outcome_bound": BOUND, "X_pending": X[pending]}
+    acqf = CensoredUpperConfidenceBound(
+        model, max_delay=M, **options, **CensoredUpperConfidenceBound.as_published
+    )
+    rows = X[[*told, *pending]].numpy()
+    width = published_width(rows, variance)
+    assert acqf.width.item() == pytest.approx(width, abs=1e-8)
+    points = CHOICES.numpy()
+    mean, covariance = dense(rows, labels()[[*told, *pending]], points, variance)
+    values = mean + width * np.sqrt(np.diag(covariance) + NOISE)
+    assert acqf(CHOICES.unsqueeze(-2)).tolist() == pytest.approx(values.tolist(), abs=1e-8)
+    # together, each point is pending for those behind it
+    first, second = CHOICES[3:4], CHOICES[7:8]
+    alone = acqf(first)
+    acqf.set_X_pending(torch.cat([X[pending], first]))
+    grown = np.vstack([rows, first.numpy()])
+    assert acqf.width.item() == pytest.approx(published_width(grown, variance), abs=1e-8)
+    total = (alone + acqf(second)).item()
+    acqf.set_X_pending(X[pending])
+    assert acqf(torch.cat([first, second])).item() == pytest.approx(total, abs=1e-8)
+    # bounds in prior standard deviations are of the same outcomes
+    relative = options | {"outcome_bound": BOUND / math.sqrt(variance), "units": "prior"}
+    again = CensoredUpperConfidenceBound(
+        model, max_delay=M, **relative, **CensoredUpperConfidenceBound.as_published
+    )
+    assert again.width.item() == pytest.approx(width, abs=1e-8)
+    draws = CensoredThompsonSampling(model, **options, **CensoredThompsonSampling.as_published)
+    assert draws.width.item() == 1.0
+
+
+def build(domain: Any, acquisition: Any, variance: float, **options: Any) -> BanditLoop:
+    feedback = Censored(MINIMUM, BOUND, max_delay=M, **Censored.as_published)
+    recipe = BanditGP.with_kernel(kernel(variance), noise=NOISE, prior_mean=MINIMUM)
+    loop = BanditLoop(domain, recipe, acquisition, feedback=feedback, seed=3, **options)
+    for reward in REWARDS:
+        query = loop.ask(**({"context": [0.0]} if options else {}))
+        if reward is not None:
+            loop.tell(query.id, reward)
+    return loop
+
+
+DOMAINS = {"arms": Arms(CHOICES), "box": Box([[0.0], [1.0]], num_restarts=4, raw_samples=64)}
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+@pytest.mark.parametrize("domain", [*DOMAINS, "arms with contexts"])
+def test_the_width_of_the_loop(domain: str, variance: float) -> None:
+    more = {"context_dim": 1} if domain == "arms with contexts" else {}
+    loop = build(DOMAINS.get(domain, DOMAINS["arms"]), UCB, variance, **more)
+    query = loop.ask(**({"context": [0.0]} if more else {}))
+    rows = torch.stack([each.x for each in loop.history.queries[:-1]]).numpy()
+    known = query.diagnostics
+    assert known["width"] == pytest.approx(published_width(rows, variance), abs=1e-8)
+    mean, covariance = dense(rows, labels(), query.x.numpy()[None], variance)
+    deviation = math.sqrt(covariance.item() + NOISE)
+    assert known["standard_deviation"] == pytest.approx(deviation, abs=1e-8)
+    value = mean.item() + known["width"] * deviation
+    assert known["acquisition_value"] == pytest.approx(value, abs=1e-8)
+    gaps = loop.guarantee().gaps
+    assert "the terms of pending queries are those of the published code" in gaps
+    assert "standard deviations include the noise" in gaps
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_draws_of_the_loop_are_those_of_the_posterior_as_it_is(variance: float) -> None:
+    domain = DOMAINS["arms"]
+    for name in (*DOMAINS, "arms with contexts"):
+        more = {"context_dim": 1} if name == "arms with contexts" else {}
+        loop = build(DOMAINS.get(name, domain), TS, variance, **more)
+        query = loop.ask(**({"context": [0.0]} if more else {}))
+        assert query.diagnostics["width"] == 1.0
+        assert "standard deviations include the noise" not in loop.guarantee().gaps
+    feedback = Censored(MINIMUM, BOUND, max_delay=M, **Censored.as_published)
+    plain = Censored(MINIMUM, max_delay=M)  # without outcome_bound there never was a sum
+    recipe = BanditGP.with_kernel(kernel(variance), noise=NOISE, prior_mean=MINIMUM)
+    played = []
+    for way in (feedback, plain):
+        loop = BanditLoop(domain, recipe, TS, feedback=way, seed=3)
+        for i in range(8):
+            query = loop.ask()
+            if i % 2:
+                loop.tell(query.id, math.sin(7.0 * float(query.x)))
+        played.append([(each.x.item(), each.diagnostics) for each in loop.history.queries])
+    assert played[0] == played[1]
+
+
+def test_the_theorem_divides_the_sum_by_the_prior_variance() -> None:
+    """As where the released code has the width 6.27 at prior variance 0.3, and that form 18.6."""
+    model = BanditGP(X[:1], X[:1], kernel=kernel(0.3), noise=NOISE)
+    options = {"minimum": 0.0, "outcome_bound": 1.0, "max_delay": M, "X_pending": X[1:]}
+    published = {**CensoredUpperConfidenceBound.as_published}
+    width = CensoredUpperConfidenceBound(model, **options, **published).width.item()
+    published["sum_form"] = "theorem"
+    theorem = CensoredUpperConfidenceBound(model, **options, **published).width.item()
+    assert theorem - 1.0 == pytest.approx((width - 1.0) / 0.3, abs=1e-8)
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ValueError, match="sum_form is 'raw'"):
+        Censored(0.0, sum_form="raw")
+    feedback = Censored(0.0, 1.0, max_delay=3, **Censored.as_published)
+    improved = ImprovedUpperConfidenceBound.with_options(rkhs_bound=1.0, noise_bound=0.1)
+    for acquisition in (improved, RandomizedUpperConfidenceBound.with_options()):
+        with pytest.raises(ValueError, match=r"constant width|predictive=True is for"):
+            BanditLoop(
+                Arms(CHOICES),
+                BanditGP.with_kernel(RBFKernel(), noise=NOISE),
+                acquisition,
+                feedback=feedback,
+            )
+    model = BanditGP(X[:1], X[:1], kernel=RBFKernel(), noise=NOISE)
+    for options in ({"rkhs_bound": 1.0, "noise_bound": 0.1}, {"width": 1.0, "any_lambda": True}):
+        with pytest.raises(ValueError, match="goes with a constant width"):
+            CensoredUpperConfidenceBound(
+                model, minimum=0.0, outcome_bound=1.0, sum_form="published", **options
+            )
