@@ -346,3 +346,39 @@ def verdicts() -> list[tuple[str, list[Cell]]]:
         )
         for (paper, figure), claims in figures.items()
     ]
+
+
+def factors(
+    paper: str, figures: dict[str, tuple[str, ...]], trials: bool = False
+) -> Callable[[], list[tuple[str, list[Cell]]]]:
+    """Return one row a changed setting: the difference and its error, and whether the claim holds.
+
+    Args:
+        paper: Whose table.
+        figures: Claims by the figure that makes them; each is a column. A row that does not
+            concern a claim has an empty cell.
+        trials: Whether the number of trials is a column.
+    """
+
+    def rows() -> list[tuple[str, list[Cell]]]:
+        columns = [(figure, claim) for figure, claims in figures.items() for claim in claims]
+        found: dict[tuple[str, str], dict[tuple[str, str], dict[str, str]]] = {}
+        for row in rows_of(f"factors-{paper}.csv"):
+            if (row["figure"], row["claim"]) in columns:
+                setting = found.setdefault((row["factor"], row["setting"]), {})
+                setting[row["figure"], row["claim"]] = row
+        shown: list[tuple[str, list[Cell]]] = []
+        for (factor, setting), known in found.items():
+            cells: list[Cell] = [setting]
+            for column in columns:
+                row = known.get(column, {})
+                cells.append(
+                    [float(row["difference"]), float(row["standard_error"])] if row else []
+                )
+                cells.append(row.get("holds", ""))
+            if trials:
+                cells.append([float(next(iter(known.values()))["trials"])])
+            shown.append((factor, cells))
+        return shown
+
+    return rows

@@ -12,6 +12,19 @@ PAGES = [ROOT / "docs" / "experiments.md", *sorted((ROOT / "docs" / "experiments
 PAGE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 
+FAR = "GP-TS far ahead of GP-UCB (Theorem 3), Hartmann3"
+TS_BEST, SAME = "GP-TS best", "IGP-UCB and GP-UCB (Theorem 3) alike"
+ON_PAR = tuple(f"GP-UCB (beta / 5) and {name} alike" for name in ("EI", "MPI"))
+
+
+def published_order(other: str) -> dict[str, tuple[str, ...]]:
+    """Return the claims of Figures 1 and 2 of Chowdhury and Gopalan on IGP-UCB and another."""
+    claims = tuple(
+        f"IGP-UCB ahead of {other}, {kernel}" for kernel in ("squared exponential", "Matern 5/2")
+    )
+    return {"chowdhury-1": claims, "chowdhury-2": claims}
+
+
 # how the paragraph before a table begins, and what the table shows
 TABLES = [
     ("What became of the published figures", results.verdicts),
@@ -31,6 +44,50 @@ TABLES = [
             ("Draws of the process, squared exponential:", "se-figure2"),
             ("Draws of the process, Matern 5/2:", "matern-figure2"),
         )
+    ),
+    (
+        "What decides the claims on EI, one",
+        results.factors("chowdhury", published_order("GP-EI")),
+    ),
+    (
+        "The same for PI, whose margin",
+        results.factors("chowdhury", published_order("GP-PI")),
+    ),
+    (
+        "What decides GP-TS's claim on Hartmann",
+        results.factors("chowdhury", {"chowdhury-3": (FAR,)}, trials=True),
+    ),
+    (
+        "The incumbent of EI and PI is unsaid here",
+        results.factors(
+            "chowdhury",
+            {
+                "chowdhury-3": tuple(
+                    f"{name} ahead of IGP-UCB, {where}"
+                    for where in ("Rosenbrock", "Hartmann3")
+                    for name in ("GP-EI", "GP-PI")
+                )
+            },
+        ),
+    ),
+    (
+        "The settings of Figure 4a",
+        results.factors("chowdhury", {"chowdhury-4a": (TS_BEST, SAME)}, trials=True),
+    ),
+    (
+        "The settings of Figure 4b",
+        results.factors("chowdhury", {"chowdhury-4b": (TS_BEST, "IGP-UCB ahead of GP-EI")}),
+    ),
+    (
+        "What decides, one changed setting at a time; the difference is the regret of EI or MPI",
+        results.factors("srinivas", {"srinivas-5a": ON_PAR}, trials=True),
+    ),
+    (
+        "The margin of MPI decides less here",
+        results.factors(
+            "srinivas",
+            {"srinivas-5b": tuple(f"{m} ahead of MPI" for m in ("GP-UCB (beta / 5)", "EI"))},
+        ),
     ),
     ("30 functions, 1000 rounds", results.means("srinivas-synthetic", "srinivas-synthetic")),
     ("Rosenbrock on", results.means("chowdhury-functions", "chowdhury-rosenbrock")),
@@ -202,8 +259,116 @@ def fills(panel: str, method: str, other: str, quantity: str = "simple regret") 
     return less("beyond-fills", f"beyond-fills-{panel}", other, method, quantity)
 
 
+def changed(figure: str, factor: str, setting: str, claim: str) -> dict[str, str]:
+    """Return the row of one changed setting, by its words or by how they alone begin."""
+    rows = [
+        row
+        for row in results.rows_of(f"factors-{figure.split('-')[0]}.csv")
+        if (row["figure"], row["factor"], row["claim"]) == (figure, factor, claim)
+    ]
+    exact = [row for row in rows if row["setting"] == setting]
+    (row,) = exact or [row for row in rows if row["setting"].startswith(setting)]
+    return row
+
+
+def change(figure: str, factor: str, setting: str, claim: str) -> list[float]:
+    """Return the difference under a changed setting, and its standard error."""
+    row = changed(figure, factor, setting, claim)
+    return [float(row["difference"]), float(row["standard_error"])]
+
+
+def regrets(figure: str, factor: str, setting: str, claim: str) -> list[float]:
+    """Return the two regrets that a row compares."""
+    words = changed(figure, factor, setting, claim)["ours"]
+    return [float(x) for x in re.match(r"regret (\S+) and (\S+),", words).groups()]
+
+
 # sentences of the page, with holes for numbers, and what these are
 SENTENCES = {
+    "IGP-UCB has {} after 3000 rounds, EI {}. So": lambda: regrets(
+        "chowdhury-1",
+        "two changes: rounds, norm",
+        "3000",
+        "IGP-UCB ahead of GP-EI, squared exponential",
+    ),
+    "PI without a margin hardly explores: it has {} there": lambda: regrets(
+        "chowdhury-1",
+        "two changes: rounds, margin of PI",
+        "3000, 0",
+        "IGP-UCB ahead of GP-PI, squared exponential",
+    )[1:],
+    "GP-TS has {} in place of {}, and": lambda: [
+        regrets("chowdhury-3", factor, setting, FAR)[0]
+        for factor, setting in (
+            ("information gain of GP-TS", "realized"),
+            ("as judged", "1000"),
+        )
+    ],
+    "leaves that part out, {}. Without `B` it has {}, so": lambda: [
+        regrets("chowdhury-3", "scale of GP-TS", setting, FAR)[0]
+        for setting in ("v_t = B", "v_t without B")
+    ],
+    "`R` being 1% of the range, it has {}.": lambda: regrets("chowdhury-3", "noise", "R is", FAR)[
+        :1
+    ],
+    "GP-TS having {} and GP-UCB {} in five runs": lambda: regrets(
+        "chowdhury-3", "two changes: rounds, number of runs", "30000", FAR
+    ),
+    "EI is ahead of IGP-UCB with the Matern kernel by {} ({}), and": lambda: [
+        abs(number)
+        for number in change(
+            "chowdhury-2",
+            "two changes: rounds, number of functions",
+            "3000, 100",
+            "IGP-UCB ahead of GP-EI, Matern 5/2",
+        )
+    ],
+    "EI has {} on Hartmann, IGP-UCB {}. So": lambda: regrets(
+        "chowdhury-3", "incumbent of EI and PI", "best", "GP-EI ahead of IGP-UCB, Hartmann3"
+    ),
+    "({} ahead, standard error {}) and ahead of all": lambda: change(
+        "chowdhury-4a", "scale of GP-TS", "v = 1", TS_BEST
+    ),
+    "on light IGP-UCB stays ahead of it by {} ({}). With": lambda: [
+        abs(number) for number in change("chowdhury-4b", "scale of GP-TS", "v = 1", TS_BEST)
+    ],
+    "GP-TS is best on light, by {} ({}), but": lambda: change(
+        "chowdhury-4b", "norm", "B = 1", TS_BEST
+    ),
+    "GP-TS is best on temperature by {} ({}) and on light by {} ({}), and": lambda: [
+        number
+        for figure in ("chowdhury-4a", "chowdhury-4b")
+        for number in change(figure, "two changes: rewards, norm", "not", TS_BEST)
+    ],
+    "IGP-UCB is ahead of EI on light by {} ({}). The": lambda: change(
+        "chowdhury-4b", "two changes: rewards, norm", "not", "IGP-UCB ahead of GP-EI"
+    ),
+    "({} apart of {}, standard error {}), for": lambda: [
+        change("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
+        regrets("chowdhury-4a", "two changes: units, norm", "as", SAME)[0],
+        change("chowdhury-4a", "two changes: units, norm", "as", SAME)[1],
+    ],
+    "with 0.3 its regret is {} larger than GP-UCB's (standard error {})": lambda: change(
+        "srinivas-5a", "margin of MPI", "0.3", ON_PAR[1]
+    ),
+    "with 0.01 the difference is {} ({}), with 0.03 it is {} ({}). MPI": lambda: [
+        number
+        for margin in ("0.01", "0.03")
+        for number in change("srinivas-5a", "margin of MPI", margin, ON_PAR[1])
+    ],
+    "its mean is {} beside GP-UCB's {}, and the difference of {} ({}) still": lambda: [
+        *reversed(regrets("srinivas-5a", "number of functions", "100", ON_PAR[0])),
+        *change("srinivas-5a", "number of functions", "100", ON_PAR[0]),
+    ],
+    "over 100 functions either: its regret is {} ({}) larger.": lambda: change(
+        "srinivas-5a",
+        "two changes: number of functions, margin of MPI",
+        "100, 0.01",
+        ON_PAR[1],
+    ),
+    "takes EI off par, by {} ({}).": lambda: change(
+        "srinivas-5a", "incumbent of EI and MPI", "best", ON_PAR[0]
+    ),
     "soft has {} (standard error {}) less than the minimum": lambda: fills(
         "given", "soft", "minimum"
     ),

@@ -45,6 +45,8 @@ def files(tmp_path: Path) -> dict[str, list[Path]]:
     return {
         "srinivas-sensors": [tmp_path / "temperature.npz"],
         "srinivas-traffic": [tmp_path / "speeds.csv"],
+        "srinivas-factors": [tmp_path / "temperature.npz"],
+        "chowdhury-factors": [tmp_path / "temperature.npz", tmp_path / "light.npz"],
         "chowdhury-sensors": [tmp_path / "temperature.npz", tmp_path / "light.npz"],
         "verma-contextual": [tmp_path / "tasks.npz"],
     }
@@ -52,8 +54,9 @@ def files(tmp_path: Path) -> dict[str, list[Path]]:
 
 # regret under constraints can be negative, and is shown with its violation: see test_shi.py
 # three rounds do not make nine periods: see test_avanesov.py
-# verma-tuning trains networks, beyond-fills 400 machines a trial; see also test_verma_tuning.py
-SLOW = ("verma-tuning", "beyond-fills")
+# verma-tuning trains networks, beyond-fills 400 machines a trial, chowdhury-factors has 30 panels;
+# see also test_verma_tuning.py and test_factors.py
+SLOW = ("verma-tuning", "beyond-fills", "chowdhury-factors")
 # one of each paper is drawn, the others with -m slow: one function draws them all, and takes long
 DRAWN = ("srinivas-sensors", "chowdhury-functions", "verma-contextual", "beyond-forgetting")
 REGRETS = [

@@ -233,6 +233,23 @@ def functions(num_trials: int = 25, num_rounds: int = 1000, seed: int = 0) -> li
     return experiments
 
 
+def sensor_tables(temperature: Path, light: Path | None = None) -> dict[str, SensorData]:
+    """Return the readings of Figure 4, split into those of the kernel and those of the rewards.
+
+    Args:
+        temperature: See :func:`sensors`.
+        light: See :func:`sensors`.
+    """
+    readings = load_readings(temperature, "temperature")
+    hours = [144 * day + 48 + i for day in range(7) for i in range(6)]
+    morning = readings[hours]
+    tables = {"temperature": SensorData(morning[:30], morning[30:])}
+    if light is not None:
+        past, later = load_readings(light, "train_raw"), load_readings(light, "test_raw")
+        tables["light"] = SensorData(past, later)
+    return tables
+
+
 def sensors(
     temperature: Path,
     light: Path | None = None,
@@ -255,13 +272,7 @@ def sensors(
         seed: Seeds noise and draws.
         ridge: Added to the kernels' diagonals; 1% of the average variance if omitted.
     """
-    readings = load_readings(temperature, "temperature")
-    hours = [144 * day + 48 + i for day in range(7) for i in range(6)]
-    morning = readings[hours]
-    tables = {"temperature": SensorData(morning[:30], morning[30:])}
-    if light is not None:
-        past, later = load_readings(light, "train_raw"), load_readings(light, "test_raw")
-        tables["light"] = SensorData(past, later)
+    tables = sensor_tables(temperature, light)
     experiments = []
     for name, table in tables.items():
         unit = table.average_variance() ** 0.5

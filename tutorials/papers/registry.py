@@ -22,11 +22,13 @@ from papers import (
     beyond_priors,
     beyond_varying,
     chowdhury,
+    chowdhury_factors,
     coverage,
     identification,
     ringing,
     shi,
     srinivas,
+    srinivas_factors,
     verma,
     verma_contextual,
 )
@@ -72,6 +74,12 @@ EXPERIMENTS = {
         ("road speeds (CSV: time, then one column a sensor)",),
         1,
     ),
+    "srinivas-factors": Entry(
+        srinivas_factors.factors,
+        "what decides the claims of Srinivas et al. 2010 on MPI and EI",
+        ("temperatures (.npz, array 'temperature': times x sensors)",),
+        report=srinivas_factors.report,
+    ),
     "chowdhury-rkhs": Entry(chowdhury.rkhs, "Chowdhury and Gopalan 2017, Figures 1 and 2"),
     "chowdhury-functions": Entry(chowdhury.functions, "Chowdhury and Gopalan 2017, Figure 3"),
     "chowdhury-sensors": Entry(
@@ -82,6 +90,16 @@ EXPERIMENTS = {
             "light (.npz, arrays 'train_raw' and 'test_raw')",
         ),
         1,
+    ),
+    "chowdhury-factors": Entry(
+        chowdhury_factors.factors,
+        "what decides the claims of Chowdhury and Gopalan 2017 that do not reproduce",
+        (
+            "temperatures (.npz, array 'temperature': 7 days of 144 times x sensors)",
+            "light (.npz, arrays 'train_raw' and 'test_raw')",
+        ),
+        1,
+        report=chowdhury_factors.report,
     ),
     "verma-synthetic": Entry(verma.synthetic, "Verma, Dai and Low 2022, Figures 1 and 5"),
     "verma-tuning": Entry(

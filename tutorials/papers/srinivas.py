@@ -29,6 +29,8 @@ from papers.trials import ArmsExperiment, ArmsStudy, Method
 DELTA = 0.1
 BETA_DIVISOR = 5.0
 """The paper divides beta by 5, so the width by the square root of 5."""
+MARGIN = 0.1
+"""Of MPI, in (average) prior standard deviations. The paper does not say any."""
 
 
 def figure_methods(noise_variance: float, margin: float, study: ArmsStudy) -> list[Method]:
@@ -74,10 +76,10 @@ def synthetic(num_trials: int = 30, num_rounds: int = 1000, seed: int = 0) -> li
             num_trials=num_trials,
             num_rounds=num_rounds,
             make_study=make_study,
-            make_methods=partial(figure_methods, noise_variance, 0.1),
+            make_methods=partial(figure_methods, noise_variance, MARGIN),
             average=True,
             chunk=5,
-            settings={"seed": seed, "noise_variance": noise_variance, "margin": 0.1},
+            settings={"seed": seed, "noise_variance": noise_variance, "margin": MARGIN},
         )
     ]
 
@@ -181,7 +183,7 @@ def sensor_experiment(
         rows = torch.arange(first, first + count) % len(rewards)
         return ArmsStudy(kernel_matrix, rewards[rows], noise_variance**0.5, rounds, seed, first)
 
-    margin = 0.1 * table.average_variance() ** 0.5
+    margin = MARGIN * table.average_variance() ** 0.5
     return ArmsExperiment(
         name=name,
         title=title,

@@ -14,6 +14,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from papers.estimates import ALIKE_WITHIN, FAR
+from papers.estimates import ERRORS as ERRORS
+from papers.estimates import Estimate as Estimate
+from papers.estimates import are_alike as are_alike
+from papers.estimates import is_larger as is_larger
 from papers.running import read_rows, read_settings
 
 Row = Mapping[str, str]
@@ -21,36 +26,6 @@ Row = Mapping[str, str]
 
 class MissingRowsError(LookupError):
     """A judge asked for rows that the experiment did not write: its panel was not run."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over trials.
-
-    Attributes:
-        mean: The mean.
-        standard_error: Infinite with a single trial, which says nothing of the spread.
-    """
-
-    mean: float
-    standard_error: float
-
-    def __str__(self) -> str:
-        """Return the mean and its standard error."""
-        if math.isinf(self.standard_error):
-            return f"{self.mean:.3g} (one trial)"
-        mean = self.mean if abs(self.mean) > 1e-9 * self.standard_error else 0.0  # rounding
-        return f"{mean:.3g} ± {self.standard_error:.2g}"
-
-    @property
-    def signed(self) -> str:
-        """The same for a difference: with its sign."""
-        return f"{self}" if self.mean < 0.0 else f"+{self}"
-
-    def __sub__(self, other: Estimate) -> Estimate:
-        """Return the difference of independent estimates."""
-        spread = math.hypot(self.standard_error, other.standard_error)
-        return Estimate(self.mean - other.mean, spread)
 
 
 @dataclass(frozen=True)
@@ -157,12 +132,6 @@ def estimate(row: Row, mean: str, standard_error: str) -> Estimate:
     return Estimate(float(row[mean]), math.inf if one else float(row[standard_error]))
 
 
-ERRORS = 2.0
-"""A difference counts from so many of its standard errors."""
-
-ALIKE_WITHIN = 0.1
-"""Means count as alike, too, if they differ by less than this share of the larger one."""
-
 FALLS_BY = 0.25
 """A time average that tends to 0 must fall by this share between half way and the end."""
 
@@ -247,15 +216,6 @@ def reason(checks: Sequence[Check]) -> str:
     return f"{len(checks) - len(broken)} of {len(checks)} claims hold. Does not hold: {words}{end}."
 
 
-def is_larger(difference: Estimate) -> bool:
-    """Whether a difference is positive beyond its errors.
-
-    Args:
-        difference: Its mean with its standard error.
-    """
-    return difference.mean > 0.0 and difference.mean > ERRORS * difference.standard_error
-
-
 def ahead(
     evidence: Evidence,
     panel: str,
@@ -280,7 +240,7 @@ def ahead(
     """
     difference = evidence.difference(panel, worse, better, quantity)
     low, high = (evidence.mean(panel, name, quantity) for name in (better, worse))
-    holds = is_larger(difference) and (not far or high.mean >= 2.0 * low.mean)
+    holds = is_larger(difference) and (not far or high.mean >= FAR * low.mean)
     claim = f"{better} {'far ' if far else ''}ahead of {worse}{_in(where)}"
     ours = f"{quantity} {low.mean:.4g} and {high.mean:.4g}, difference {difference.signed}"
     return Check(claim, holds, ours, _finite(difference), is_main)
@@ -336,18 +296,6 @@ def alike(
     return Check(
         f"{first} and {second} alike{_in(where)}", holds, ours, _finite(difference), is_main
     )
-
-
-def are_alike(difference: Estimate, larger: float) -> bool:
-    """Whether a difference is within its errors, or small beside the larger mean.
-
-    Args:
-        difference: Of two means; from one trial it must be small.
-        larger: The larger of them.
-    """
-    size = abs(difference.mean)
-    errors = difference.standard_error
-    return size <= ALIKE_WITHIN * larger or (math.isfinite(errors) and size <= ERRORS * errors)
 
 
 def tends_to_zero(half: Estimate, end: Estimate) -> bool:

@@ -66,7 +66,9 @@ DATA = {
 NEEDS: dict[str, tuple[str, ...]] = {
     "srinivas-sensors": ("temperatures",),
     "srinivas-traffic": ("speeds",),
+    "srinivas-factors": ("temperatures",),
     "chowdhury-sensors": ("temperatures", "light"),
+    "chowdhury-factors": ("temperatures", "light"),
     "verma-tuning": ("diabetes",),
     "verma-contextual": ("tasks", "diabetes"),
 }
@@ -86,9 +88,11 @@ QUICK: dict[str, tuple[int, int | None]] = {
     "srinivas-synthetic": (4, 100),
     "srinivas-sensors": (40, 20),
     "srinivas-traffic": (20, 60),
+    "srinivas-factors": (2, 10),
     "chowdhury-rkhs": (3, 500),
     "chowdhury-functions": (3, 100),
     "chowdhury-sensors": (4, 50),
+    "chowdhury-factors": (2, 10),
     "verma-synthetic": (2, 40),
     "verma-tuning": (1, 15),
     "verma-contextual": (1, 60),

@@ -1,0 +1,83 @@
+"""Means with standard errors, and when a difference counts.
+
+The rules are those by which published claims are judged and by which tables of one changed factor
+say whether a claim holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+ERRORS = 2.0
+"""A difference counts from so many of its standard errors."""
+
+ALIKE_WITHIN = 0.1
+"""Means count as alike, too, if they differ by less than this share of the larger one."""
+
+FAR = 2.0
+"""Far ahead: the means differ by this factor or more."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over trials.
+
+    Attributes:
+        mean: The mean.
+        standard_error: Infinite with a single trial, which says nothing of the spread.
+    """
+
+    mean: float
+    standard_error: float
+
+    @classmethod
+    def of(cls, values: Tensor) -> Estimate:
+        """Return the mean of one number a trial.
+
+        Args:
+            values: ``num_trials`` numbers.
+        """
+        count = len(values)
+        error = float(values.std()) / count**0.5 if count > 1 else math.inf
+        return cls(float(values.mean()), error)
+
+    def __str__(self) -> str:
+        """Return the mean and its standard error."""
+        if math.isinf(self.standard_error):
+            return f"{self.mean:.3g} (one trial)"
+        mean = self.mean if abs(self.mean) > 1e-9 * self.standard_error else 0.0  # rounding
+        return f"{mean:.3g} ± {self.standard_error:.2g}"
+
+    @property
+    def signed(self) -> str:
+        """The same for a difference: with its sign."""
+        return f"{self}" if self.mean < 0.0 else f"+{self}"
+
+    def __sub__(self, other: Estimate) -> Estimate:
+        """Return the difference of independent estimates."""
+        spread = math.hypot(self.standard_error, other.standard_error)
+        return Estimate(self.mean - other.mean, spread)
+
+
+def is_larger(difference: Estimate) -> bool:
+    """Whether a difference is positive beyond its errors.
+
+    Args:
+        difference: Its mean with its standard error.
+    """
+    return difference.mean > 0.0 and difference.mean > ERRORS * difference.standard_error
+
+
+def are_alike(difference: Estimate, larger: float) -> bool:
+    """Whether a difference is within its errors, or small beside the larger mean.
+
+    Args:
+        difference: Of two means; from one trial it must be small.
+        larger: The larger of them.
+    """
+    size = abs(difference.mean)
+    errors = difference.standard_error
+    return size <= ALIKE_WITHIN * larger or (math.isfinite(errors) and size <= ERRORS * errors)
