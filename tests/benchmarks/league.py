@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from benchmarks.league_methods import Method, Player, method_of
 from benchmarks.league_problems import NUM_EVALUATIONS, PROBLEMS, Coordinates, LeagueProblem
@@ -107,44 +108,84 @@ def _digits(number: float) -> str:
     return f"{number:.{DIGITS}g}"
 
 
-class Rows:
+class AnyRow(Protocol):
+    """What :class:`Rows` needs of a run: it can be told apart, written and read."""
+
+    @property
+    def problem(self) -> str:
+        """The name of the problem."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells runs apart."""
+
+    def to_cells(self) -> list[str]:
+        """Return the cells of the file."""
+
+    @classmethod
+    def from_cells(cls, cells: dict[str, str]) -> Self:
+        """Return the row of cells by name."""
+
+
+RowType = TypeVar("RowType", bound=AnyRow)
+
+
+class RowsOf(Generic[RowType]):
     """The runs that are done, in a file that always holds all of them.
 
     Args:
         path: Of the CSV file; it need not be there.
     """
 
+    row_class: type[RowType]
+    columns: tuple[str, ...]
+
     def __init__(self, path: Path) -> None:
         """Read the file."""
         self._path = path
-        self._rows: dict[tuple[str, str, int], Row] = {}
+        self._rows: dict[tuple[str, str, int], RowType] = {}
         if path.exists():
             with path.open(encoding="utf-8", newline="") as file:
                 for cells in csv.DictReader(file):
-                    row = Row.from_cells(cells)
+                    row = self.row_class.from_cells(cells)
                     self._rows[row.key] = row
 
     def __contains__(self, key: tuple[str, str, int]) -> bool:
         """Whether a run is done."""
         return key in self._rows
 
-    def add(self, row: Row) -> None:
+    def add(self, row: RowType) -> None:
         """Add a run and replace the file at once."""
         self._rows[row.key] = row
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow(self.columns)
         writer.writerows(row.to_cells() for row in self)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path, text.getvalue())
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[RowType]:
         """Yield the runs by problem, method and seed."""
         return iter(sorted(self._rows.values(), key=lambda row: row.key))
 
-    def of(self, problem: str, method: str) -> dict[int, Row]:
+    def of(self, problem: str, method: str) -> dict[int, RowType]:
         """Return the runs of a method on a problem by seed."""
         return {row.seed: row for row in self if (row.problem, row.method) == (problem, method)}
+
+
+class Rows(RowsOf[Row]):
+    """The runs of the league."""
+
+    row_class = Row
+    columns = COLUMNS
 
 
 def play(
@@ -276,30 +317,53 @@ def play_all(
     Returns:
         The runs that raised an error; the others were played all the same.
     """
-    # libraries of the processes read it at import; processor time would count all threads
-    os.environ["OMP_NUM_THREADS"] = "1"
     names = {text: method_of(text).name for text in methods}
     runs = []
     for problem in problems:
         for text in methods:
             for seed in seeds:
+                label = f"{problem} {names[text]} {seed}"
                 if (problem, names[text], seed) in rows:
-                    done(f"{problem} {names[text]} {seed}")
+                    done(label)
                 else:
-                    runs.append((problem, text, seed))
+                    runs.append((label, (problem, text, seed)))
+    return play_in_processes(_play_in_worker, runs, rows.add, num_jobs, done)
+
+
+def play_in_processes(
+    play_one: Callable[..., RowType],
+    runs: Sequence[tuple[str, tuple[Any, ...]]],
+    add: Callable[[RowType], None],
+    num_jobs: int,
+    done: Callable[[str], None],
+) -> list[Failed]:
+    """Play runs in processes with one thread each.
+
+    Args:
+        play_one: Plays one run and returns its row.
+        runs: A line about each and the arguments of ``play_one``.
+        add: Gets each row when it is finished.
+        num_jobs: How many processes play at once.
+        done: Called with the line about each run when it is finished.
+
+    Returns:
+        The runs that raised an error; the others were played all the same.
+    """
+    # libraries of the processes read it at import; processor time would count all threads
+    os.environ["OMP_NUM_THREADS"] = "1"
     failed = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(num_jobs, context, initializer=watch_parent) as pool:
-        futures = {pool.submit(_play_in_worker, *run): run for run in runs}
+        futures = {pool.submit(play_one, *run): label for label, run in runs}
         try:
             for future in as_completed(futures):
-                problem, text, seed = futures[future]
-                run = f"{problem} {names[text]} {seed}"
+                label = futures[future]
                 try:
-                    rows.add(future.result())
+                    add(future.result())
                 except Exception as error:
-                    failed.append(Failed(run, f"{type(error).__name__}: {error}".split("\n")[0]))
-                done(run)
+                    text = f"{type(error).__name__}: {error}".split("\n")[0]
+                    failed.append(Failed(label, text))
+                done(label)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

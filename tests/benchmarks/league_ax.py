@@ -1,7 +1,7 @@
 """Plays Ax for the league, in an environment that has Ax and need not have anything else.
 
 It reads one JSON message a line and answers each with one: what was asked for, and the processor
-time that it took. It is started by :class:`benchmarks.league_methods.AxPlayer`.
+time that it took. It is started by :class:`benchmarks.league_methods.AxProcess`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-METRIC = "value"
+METRIC, COST = "value", "cost"
 
 
 class AxServer:
@@ -29,22 +29,33 @@ class AxServer:
         self._client_class = Client
         self._choice, self._range = ChoiceParameterConfig, RangeParameterConfig
         self._client: Any = None
-        self._trial = -1
+        self._trials: dict[int, int] = {}
 
     def answer(self, message: dict[str, Any]) -> Any:
-        """Do what a message asks for."""
+        """Do what a message asks for.
+
+        Args:
+            message: One of ``begin`` (parameters, ``seed``, ``has_budget``), ``attach`` (a point,
+                ``outcome``), ``ask`` (the number that the trial gets, ``given`` parameters),
+                ``tell`` (such a number, ``outcome``) and ``fail`` (such a number).
+        """
         if "begin" in message:
             self._client = self._client_class(random_seed=message["seed"])
             self._client.configure_experiment([self._config(p) for p in message["begin"]])
-            self._client.configure_optimization(objective=METRIC)
+            limits = [f"{COST} <= 0"] if message["has_budget"] else None
+            self._client.configure_optimization(objective=METRIC, outcome_constraints=limits)
         elif "attach" in message:
             trial = self._client.attach_trial(message["attach"])
-            self._client.complete_trial(trial, {METRIC: message["value"]})
+            self._client.complete_trial(trial, message["outcome"])
         elif "ask" in message:
-            ((self._trial, parameters),) = self._client.get_next_trials(max_trials=1).items()
+            given = message["given"] or None
+            found = self._client.get_next_trials(max_trials=1, fixed_parameters=given)
+            ((self._trials[message["ask"]], parameters),) = found.items()
             return parameters
+        elif "fail" in message:
+            self._client.mark_trial_failed(self._trials[message["fail"]])
         else:
-            self._client.complete_trial(self._trial, {METRIC: message["tell"]})
+            self._client.complete_trial(self._trials[message["tell"]], message["outcome"])
         return None
 
     def _config(self, p: dict[str, Any]) -> Any:

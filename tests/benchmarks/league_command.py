@@ -1,6 +1,7 @@
 """The command of the league: ``python tests/benchmarks league``.
 
-It plays what is not in the table yet, and prints what the table says.
+It plays what is not in the table yet, and prints what the table says. With ``--situations`` that is
+the league with delays, changes, budgets and contexts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from pathlib import Path
 from benchmarks.league import TABLE, Rows, play_all
 from benchmarks.league_methods import AX, METHODS, MissingMethodError, method_of
 from benchmarks.league_problems import PROBLEMS, search_reference
+from benchmarks.league_situation_command import NUM_SEEDS as NUM_SITUATION_SEEDS
+from benchmarks.league_situation_command import run_situations
+from benchmarks.league_situation_methods import METHODS as SITUATION_METHODS
+from benchmarks.league_situations import SITUATIONS
 from benchmarks.league_table import page, summary
 from botorch_bandits.checks import check_integer
 from botorch_bandits.cli import CommandParser, write_atomically
@@ -19,6 +24,9 @@ from botorch_bandits.progress import ProgressBar
 
 REFERENCE_POINTS = 4000
 """``--reference`` computes this many points unless told otherwise."""
+
+NUM_SEEDS = "20"
+"""Seeds unless told otherwise."""
 
 
 def build_parser(program: str) -> argparse.ArgumentParser:
@@ -31,13 +39,26 @@ def build_parser(program: str) -> argparse.ArgumentParser:
         prog=program,
         description="Play the default of this package and what a user would pick instead on common "
         "seeds with common initial points. A second start goes on where the table ends. "
-        f"Problems: {', '.join(PROBLEMS)}. Methods: {', '.join(METHODS)}, {AX}.",
+        f"Problems: {', '.join(PROBLEMS)}. Methods: {', '.join(METHODS)}, {AX}. With --situations "
+        f"problems are {', '.join(SITUATIONS)}; methods are {', '.join(SITUATION_METHODS)}, {AX}.",
+    )
+    parser.add_argument(
+        "--situations", action="store_true", help="play delays, changes, budgets and contexts"
+    )
+    parser.add_argument(
+        "--data", metavar="FOLDER", help="with --situations: where the files of real data are"
+    )
+    parser.add_argument(
+        "--figures", metavar="FOLDER", help="with --situations: draw what the table has into it"
     )
     parser.add_argument("--problems", default="", metavar="A,B", help="default: the core, in order")
     parser.add_argument("--methods", default="", metavar="A,B", help="default: the core, in order")
     parser.add_argument("--full", action="store_true", help="all problems and methods by default")
     parser.add_argument(
-        "--seeds", default="20", metavar="N", help="how many, from 0; or FIRST:BEHIND (default 20)"
+        "--seeds",
+        metavar="N",
+        help=f"how many, from 0; or FIRST:BEHIND (default {NUM_SEEDS}, "
+        f"with --situations {NUM_SITUATION_SEEDS})",
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument(
@@ -50,7 +71,7 @@ def build_parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--ax-python", metavar="PATH", help="the interpreter of an environment with Ax, to play it"
     )
-    parser.add_argument("--out", metavar="FILE", default=str(TABLE), help="the table, as CSV")
+    parser.add_argument("--out", metavar="FILE", help="the table, as CSV")
     parser.add_argument("--table", action="store_true", help="say what the table has; play nothing")
     parser.add_argument(
         "--page", metavar="FILE", help="write what the table has as a page of the documentation"
@@ -80,6 +101,13 @@ def run(options: argparse.Namespace) -> int:
     Returns:
         The exit code: 0, or 1 if a run raised an error.
     """
+    if options.situations:
+        named, methods = _listed(options.problems), _listed(options.methods)
+        seeds = parse_seeds(options.seeds or NUM_SITUATION_SEEDS)
+        return run_situations(options, named, methods, seeds)
+    for name in ("data", "figures"):
+        if getattr(options, name):
+            raise ValueError(f"--{name} goes with --situations; add it, or leave --{name} out.")
     if options.reference:
         problem = PROBLEMS[_known("--reference", options.reference)]
         points = check_integer("--points", options.points, minimum=4)
@@ -89,9 +117,9 @@ def run(options: argparse.Namespace) -> int:
     problems = [_known("--problems", name) for name in _listed(options.problems)] or [
         name for name, problem in PROBLEMS.items() if problem.is_core or options.full
     ]
-    seeds = parse_seeds(options.seeds)
+    seeds = parse_seeds(options.seeds or NUM_SEEDS)
     methods = [] if options.table else playable(options)
-    rows = Rows(Path(options.out))
+    rows = Rows(Path(options.out or TABLE))
     failed = []
     if methods:
         total = len(problems) * len(methods) * len(seeds)

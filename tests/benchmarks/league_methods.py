@@ -13,7 +13,7 @@ import json
 import subprocess
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
@@ -34,7 +34,7 @@ from botorch.optim import optimize_acqf
 from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from benchmarks.league_problems import NUM_INITIAL, Coordinates, LeagueProblem
+from benchmarks.league_problems import NUM_INITIAL, Coordinates, LeagueProblem, Parameter
 from botorch_bandits import (
     BanditLoop,
     Box,
@@ -299,33 +299,59 @@ class BayesOptPlayer(Player):
             self._optimizer.register(params, value)
 
 
-class AxPlayer(Player):
-    """Ax's client with its defaults, in a process of another environment.
+def range_of(parameter: Parameter) -> tuple[Any, Any]:
+    """Return the least and the largest native value of a parameter that is no choice.
 
     Args:
-        problem: What is played.
-        seed: Of the client.
+        parameter: Any but a choice.
+    """
+    return parameter.native(parameter.low), parameter.native(parameter.high)
+
+
+class AxProcess:
+    """Ax's client in a process of another environment; :mod:`benchmarks.league_ax` answers there.
+
+    Args:
         python: The interpreter of an environment with Ax.
+        parameters: What is asked for or given.
+        seed: Of the client.
+        has_budget: Whether the outcome ``cost`` must be at most 0.
+
+    Attributes:
+        seconds: Processor time that the process has taken.
     """
 
-    def __init__(self, problem: LeagueProblem, seed: int, python: str) -> None:
-        """See the class."""
-        self._problem = problem
+    def __init__(
+        self,
+        python: str,
+        parameters: Sequence[Parameter],
+        seed: int,
+        has_budget: bool = False,
+    ) -> None:
+        """Start the process."""
+        self.seconds = 0.0
         script = Path(__file__).with_name("league_ax.py")
         self._process = subprocess.Popen(
             [python, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        parameters = []
-        for p in problem.parameters:
+        made: list[dict[str, Any]] = []
+        for p in parameters:
             if p.kind == "choice":
-                parameters.append({"name": p.name, "kind": p.kind, "choices": p.choices})
+                made.append({"name": p.name, "kind": p.kind, "choices": p.choices})
             else:
-                low, high = p.native(p.low), p.native(p.high)
-                parameters.append({"name": p.name, "kind": p.kind, "low": low, "high": high})
-        self._call(begin=parameters, seed=seed)
+                low, high = range_of(p)
+                made.append({"name": p.name, "kind": p.kind, "low": low, "high": high})
+        self.call(begin=made, seed=seed, has_budget=has_budget)
 
-    def _call(self, **message: Any) -> Any:
-        """Send a message and return the answer."""
+    def call(self, **message: Any) -> Any:
+        """Send a message and return the answer.
+
+        Args:
+            **message: What :meth:`benchmarks.league_ax.AxServer.answer` takes.
+
+        Raises:
+            RuntimeError: If the process has ended.
+        """
         pipe = self._process
         assert pipe.stdin is not None
         assert pipe.stdout is not None
@@ -335,21 +361,8 @@ class AxPlayer(Player):
         if not line:
             raise RuntimeError(f"the process with Ax ended with exit code {pipe.wait()}.")
         answer = json.loads(line)
-        self.seconds_elsewhere += answer["seconds"]
+        self.seconds += answer["seconds"]
         return answer["answer"]
-
-    def begin(self, points: list[Coordinates], values: list[float]) -> None:
-        """See the base class."""
-        for x, value in zip(points, values, strict=True):
-            self._call(attach=self._problem.native(x), value=value)
-
-    def ask(self) -> Coordinates:
-        """See the base class."""
-        return self._problem.coordinates(self._call(ask=True))
-
-    def tell(self, x: Coordinates, value: float) -> None:
-        """See the base class."""
-        self._call(tell=value)
 
     def close(self) -> None:
         """End the process."""
@@ -358,6 +371,44 @@ class AxPlayer(Player):
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
+
+
+class AxPlayer(Player):
+    """Ax's client with its defaults.
+
+    Args:
+        problem: What is played.
+        seed: Of the client.
+        python: The interpreter of an environment with Ax.
+    """
+
+    def __init__(self, problem: LeagueProblem, seed: int, python: str) -> None:
+        """See the class."""
+        self._problem, self._number = problem, 0
+        self._process = AxProcess(python, problem.parameters, seed)
+
+    @property
+    def seconds_elsewhere(self) -> float:  # type: ignore[override]
+        """Processor time of the other process."""
+        return self._process.seconds
+
+    def begin(self, points: list[Coordinates], values: list[float]) -> None:
+        """See the base class."""
+        for x, value in zip(points, values, strict=True):
+            self._process.call(attach=self._problem.native(x), outcome={"value": value})
+
+    def ask(self) -> Coordinates:
+        """See the base class."""
+        self._number += 1
+        return self._problem.coordinates(self._process.call(ask=self._number, given={}))
+
+    def tell(self, x: Coordinates, value: float) -> None:
+        """See the base class."""
+        self._process.call(tell=self._number, outcome={"value": value})
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
 
 
 def log_expected_improvement(
@@ -404,6 +455,33 @@ class MissingMethodError(ImportError):
     """A method cannot be played here: a package is missing."""
 
 
+def package_version(package: str) -> str:
+    """Return a package and its version.
+
+    Args:
+        package: The name of the distribution.
+    """
+    return f"{package} {version(package)}"
+
+
+def check_packages(name: str, packages: Sequence[str]) -> None:
+    """Raise if a method cannot be played here.
+
+    Args:
+        name: Of the method.
+        packages: The distributions that it needs.
+
+    Raises:
+        MissingMethodError: With what is to be installed.
+    """
+    modules = {"bayesian-optimization": "bayes_opt"}
+    for package in packages:
+        if importlib.util.find_spec(modules.get(package, package)) is None:
+            raise MissingMethodError(
+                f"{name} needs {package}: pip install 'botorch_bandits[league]'"
+            )
+
+
 @dataclass(frozen=True)
 class Method:
     """A method of the league.
@@ -425,7 +503,7 @@ class Method:
     @property
     def version(self) -> str:
         """The package and its version."""
-        return f"{self.packages[0]} {version(self.packages[0])}"
+        return package_version(self.packages[0])
 
     def check(self) -> None:
         """Raise if it cannot be played here.
@@ -433,12 +511,7 @@ class Method:
         Raises:
             MissingMethodError: With what is to be installed.
         """
-        modules = {"bayesian-optimization": "bayes_opt"}
-        for package in self.packages:
-            if importlib.util.find_spec(modules.get(package, package)) is None:
-                raise MissingMethodError(
-                    f"{self.name} needs {package}: pip install 'botorch_bandits[league]'"
-                )
+        check_packages(self.name, self.packages)
 
 
 def of_loop(make: Callable[[Domain, int, int], BanditLoop]) -> Callable[..., Player]:
@@ -546,8 +619,8 @@ AX = "ax"
 """The name of the method that plays with ``--ax-python``."""
 
 
-def ax_method(python: str) -> Method:
-    """Return Ax, played by the interpreter of another environment.
+def ax_version(python: str) -> str:
+    """Return the version of Ax that another interpreter has.
 
     Args:
         python: The interpreter.
@@ -557,7 +630,7 @@ def ax_method(python: str) -> Method:
     """
     line = "import importlib.metadata, ax.api.client; print(importlib.metadata.version('{}'))"
     try:
-        found = subprocess.run(
+        return subprocess.run(
             [python, "-c", line.format("ax-platform")], capture_output=True, text=True, check=True
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
@@ -565,6 +638,18 @@ def ax_method(python: str) -> Method:
             f"--ax-python is {python!r}, which cannot import Ax; make an environment with "
             "pip install -c constraints.txt -e '.[ax]' and name its interpreter"
         ) from error
+
+
+def ax_method(python: str) -> Method:
+    """Return Ax, played by the interpreter of another environment.
+
+    Args:
+        python: The interpreter.
+
+    Raises:
+        MissingMethodError: If it cannot import Ax.
+    """
+    found = ax_version(python)
     return AxMethod(AX, "Ax's `Client`", partial(AxPlayer, python=python), (found,), False)
 
 

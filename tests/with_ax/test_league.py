@@ -7,6 +7,9 @@ import pytest
 from benchmarks.league import play
 from benchmarks.league_methods import method_of
 from benchmarks.league_problems import NUM_INITIAL, PROBLEMS, LeagueProblem
+from benchmarks.league_situation_methods import situation_method_of
+from benchmarks.league_situation_rows import play as situation_play
+from benchmarks.league_situations import SITUATIONS
 
 pytest.importorskip("ax.api.client")
 
@@ -28,3 +31,14 @@ def test_ax_plays_integers_choices_and_logarithms():
         assert isinstance(values["units"], int)
         assert values["activation"] in ("identity", "logistic", "tanh", "relu")
         assert 1e-5 * (1 - 1e-9) <= values["alpha"] <= 10.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["delays-branin", "budget-functions", "contexts-hartmann3"])
+def test_ax_plays_in_situations(name):
+    situation = SITUATIONS[name]
+    method = situation_method_of(f"ax={sys.executable}")
+    row = situation_play(situation, method, 0, num_rounds=NUM_INITIAL + 2)
+    assert row.version.startswith("ax-platform 1.")
+    assert len(row.curve) == 1
+    assert (row.signed is not None) == situation.has_budget
+    assert row.seconds > 0.0

@@ -1,0 +1,429 @@
+"""The league in situations: worlds, delays that are kept, and what the table says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_documentation_agrees import table_after
+
+from benchmarks.commands import main
+from benchmarks.league_methods import AX
+from benchmarks.league_problems import NUM_INITIAL, Coordinates
+from benchmarks.league_situation_methods import (
+    METHODS,
+    Outcome,
+    SituationMethod,
+    SituationPlayer,
+    situation_method_of,
+)
+from benchmarks.league_situation_rows import (
+    STEP,
+    TABLE,
+    SituationRow,
+    SituationRows,
+    listed,
+    play,
+)
+from benchmarks.league_situation_table import Difference, lines_of, page
+from benchmarks.league_situations import (
+    GAMMAS,
+    MAX_DELAY,
+    SITUATIONS,
+    TASKS_FILE,
+    TEMPERATURES_FILE,
+    Situation,
+    best_hartmann3,
+)
+
+WITHOUT_DATA = [name for name, situation in SITUATIONS.items() if not situation.data]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Made files in the layout of the real ones."""
+    numbers = np.random.default_rng(0)
+    pairs = list(itertools.product(range(-5, 7), range(len(GAMMAS))))
+    radial = [[1.0, 0.0, 0.0, c / 6.0, math.log10(GAMMAS[g]) / 4.0, 0.0] for c, g in pairs]
+    others = [[0.0, 0.0, 1.0, c / 6.0, 0.0, 0.0] for c in range(-5, 7)]
+    np.savez(
+        tmp_path / TASKS_FILE,
+        # what a task is, and what is chosen, can be read from the accuracy
+        accuracy=np.arange(12.0)[:, None] + np.arange(180.0)[None, :] / 1000.0,
+        hyperparameters=np.array([*radial, *others]),
+        context=np.arange(72.0).reshape(12, 6) / 72.0,
+    )
+    np.savez(
+        tmp_path / TEMPERATURES_FILE,
+        temperature=numbers.uniform(15.0, 30.0, (300, 4)),
+        xy_m=np.array([[1.0, 1.0], [1.0, 30.0], [40.0, 1.0], [40.0, 30.0]]),
+    )
+    return tmp_path
+
+
+# ------------------------------------------------------------------------------------------ worlds
+
+
+@pytest.mark.parametrize("name", [n for n in WITHOUT_DATA if not n.endswith(("svm", "svr"))])
+def test_no_point_is_better_than_what_regret_is_counted_from(name):
+    situation = SITUATIONS[name]
+    world = situation.world(3, None)
+    stream = torch.Generator().manual_seed(0)
+    for t in (1, situation.num_rounds // 2, situation.num_rounds):
+        shares = torch.rand(100, len(situation.parameters), generator=stream, dtype=torch.float64)
+        for row in shares.tolist():
+            x = tuple(p.at(u) for p, u in zip(situation.parameters, row, strict=True))
+            if (world.constraint(x, t) or 0.0) <= 0.0:
+                assert world.reward(x, t) <= world.best(t) + 1e-3  # a grid under a budget
+
+
+def test_the_best_of_a_given_coordinate_is_that_of_a_dense_grid():
+    assert best_hartmann3(0.11458887665506896) == pytest.approx(3.8627797873326625, abs=1e-9)
+    # the four exponentials, written out on the published constants
+    side = np.linspace(0.0, 1.0, 401)
+    x1, x2 = np.meshgrid(side, side)
+    alpha = (1.0, 1.2, 3.0, 3.2)
+    A = ((3, 10, 30), (0.1, 10, 35), (3, 10, 30), (0.1, 10, 35))
+    P = ((3689, 1170, 2673), (4699, 4387, 7470), (1091, 8732, 5547), (381, 5743, 8828))
+    given = 0.8
+    values = sum(
+        a
+        * np.exp(
+            -s[0] * (given - p[0] / 1e4) ** 2
+            - s[1] * (x1 - p[1] / 1e4) ** 2
+            - s[2] * (x2 - p[2] / 1e4) ** 2
+        )
+        for a, s, p in zip(alpha, A, P, strict=True)
+    )
+    assert best_hartmann3(given) == pytest.approx(values.max(), abs=1e-3)
+    assert best_hartmann3(given) >= values.max() - 1e-12
+
+
+def test_functions_change_after_rounds_that_seeds_choose():
+    worlds = [SITUATIONS["changes-functions"].world(seed, None) for seed in range(3)]
+    x = (0.3, 0.6)
+    for world in worlds:
+        first, second = world.change_points
+        assert 20 <= first <= 28 < 44 <= second <= 52
+        values = [world.reward(x, t) for t in (1, first, first + 1, second, second + 1, 72)]
+        assert values[0] == values[1] != values[2] == values[3] != values[4] == values[5]
+    assert len({world.change_points for world in worlds}) > 1
+
+
+def test_a_budget_excludes_the_best_point():
+    for seed in range(2):
+        world = SITUATIONS["budget-functions"].world(seed, None)
+        side = torch.linspace(0.0, 1.0, 21).tolist()
+        points = list(itertools.product(side, side))
+        best = max(points, key=lambda x: world.reward(x, 1))
+        assert world.constraint(best, 1) > 0.0
+        share = sum(world.constraint(x, 1) <= 0.0 for x in points) / len(points)
+        assert share == pytest.approx(0.35, abs=0.06)
+
+
+def test_tasks_are_read_from_the_table(data):
+    world = SITUATIONS["contexts-tasks"].world(0, data)
+    met = set()
+    for t in range(1, 61):
+        task = round(world.context(t)[0] * 72.0 / 6.0)
+        met.add(task)
+        # log2(C) = 2 and gamma = 0.1 is row 7 * 14 + 4 of the radial ones
+        assert world.reward((2.0, 4.0), t) == pytest.approx(task + (7 * 14 + 4) / 1000.0)
+        assert world.best(t) == pytest.approx(task + 167 / 1000.0)  # no other kernels
+    assert len(met) == 10
+
+
+def test_temperatures_are_those_of_the_next_sensor(data):
+    with np.load(data / TEMPERATURES_FILE) as file:
+        readings = file["temperature"]
+    world = SITUATIONS["changes-temperatures"].world(1, data)
+    assert world.reward((38.0, 4.0), 5) == readings[96 + 8, 2]
+    assert world.best(5) == readings[96 + 8].max()
+    np.savez(data / TEMPERATURES_FILE, temperature=readings[:100], xy_m=np.zeros((4, 2)))
+    with pytest.raises(ValueError, match=r"100, 4\) temperatures and 4 places"):
+        SITUATIONS["changes-temperatures"].world(1, data)
+
+
+def test_a_budget_of_support_vectors_is_measured_on_the_same_fits():
+    world = SITUATIONS["budget-svr"].world(0, None)
+    wide, narrow = (2.0, -2.0, 1.8), (2.0, -2.0, 0.0)  # insensitive to errors of 63, and of 1
+    assert world.constraint(wide, 1) < 0.0 < world.constraint(narrow, 1) <= 1.5
+    assert -80.0 < world.reward(narrow, 1) < -50.0
+
+
+# ----------------------------------------------------------------------------------------- playing
+
+
+class Recorder(SituationPlayer):
+    """Asks for one point ever again, and keeps when it was told what."""
+
+    def __init__(self, situation: Situation, seed: int) -> None:
+        self.now = 0
+        self.told: dict[int, int] = {}
+        self.given_up: dict[int, int] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self.contexts: dict[int, Coordinates] = {}
+
+    def attach(
+        self, round_number: int, x: Coordinates, context: Coordinates, outcome: Outcome
+    ) -> None:
+        self.outcomes[round_number], self.contexts[round_number] = outcome, context
+        self.now = round_number + 1
+
+    def ask(self, round_number: int, context: Coordinates) -> Coordinates:
+        assert round_number == self.now
+        self.now, self.contexts[round_number] = round_number + 1, context
+        return (0.5, 0.5)
+
+    def tell(self, round_number: int, outcome: Outcome) -> None:
+        self.told[round_number], self.outcomes[round_number] = self.now, outcome
+
+    def give_up(self, round_number: int) -> None:
+        self.given_up[round_number] = self.now
+
+
+def record(name: str, seed: int = 0) -> tuple[Recorder, SituationRow]:
+    situation, players = SITUATIONS[name], []
+
+    def make(situation: Situation, seed: int) -> Recorder:
+        players.append(Recorder(situation, seed))
+        return players[0]
+
+    method = SituationMethod("recorder", {}, {situation.kind: make}, ("torch",))
+    row = play(situation, method, seed)
+    return players[0], row
+
+
+def test_outcomes_come_after_their_delays_and_some_never():
+    player, row = record("delays-branin")
+    delays = SITUATIONS["delays-branin"].delays(0)
+    assert 8.0 < np.mean([d for d in delays if math.isfinite(d)]) < 12.0
+    lost = [t for t in range(NUM_INITIAL + 1, 61) if math.isinf(delays[t - 1])]
+    assert 1 <= len(lost) <= 12
+    for t in range(NUM_INITIAL + 1, 61):
+        due = t + max(1, delays[t - 1])
+        if due <= 60 and delays[t - 1] <= MAX_DELAY:
+            assert player.told[t] == due
+            assert t not in player.given_up
+        else:
+            assert t not in player.told
+            assert player.given_up.get(t) == (t + MAX_DELAY + 1 if t + MAX_DELAY < 60 else None)
+    # the same point ever again: after the first rounds regret grows by the same amount
+    steps = np.diff(row.curve)
+    assert steps[1:] == pytest.approx([steps[-1]] * (len(steps) - 1))
+    values = {t: o.reward for t, o in player.outcomes.items()}
+    optimum = -5.0 / (4.0 * math.pi)
+    assert row.simple == pytest.approx(optimum - max(values.values()))
+
+
+def test_violations_by_hand():
+    player, row = record("budget-functions", 2)
+    situation = SITUATIONS["budget-functions"]
+    world = situation.world(2, None)
+    points = [*situation.initial_points(2), *[(0.5, 0.5)] * 55]
+    costs = [world.constraint(x, 1) for x in points]
+    assert row.signed == pytest.approx(np.mean(costs))
+    assert row.rectified == pytest.approx(np.maximum(costs, 0.0).mean())
+    assert row.violations == pytest.approx([np.mean(costs[:t]) for t in range(6, 61, 6)])
+    regrets = [world.best(1) - world.reward(x, 1) for x in points]
+    assert row.curve == pytest.approx(np.cumsum(regrets)[STEP - 1 :: STEP])
+    noise = situation.noise(2)
+    for t, outcome in player.outcomes.items():
+        assert outcome.reward == pytest.approx(world.reward(points[t - 1], 1) + noise[t - 1][0])
+        assert outcome.constraint == pytest.approx(costs[t - 1] + noise[t - 1][1])
+
+
+def test_contexts_are_common():
+    player, _ = record("contexts-hartmann3", 1)
+    again, _ = record("contexts-hartmann3", 1)
+    other, _ = record("contexts-hartmann3", 2)
+    assert player.contexts == again.contexts != other.contexts
+    assert len(set(player.contexts.values())) == 60
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_play_with_seeds(name, data):
+    method = METHODS[name]
+    number = NUM_INITIAL + (3 if name in ("random", "optuna-tpe") else 1)
+    for kind in method.makes:
+        names = [n for n, s in SITUATIONS.items() if s.kind == kind]
+        for problem in names if kind == "contexts" else names[:1]:
+            first = play(SITUATIONS[problem], method, 7, data, number)
+            if kind != "budget" or name in ("ours", "random", "optuna-tpe"):  # the others are slow
+                again = play(SITUATIONS[problem], method, 7, data, number)
+                assert (first.curve, first.signed) == (again.curve, again.signed)
+            assert len(first.curve) == number // STEP
+            assert (first.signed is not None) == (kind == "budget")
+
+
+def test_pending_points_keep_botorch_away():
+    situation = SITUATIONS["delays-branin"]
+    x = {}
+    for pending in (False, True):
+        player = METHODS["botorch"].makes["delays"](situation, 0)
+        for t, point in enumerate(situation.initial_points(0), start=1):
+            player.attach(t, point, (), Outcome(-float(np.square(point).sum())))
+        asked = player.ask(6, ())
+        if not pending:
+            player.give_up(6)
+        x[pending] = math.dist(player.ask(7, ()), asked)
+    assert x[True] > x[False]
+
+
+# ------------------------------------------------------------------------------- rows and verdicts
+
+
+def make_row(method: str, seed: int, last: float, problem: str, signed: float) -> SituationRow:
+    is_budget = problem.startswith("budget")
+    return SituationRow(
+        problem,
+        method,
+        seed,
+        "made 1.0",
+        last / 10.0 if problem.startswith("delays") else None,
+        signed if is_budget else None,
+        max(signed, 0.0) if is_budget else None,
+        0.5,
+        (1.0, last),
+        (0.5, signed) if is_budget else (),
+    )
+
+
+def test_rows_survive_writing_and_reading(tmp_path):
+    path = tmp_path / "new" / "rows.csv"
+    rows = SituationRows(path)
+    rows.add(make_row("random", 1, 12.5, "budget-svr", -0.25))
+    rows.add(make_row("random", 0, 2.5, "delays-svm", 0.0))
+    read = SituationRows(path)
+    assert list(read) == list(rows)
+    assert ("budget-svr", "random", 1) in read
+    assert ("budget-svr", "random", 0) not in read
+
+
+def test_verdicts_by_hand(tmp_path):
+    rows = SituationRows(tmp_path / "rows.csv")
+    for seed, (ours, theirs) in enumerate([(-1.0, 3.0), (0.0, 5.0), (1.0, 3.0)]):
+        rows.add(make_row("ours", seed, ours, "budget-svr", 0.1))
+        rows.add(make_row("random", seed, theirs, "budget-svr", -0.1 * seed))
+        rows.add(make_row("ours", seed, 10.0, "delays-svm", 0.0))
+        rows.add(make_row("ours-best", seed, 10.0, "delays-svm", 0.0))
+        rows.add(make_row("random", seed, 100.0 * 10.0**seed, "delays-svm", 0.0))
+    ours, other = lines_of(SITUATIONS["budget-svr"], rows)
+    assert ours.regret is None
+    # differences -4, -5, -2: mean -11 / 3, standard deviation sqrt(7 / 3)
+    assert isinstance(other.regret, Difference)
+    assert other.regret.difference == pytest.approx(-11.0 / 3.0)
+    assert other.regret.error == pytest.approx(math.sqrt(7.0 / 3.0 / 3.0))
+    assert other.regret.verdict == "ahead"
+    # slack is no merit: the positive parts of theirs are 0
+    assert other.violation.difference == pytest.approx(0.1)
+    assert other.violation.verdict == "behind"
+    assert other.signed[0] == pytest.approx(-0.1)
+    _, _, late = lines_of(SITUATIONS["delays-svm"], rows)
+    assert late.regret.difference == pytest.approx(-2.0)
+    assert late.simple == pytest.approx(100.0)
+    assert late.best.verdict == "ahead"
+    assert Difference.of({0: 1.0}, {1: 1.0}) is None
+    text = page(rows)
+    assert "| budget-svr |  | ahead |" in text  # nothing against the one for the best point
+    assert "| budget-svr | behind |" in text
+    assert "| random | 3 | 3.67 (0.667) | ahead -3.67 (0.882) | -0.1 (0.0577) |" in text
+
+
+def test_the_page_has_the_rows_that_are_committed():
+    rows = SituationRows(TABLE)
+    assert TABLE.with_suffix(".md").read_text(encoding="utf-8") == page(rows)
+
+
+def test_the_page_says_which_seeds_were_played():
+    said = {}
+    header = "| Problems | Methods | Seeds |"
+    for problems, methods, seeds in table_after("league-situations.md", header):
+        named = SITUATIONS if problems == "all" else re.findall(r"`(.+?)`", problems)
+        for problem, method in itertools.product(named, re.findall(r"`(.+?)`", methods)):
+            if method == AX or SITUATIONS[problem].kind in METHODS[method].makes:
+                said[problem, method] = list(range(int(seeds)))
+    played: dict[tuple[str, str], list[int]] = {}
+    for row in SituationRows(TABLE):
+        played.setdefault((row.problem, row.method), []).append(row.seed)
+    assert said == played
+
+
+def test_the_page_lists_problems_and_methods():
+    problems = table_after("league-situations.md", "| Problem | What is played |")
+    assert [row[0].strip("`") for row in problems] == list(SITUATIONS)
+    methods = table_after("league-situations.md", "| Method | Situation | What it is |")
+    named = re.findall(r"`([a-z-]+)`", " ".join(row[0] for row in methods))
+    assert set(named) == {*METHODS, AX}
+
+
+# -------------------------------------------------------------------------------------- the command
+
+
+def play_here(play_one, runs, add, num_jobs, done):
+    """What stands for processes, which the other half of the league tests."""
+    for label, run in runs:
+        add(play_one(*run))
+        done(label)
+    return []
+
+
+def test_the_command_goes_on_where_it_stopped(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("benchmarks.league_situation_rows.play_in_processes", play_here)
+    table, written = tmp_path / "rows.csv", tmp_path / "page.md"
+    arguments = ["league", "--situations", "--problems", "budget-functions", "--quiet"]
+    arguments += ["--methods", "random", "--out", str(table), "--page", str(written)]
+    assert main([*arguments, "--seeds", "1", "--figures", str(tmp_path)]) == 0
+    assert "random" in capsys.readouterr().out
+    (row,) = SituationRows(table)
+    assert row.curve == pytest.approx(
+        play(SITUATIONS["budget-functions"], METHODS["random"], 0).curve, rel=1e-4
+    )
+    assert "| random | 1 |" in written.read_text(encoding="utf-8")
+    assert (tmp_path / "league-situations-budget-functions.png").stat().st_size > 10_000
+    text = table.read_text(encoding="utf-8")
+    monkeypatch.setattr("benchmarks.league_situation_rows._play_in_worker", None)
+    assert main([*arguments, "--seeds", "1"]) == 0  # plays nothing
+    assert table.read_text(encoding="utf-8") == text
+
+
+def test_runs_go_seed_by_seed_and_only_where_a_method_plays():
+    runs = listed(["delays-svm", "budget-svr"], ["ours", "ours-best"], range(2))
+    one = [("delays-svm", "ours"), ("delays-svm", "ours-best"), ("budget-svr", "ours")]
+    assert runs == [(seed, *pair) for seed in range(2) for pair in one]
+    with pytest.raises(ValueError, match="method is 'luck'; it must be one of ours"):
+        situation_method_of("luck")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--situations", "--problems", "golf"], "the situation is 'golf'; it must be one of"),
+        (["--situations", "--methods", "luck"], "method is 'luck'; it must be one of ours"),
+        (["--situations", "--methods", "ax"], "method ax needs --ax-python"),
+        (["--situations", "--variant", "x=y:z"], "--variant is for the league without"),
+        (["--situations", "--full"], "--full is for the league without"),
+        (["--situations", "--problems", "contexts-tasks"], "contexts-tasks needs --data"),
+        (["--situations", "--data", "nowhere"], "changes-temperatures needs --data"),
+        (["--situations", "--reference", "delays-svm"], "--reference is 'delays-svm'"),
+        (["--data", "somewhere"], "--data goes with --situations"),
+    ],
+)
+def test_bad_arguments_are_one_line(arguments, message, tmp_path, capsys):
+    assert main(["league", *arguments, "--out", str(tmp_path / "t.csv"), "--quiet"]) == 2
+    *left_out, error = capsys.readouterr().err.splitlines()
+    assert message in error
+    assert all("is left out" in line for line in left_out)
