@@ -41,7 +41,7 @@ __all__ = ["EvaluationError", "EvaluationFailedWarning", "StopRun", "rounds_with
 class StopRun(Exception):  # noqa: N818, like StopIteration
     """Raise it in ``on_round=`` to end a run in good order; its text is ``result.stopped``.
 
-    Everything that was told is kept, and what is on its way is told first where workers evaluate
+    Everything that was told is kept, and what is in flight is told first where workers evaluate
     it. The function that is evaluated may raise it, too: its query stays pending.
 
     Example:

@@ -19,7 +19,7 @@ with probability :math:`\alpha` at most. The rest :math:`r_n` is the weight of t
 dropped start has won goes to the next later one that is kept. That is a bet that was decided before
 the next outcome, so the sum remains a martingale and nothing is lost.
 
-**Several segments.** The clock begins anew with each reset, and segment ``k`` has the level
+**Several segments.** The clock starts over with each reset, and segment ``k`` has the level
 :math:`6 \alpha / (\pi k)^2`.
 
 **Outcomes that come late.** A start opens when its query is asked. An outcome moves only the

@@ -238,7 +238,7 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
         nargs="?",
         const="evidence",
         choices=RESTARTS,
-        help="begin anew when the evidence of all outcomes says that the reward has changed "
+        help="start over when the evidence of all outcomes says that the reward has changed "
         "(evidence, also without a value), when a detector sees it in uniform rounds (cpd), when "
         "told (oracle), or never, with the same exploration (never); default: nothing of that",
     )

@@ -64,7 +64,7 @@ class Changes:
     """What may change in a run, and what is done about it.
 
     Attributes:
-        restart: When the loop begins anew, if ever.
+        restart: When the loop starts over, if ever.
         change_points: The last round before each change that is known.
         settings: The effective options that determine the run, by name.
     """

@@ -106,7 +106,7 @@ def rebuild_domain(settings: Mapping[str, Any]) -> Box | None:
 
 
 def reset_reason(settings: Mapping[str, Any]) -> str:
-    """Return why a loop begins anew, as :attr:`.Reset.reason` has it; empty if that is not known.
+    """Return why a loop starts over, as :attr:`.Reset.reason` has it; empty if that is not known.
 
     Args:
         settings: Of a journal's header.

@@ -446,7 +446,7 @@ def with_restarts(
     num_constraints: int = 0,
     model: Any = None,
 ) -> Guarantee:
-    """Return what is left of a guarantee when a policy begins anew.
+    """Return what is left of a guarantee when a policy starts over.
 
     Args:
         guarantee: The guarantee of the policy alone, at the running segment's share of delta.

@@ -350,7 +350,7 @@ class _Search:
         self._played, self._only_played = self._told(), False
         rule = settings.constraints
         if rule is not None and rule.surrogate_in_use != "separate" and not self._played:
-            # the surrogate of penalized rewards begins anew, and has seen no outcome yet
+            # the surrogate of penalized rewards starts over, and has seen no outcome yet
             self._played = [history.query(outcome.query_id) for outcome in history.outcomes]
             self._only_played = bool(self._played)
         self._points, self._known = self._look()

@@ -153,7 +153,7 @@ class RowsStream:
         self._catch_up()
         record, front = self._record(round_number), self._front_now(round_number, context)
         pending = self._pending(round_number)
-        # random numbers go on where widths begin anew
+        # random numbers go on where widths start over
         draw_round = self._rounds_before + round_number
         return self.engine.look(round_number, front, record, pending, draw_round, self._rule)
 

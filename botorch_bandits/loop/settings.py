@@ -445,7 +445,7 @@ def check_constraints(rule: Any, acquisition: Any, feedback: Feedback, restart: 
         rule: For the multipliers, or None without constraints.
         acquisition: The acquisition of the loop.
         feedback: What is made of pending queries.
-        restart: When the loop begins anew.
+        restart: When the loop starts over.
 
     Raises:
         TypeError: If they are no rule for multipliers.
@@ -687,7 +687,7 @@ class LoopSettings:
         acquisition: What is played, as it was given.
         horizon: The number of rounds, if it is known.
         feedback: What is made of queries without an outcome.
-        restart: When the loop begins anew, if ever.
+        restart: When the loop starts over, if ever.
         constraints: How multipliers follow from constraint values, if there are constraints.
         forgetting: What the model makes of old outcomes; None keeps all.
         num_initial: Rounds at the start, and after each reset, that choose uniformly at random.

@@ -490,7 +490,7 @@ class Segments:
         return self.first_id + self.current.num_queries
 
     def before_round(self, round_number: int) -> bool:
-        """Let the last round end, and begin anew if it is time; return whether data were dropped.
+        """Let the last round end, and start over if it is time; return whether data were dropped.
 
         Nothing happens when it is called for the same round again, as after a choice that failed.
 
@@ -512,7 +512,7 @@ class Segments:
 
     @property
     def _is_fresh(self) -> bool:
-        """Whether the model begins anew with each epoch."""
+        """Whether the model starts over with each epoch."""
         rule = None if self.multipliers is None else self.multipliers.rule
         return rule is not None and rule.surrogate_in_use == "fresh"
 
@@ -715,7 +715,7 @@ class Segments:
             self._add_kept(entry)
 
     def _begin_data(self, first_id: int, num_kept: int = 0) -> None:
-        """Let the model begin anew."""
+        """Let the model start over."""
         self.first_id = first_id
         self.current = self._new_history(num_kept)
 

@@ -236,7 +236,7 @@ def mark_rounds(
 
 
 def after_round(reset: Any) -> int:
-    """Return after which round a loop began anew.
+    """Return after which round a loop started over.
 
     Args:
         reset: A :class:`~botorch_bandits.change_points.Reset`, or the number of the round itself.

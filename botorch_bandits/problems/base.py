@@ -165,7 +165,7 @@ class RewardProblem(BaseTestProblem):
 
         Raises:
             TypeError: If ``X`` is not a float64 tensor.
-            ValueError: If ``X`` is not finite, has not d columns, or lies outside the
+            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the
                 problem's domain.
         """
         self._check_input(X)

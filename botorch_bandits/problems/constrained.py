@@ -71,7 +71,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
 
         Raises:
             TypeError: If ``X`` is not a float64 tensor.
-            ValueError: If ``X`` is not finite, has not d columns, or lies outside the domain.
+            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the domain.
         """
         return -self.evaluate_slack_true(X)
 
@@ -90,7 +90,7 @@ class ConstrainedProblem(RewardProblem, ConstrainedBaseTestProblem):
 
         Raises:
             TypeError: If ``X`` is not a float64 tensor.
-            ValueError: If ``X`` is not finite, has not d columns, or lies outside the domain.
+            ValueError: If ``X`` is not finite, does not have d columns, or lies outside the domain.
         """
         with torch.no_grad():
             rewards, constraints = self.evaluate_true(X), self.constraint_values(X)

@@ -209,7 +209,7 @@ class TuningProblem(AccuracyProblem):
         return int(self._folds.get_n_splits())
 
     def on_rows(self, rows: NDArray[np.bool_]) -> TuningProblem:
-        """Return the same problem on some of the rows; folds are made anew."""
+        """Return the same problem on some of the rows; folds are made again."""
         rest = (self.num_folds, self._fold_seed, self.space)
         return TuningProblem(self.task_name, self.inputs[rows], self.labels[rows], *rest)
 

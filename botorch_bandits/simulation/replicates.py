@@ -127,7 +127,7 @@ def simulate(
     replicates share the calls, not the arithmetic: batching pays most below some hundred arms, and
     on a GPU.
 
-    With ``policy.restart``, each replicate on arms begins anew by itself: a detector looks at its
+    With ``policy.restart``, each replicate on arms starts over by itself: a detector looks at its
     own uniform queries, and its widths count rounds and segments of its own.
 
     With ``policy.constraints``, on a :class:`~botorch_bandits.problems.ConstrainedArmsProblem` and
