@@ -1,6 +1,6 @@
-"""What one run did, round by round: rewards, restarts, pending outcomes, gain and multipliers.
+"""Plots of one run, round by round: rewards, restarts, pending outcomes, gain and multipliers.
 
-Each function draws one of them from a loop's history, into axes of its own or given ones.
+Each function draws one of them from a loop's history, into new or given axes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def plot_rewards(
 ) -> Axes:
     """Draw observed rewards and the best so far over rounds.
 
-    With constraints, the best so far is of the rewards that came with all of them met; the others
-    are crosses.
+    With constraints, the best so far is taken among the rewards of rounds that met all of them; the
+    other rounds are crosses.
 
     Costs of a history with ``maximize=False`` are drawn as they were told: less is better.
 
@@ -58,7 +58,8 @@ def plot_rewards(
         history: Rounds without an outcome have a mark at the foot, open while it is pending and a
             cross where it failed.
         ax: Axes to draw on; new ones if omitted.
-        reference: A reward to compare with, a horizontal line; alone or with its name in front.
+        reference: A reward to compare with, drawn as a horizontal line; alone or with its name in
+            front.
         random_search: Rewards at points that were drawn uniformly at random. The dashed line is
             the mean of the best reward that random search has after as many rounds, and the band
             holds four of five searches.
