@@ -581,7 +581,7 @@ class ChangePointDetector:
             one (infinity: a constant ridge).
         prior_mean: The prior mean of the reward function, a constant.
         volume: For ``statistic="integral"``: the measure of the domain. If None, the box's volume
-            or the number of arms. Arms that stand for an interval have its length.
+            or the number of arms. Arms that represent an interval have its length.
         seed: Seeds the points that integrate over boxes of more than two dimensions.
         lengthscale: Set on the kernel, in float64; not kept.
 

@@ -36,7 +36,7 @@ more noise and heavier tails than the model; the composite form has one for each
 
 The robust form over a list has both: each prior with each of these members, an alternative being
 the mixture over the list of fresh models, each with its best member before the outcome. That is a
-product of densities known beforehand, whatever the members, so that :math:`e^{\ln M_n + \ln \bar L
+product of densities known beforehand for any members, so that :math:`e^{\ln M_n + \ln \bar L
 - \ln L_h}` is a martingale for every prior of the list as it stands (the member without more
 noise), and the level is exact for each of them.
 
@@ -61,7 +61,7 @@ have the noise variance :math:`R^2`,
 
 is at most the logarithm of a supermartingale: what was predicted is a mixture of :math:`N(g, R^2)`
 fixed beforehand, and :math:`\exp((g - f) (y_i - f) / R^2 - (g - f)^2 / (2 R^2))` has at most the
-mean 1. Only outcomes since the reset count, so that it is no matter which rows the null had kept.
+mean 1. Only outcomes since the reset count, so it does not matter which rows the null had kept.
 
 Source: Ville 1939 for the inequality; Shin, Ramdas and Rinaldo 2022 for such processes in the
 detection of changes. The weights, the starts that are kept and the families are ours.

@@ -92,7 +92,7 @@ def add_method_arguments(parser: argparse.ArgumentParser, one: bool = True) -> N
             choices=OBJECTIVES,
             help="find the best point (best, the default), or collect reward on the way (earned)",
         )
-        parser.add_argument("--method", choices=METHODS, help="in place of --objective")
+        parser.add_argument("--method", choices=METHODS, help="instead of --objective")
     parser.add_argument(
         "--rkhs-bound",
         type=float,

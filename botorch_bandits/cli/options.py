@@ -81,7 +81,7 @@ def build_acquisition(
         weighs_constraints: Whether reward and constraints are modeled separately (``igp-ucb``
             and ``gp-ucb``; ``best`` and ``earned`` become a bound that weighs them).
         is_censored: Whether pending outcomes are censored; ``best`` becomes a bound then.
-        prior: Fixed before the data, in place of a fitted model.
+        prior: A prior that is fixed before the data and replaces the fitted model.
     """
     if method in OBJECTIVES:
         return default_acquisition(

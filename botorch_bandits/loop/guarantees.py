@@ -699,7 +699,7 @@ def _with_epochs(
     counts: dict[str, Any] = {"num_rounds": history.num_queries}
     worst = float(violations.clamp_min(0.0).norm())
     played = settings.acquisition.acquisition_class
-    if _is_played_as(played, GPThompsonSampling):  # a draw is no upper bound
+    if _is_played_as(played, GPThompsonSampling):  # a draw is not an upper bound
         return replace(guarantee, violation=replace(violation, bound=worst, **counts))
     return replace(
         guarantee,

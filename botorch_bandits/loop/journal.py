@@ -335,7 +335,7 @@ class LoopJournal:
             self._check_fit(fit)
             if fit != self._recorded_fit:
                 record["fit"] = fit
-        # a round ends with what is told; then what was asked before it goes to disk, too
+        # an outcome ends a round; the queries before it are then written to disk, too
         is_end = self._syncs_rounds and not (len(entries) == 1 and isinstance(entries[0], Query))
         if is_end:
             self._journal.append(record, sync=True)
@@ -496,7 +496,7 @@ def read_state(state: Mapping[str, Any], history: History) -> tuple[int, Fit | N
     """Fill an empty history from a snapshot's state; return what else is in it.
 
     Raises:
-        JournalError: If it is no state of such a loop.
+        JournalError: If it is not the state of such a loop.
     """
     try:
         _fill(history, state["history"])
@@ -576,7 +576,7 @@ def read_history(reader: JournalReader, with_snapshot: bool = True) -> History:
         with_snapshot: Whether records that the snapshot covers are left to it.
 
     Raises:
-        JournalError: If it is no journal of a loop, or a record does not fit those before it.
+        JournalError: If it is not a journal of a loop, or a record does not fit those before it.
     """
     check_content(reader)
     snapshot = reader.read_snapshot() if with_snapshot else None

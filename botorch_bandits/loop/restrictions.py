@@ -568,8 +568,8 @@ class _Slice(_PartOfBox):
 class _Apart(_PartOfBox):
     """The part of a box that is away from some points.
 
-    What the box's own search finds is taken if it is away from all of them, for it is the maximum
-    of the part as well. Otherwise the part is searched like any other feasible set.
+    The result of the box's own search is taken if it is away from all of them, because it is the
+    maximum of the part as well. Otherwise the part is searched like any other feasible set.
     """
 
     def __init__(self, box: Box, away: _Away) -> None:

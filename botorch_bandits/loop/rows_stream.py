@@ -394,7 +394,7 @@ class CensoredRowsStream(RowsStream):
         return float(deviations.sum())
 
     def _catch_up(self) -> None:
-        """See the base class; what is told takes the place of its query."""
+        """See the base class; an outcome replaces its query."""
         self._take_queries()
         if self._history.version != self._version:
             self._version, self._num_told = self._history.version, 0

@@ -213,7 +213,7 @@ def plot_evidence(table: EvidenceTable, title: str = "", num_named: int = 5) -> 
 
     Raises:
         ImportError: If plotly is not installed.
-        TypeError: If ``table`` is no table of evidence.
+        TypeError: If ``table`` is not a table of evidence.
         ValueError: If ``num_named`` is negative.
     """
     graph_objects = need_plotly()

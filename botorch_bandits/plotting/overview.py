@@ -102,12 +102,12 @@ class Seen:
 
     @property
     def sign(self) -> float:
-        """What makes of the model's outputs what is told, and of that what is to be maximized."""
+        """The map from the model's outputs to outcomes, and from these to the objective."""
         return 1.0 if self.history.maximize else -1.0
 
     @property
     def is_plain(self) -> bool:
-        """Whether the model is of what is told."""
+        """Whether the model is of the outcomes as told."""
         return self.reward_name == self.history.outcome_name
 
     def is_here(self, query: Query) -> bool:

@@ -87,7 +87,7 @@ BEST: dict[str, Any] = {
 
 
 def need_matplotlib() -> Any:
-    """Return ``matplotlib.pyplot`` with a backend that needs no screen where there is none.
+    """Return ``matplotlib.pyplot`` with a backend that needs no screen if there is none.
 
     Raises:
         ImportError: If matplotlib is not installed.

@@ -125,7 +125,7 @@ class Task:
         """Return a space if the classifier has an argument for each of its parameters.
 
         Raises:
-            ValueError: If it has not.
+            ValueError: If it does not.
         """
         built = self.build()
         known = getattr(built, "steps", [("", built)])[-1][1].get_params()

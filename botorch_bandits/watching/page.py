@@ -121,7 +121,7 @@ def render_page(facts: PageFacts) -> str:
     head = [
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        # nothing is loaded, whatever else the page may hold
+        # nothing is loaded, regardless of the rest of the page
         element(
             "meta",
             http_equiv="Content-Security-Policy",
