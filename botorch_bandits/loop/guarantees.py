@@ -171,7 +171,7 @@ def _gaps_of_gains(
 
 
 def _gaps_of_losses(feedback: Censored, history: History) -> Iterator[str]:
-    """Yield a gap if attached outcomes, which are never lost, occur beside lost ones."""
+    """Say where attached outcomes, which are never lost, stand beside others that were."""
     if all(query.origin != "attached" for query in history.queries):
         return
     late = [o for o in history.outcomes if feedback.is_late(history.query(o.query_id), o)]

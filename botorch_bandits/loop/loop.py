@@ -538,27 +538,27 @@ class BanditLoop(TakesTurns):
     ) -> Outcome:
         """Record a point that was evaluated elsewhere, and its reward.
 
-        The point counts as a round of the loop: for ``num_initial`` and ``horizon``, and for widths
-        that grow with the round. It is a row of the model like any other. Its query has the origin
-        ``"attached"``, which the tests for a change ignore.
+        It counts as a round of the loop: among ``num_initial`` and ``horizon``, and where widths
+        grow with the round. It is a row of the model like any other. Its query has the origin
+        ``"attached"``, which no test for a change looks at.
 
         Args:
-            x: The point, in the domain; on a :class:`~botorch_bandits.Space`, either values by name
-                or coordinates.
+            x: The point, in the domain; under a :class:`~botorch_bandits.Space` values by name, or
+                coordinates.
             reward: As for :meth:`tell`.
             constraints: As for :meth:`tell`.
             context: As for :meth:`ask`.
-            request_id: A name that the caller gives the request; a second call with the same name,
-                point and reward does nothing and returns the recorded outcome.
+            request_id: The caller's name for the request; a second call with the same name, point
+                and reward does nothing and returns the outcome that is known.
             count: As for :meth:`tell`.
             noise: As for :meth:`tell`.
 
         Raises:
             RuntimeError: If ``horizon`` rounds were asked already.
-            TypeError: If a value has the wrong type.
+            TypeError: If a value is of the wrong kind.
             ValueError: If the point is outside the domain, or a value is NaN, infinite, too large
-                (see :meth:`tell`), missing, not expected, or different from the value of the
-                earlier call with this ``request_id``. Nothing is recorded then.
+                (see :meth:`tell`), missing, not wanted, or another than the request had before.
+                Nothing is recorded then.
             JournalError: If it cannot be written to the journal. Nothing is recorded then.
         """
         named = self.settings.domain.decode(x)  # values that were given stay as they were given
