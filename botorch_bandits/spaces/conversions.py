@@ -177,8 +177,8 @@ def _of_hyperparameter(ConfigSpace: Any, name: str, known: Any) -> Parameter:
         return Fixed(values[0]) if len(values) == 1 else Categorical(values, ordered)
     raise ValueError(
         f"parameter {name!r} is a {type(known).__name__}, which a Space lacks: it only "
-        "has ranges, and the model finds out where to look. Make it uniform, with log=True where the "
-        "scale is logarithmic."
+        "has ranges, and the model finds out where to look. Make it uniform, with log=True where "
+        "the scale is logarithmic."
     )
 
 
