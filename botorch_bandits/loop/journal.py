@@ -335,7 +335,7 @@ class LoopJournal:
             self._check_fit(fit)
             if fit != self._recorded_fit:
                 record["fit"] = fit
-        # an outcome ends a round; the queries before it are then written to disk, too
+        # a round ends with what is told; then what was asked before it goes to disk, too
         is_end = self._syncs_rounds and not (len(entries) == 1 and isinstance(entries[0], Query))
         if is_end:
             self._journal.append(record, sync=True)
