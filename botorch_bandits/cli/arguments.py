@@ -260,7 +260,8 @@ def add_change_arguments(parser: argparse.ArgumentParser, can_shift: bool) -> No
         "--threshold-scale",
         type=float,
         metavar="C",
-        help="cpd: instead of that, the threshold C n^-r in units of --reward-scale squared",
+        help="cpd: instead of --false-alarm-rate, the threshold C n^-r in units of --reward-scale "
+        "squared",
     )
     group.add_argument(
         "--ridge",
